@@ -11,7 +11,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use tidewire_kv::commands::find;
-use tidewire_kv::durable::{self, KvLog};
+use tidewire_kv::durable::{self, Accept, KvLog};
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Settings, Store};
 use tidewire_log::{EmbeddedLog, Policy};
@@ -32,7 +32,8 @@ fn store(shards: usize) -> Store {
 fn opened(policy: Policy, store: &mut Store, directory: &Path) -> Result<Opened, Failed> {
     let (log, _) = EmbeddedLog::start(directory, KvLog::settings(policy))?;
     let log = Arc::new(log);
-    let (hook, replayed) = durable::open(log.clone(), store, NOW_MS, |_, _, _| Continue(()))?;
+    let go_on = |_: &_, _, _| Continue(());
+    let (hook, replayed) = durable::open(log.clone(), store, NOW_MS, Accept::Nothing, go_on)?;
     Ok(Opened {
         log,
         hook,

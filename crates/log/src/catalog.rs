@@ -398,7 +398,9 @@ impl Catalog {
                     return cut;
                 }
                 cut = entry.first;
-                left -= std::mem::take(&mut passed);
+                // Of what is passed some may have been cut off before, between two entries: then less is left than is
+                // reckoned with, and rather an entry more is kept.
+                left = left.saturating_sub(std::mem::take(&mut passed));
             }
             passed += extent.bytes - at;
         }

@@ -158,6 +158,18 @@ pub(crate) struct Claimed {
     pub(crate) ends: Vec<End>,
     /// There is something else, and nothing that is whole.
     pub(crate) is_damaged: bool,
+    /// Beside what it says there is something that is not whole: what was said after it, if it was not that before.
+    pub(crate) is_doubtful: bool,
+}
+
+impl Claimed {
+    /// The oldest segment that there has to be, where `first` is the first that there is. A removal is said before it
+    /// is done: where what was said last is lost, the segment that it removed is rightly gone.
+    pub(crate) fn oldest(&self, first: Option<u64>) -> u64 {
+        let said = self.said.map_or(0, |said| said.oldest);
+        let first = first.filter(|_| self.is_doubtful);
+        said.max(first.unwrap_or(0))
+    }
 }
 
 /// Reads the file, if there is one.
@@ -170,15 +182,17 @@ pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claimed::default()),
         read => read?,
     }
-    let slots = bytes.chunks(SLOT).take(2);
-    let newest = slots
-        .filter_map(|slot| Some((Said::decode(slot)?, slot)))
-        .max_by_key(|(said, _)| said.sequence);
+    let slots = || bytes.chunks(SLOT).take(2);
+    let whole = slots().filter_map(|slot| Some((Said::decode(slot)?, slot)));
+    let newest = whole.max_by_key(|(said, _)| said.sequence);
     let said = newest.map(|(said, _)| said);
+    let is_broken =
+        |slot: &[u8]| Said::decode(slot).is_none() && slot.iter().any(|&byte| byte != 0);
     Ok(Claimed {
         said,
         ends: newest.map(|(_, slot)| ends_of(slot)).unwrap_or_default(),
         is_damaged: said.is_none() && bytes.iter().any(|&byte| byte != 0),
+        is_doubtful: said.is_some() && slots().any(is_broken),
     })
 }
 
@@ -302,8 +316,11 @@ mod tests {
             for at in slot..slot + SAID {
                 let disk = disk.fork();
                 assert!(disk.flip(CLAIMS, at as u64, 3));
-                let said = read(&disk).unwrap().said.unwrap();
+                let claimed = read(&disk).unwrap();
+                let said = claimed.said.unwrap();
                 assert_eq!(said.through, if slot == 0 { 5 } else { 4 });
+                assert!(claimed.is_doubtful);
+                assert_eq!((claimed.oldest(Some(3)), claimed.oldest(None)), (3, 1));
             }
         }
         // Ends that are damaged say nothing, and take nothing else with them.
@@ -319,6 +336,7 @@ mod tests {
             said: None,
             ends: Vec::new(),
             is_damaged: true,
+            is_doubtful: false,
         };
         assert_eq!(read(&disk).unwrap(), damaged);
     }

@@ -526,7 +526,7 @@ impl Gather {
         if is_full || !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
         }
-        let first = self.state.first_of(name);
+        let first = self.state.beginning_of(name);
         if first > 0 || !set.is_default() {
             self.admit_needs(&set, settings)?;
         }

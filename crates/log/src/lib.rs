@@ -44,6 +44,7 @@ pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::{GROUP_MAX, GROUP_WAIT_MAX, PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};
+pub use state::NAMELESS;
 pub use streams::{Change, ChangeRefused, Compression, CursorStatus, StreamSettings, StreamStatus};
 pub use tenure::Tenure;
 pub use usage::Usage;

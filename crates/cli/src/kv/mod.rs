@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
-use tidewire_kv::durable::{self, KvLog, ReplayError, Replayed};
+use tidewire_kv::durable::{self, Accept, KvLog, ReplayError, Replayed};
 use tidewire_kv::store::{Settings, Store};
 use tidewire_log::{EmbeddedLog, Policy, ReadError};
 
@@ -72,10 +72,11 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
         ..Settings::default()
     });
     let progress = |_: &Replayed, _, _| ControlFlow::Continue(());
-    let opened = match accept_loss {
-        true => durable::open_what_is_left(log.clone(), &store, now_ms(), progress),
-        false => durable::open(log.clone(), &store, now_ms(), progress),
+    let accept = match accept_loss {
+        true => Accept::GapsAndEnd,
+        false => Accept::Nothing,
     };
+    let opened = durable::open(log.clone(), &store, now_ms(), accept, progress);
     let (kv_log, found) = opened.map_err(|why| {
         let way_on = match &why {
             ReplayError::Read(ReadError::Missing { .. }) => {

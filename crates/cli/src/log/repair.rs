@@ -76,13 +76,23 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
         if gap.positions.is_empty() {
             writeln!(out, "missing     no position that is known of")?;
         }
-    }
-    if !loss.gaps.is_empty() {
-        writeln!(
-            out,
-            "unknown     a stream in which nothing follows what is lost may have had more there, if the \
-             server was killed within half a second of it; such positions are given again"
-        )?;
+        for (stream, first, next) in &gap.skipped {
+            writeln!(
+                out,
+                "skipped     {stream:?} goes on at position {next}: those from {first} on may have been given, which \
+                 nothing tells any more"
+            )?;
+        }
+        for stream in &gap.deleted {
+            writeln!(out, "deleted     {stream:?} was deleted in what is lost")?;
+        }
+        for stream in &gap.unsure {
+            writeln!(
+                out,
+                "unsure      {stream:?} may have been deleted there, and another one of this name made: its records \
+                 stay, and its producers are told that they were forgotten"
+            )?;
+        }
     }
     let (batches, records) = (loss.batches, loss.records);
     writeln!(

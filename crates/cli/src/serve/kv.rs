@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
-use tidewire_kv::durable::{self, KvLog, ReplayError, snapshot};
+use tidewire_kv::durable::{self, Accept, KvLog, ReplayError, snapshot};
 use tidewire_kv::service::{BinaryService, LogKeys, RespService, Settings as KvSettings};
 use tidewire_kv::store::{self, Policy, SHARDS_MAX, Store};
 use tidewire_log::{Policy as Commits, ReadError};
@@ -353,10 +353,11 @@ fn recover(
         show(done, of)
     };
     let directory = log.directory.display();
-    let opened = match accept_loss {
-        true => durable::open_past_gaps(log.embedded(), store, now_ms, progress),
-        false => durable::open(log.embedded(), store, now_ms, progress),
+    let accept = match accept_loss {
+        true => Accept::Gaps,
+        false => Accept::Nothing,
     };
+    let opened = durable::open(log.embedded(), store, now_ms, accept, progress);
     if let Err(ReplayError::Stopped) = opened {
         return Ok(None);
     }

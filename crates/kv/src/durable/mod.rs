@@ -12,7 +12,7 @@ pub mod snapshot;
 pub use kv_log::KvLog;
 #[doc(hidden)]
 pub use replay::open_with;
-pub use replay::{ReplayError, Replayed, open, open_past_gaps, open_what_is_left};
+pub use replay::{Accept, ReplayError, Replayed, open};
 
 /// The stream of the log that holds the units.
 pub const STREAM: &str = "kv";

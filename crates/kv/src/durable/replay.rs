@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tidewire_log::disk::Disk;
-use tidewire_log::{Credit, EmbeddedLog, Log, Range, ReadError, Refused};
+use tidewire_log::{Credit, EmbeddedLog, Log, NAMELESS, Range, ReadError, Refused};
 
 use super::player::Player;
 use super::snapshot::{Found, SnapshotError, load};
@@ -28,9 +28,9 @@ pub struct Replayed {
     pub bytes: u64,
     /// Records at the end of a unit that was never closed; they count for nothing.
     pub unclosed: u64,
-    /// Positions that damage took, and that were passed over: see [`open_past_gaps`].
+    /// Positions that damage took, and that were passed over: see [`Accept::Gaps`].
     pub lost: u64,
-    /// The log ends before the snapshot, which is all that there is: see [`open_what_is_left`].
+    /// The log ends before the snapshot, which is all that there is: see [`Accept::GapsAndEnd`].
     pub end_is_lost: bool,
     /// The snapshot that they go on from, once it is read.
     pub snapshot: Option<Found>,
@@ -70,6 +70,15 @@ pub enum ReplayError {
         /// Of the next record.
         next: u64,
     },
+    /// The stream of the store may be one whose name is lost.
+    #[error(
+        "the log has no stream `{STREAM}`, and {stream:?}, whose name damage took, may be it: put a backup of the \
+         log back, or begin in another directory; `tidewire read` shows what is in it"
+    )]
+    Nameless {
+        /// As it is called now.
+        stream: String,
+    },
     /// A record is none of the store's.
     #[error("the record at position {position} of the stream `{STREAM}`: {what}")]
     Malformed {
@@ -96,6 +105,21 @@ pub enum ReplayError {
     Stopped,
 }
 
+/// Which loss is gone on behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accept {
+    /// None: nothing may be missing.
+    #[default]
+    Nothing,
+    /// The gaps that a repair of the log has marked. What was lost there stays lost: the store is what the units that
+    /// are left make of it, each whole, as a unit is in one batch; where one does not run without what was lost, it is
+    /// refused all the same.
+    Gaps,
+    /// Also that the log ends before the snapshot: then the store is what that has. Only to be looked at: what was
+    /// changed from then on would stand before the snapshot, and not be found by the next start.
+    GapsAndEnd,
+}
+
 /// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it, and has
 /// the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is called now and
 /// then: with bytes of the snapshot and how many there are, then with positions of the log and its end; it says whether to
@@ -107,58 +131,10 @@ pub fn open<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
     store: &Store,
     now_ms: u64,
+    accept: Accept,
     progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(
-        log,
-        store,
-        now_ms,
-        progress,
-        Mistakes::default(),
-        Loss::Refused,
-    )
-}
-
-/// [`open`], going on behind the gaps that a repair of the log has marked. What was lost there stays lost: the store is
-/// what the units that are left make of it, each whole, as a unit is in one batch.
-///
-/// # Errors
-/// See [`ReplayError`]: also where a command that is left does not run without what was lost.
-pub fn open_past_gaps<D: Disk>(
-    log: Arc<EmbeddedLog<D>>,
-    store: &Store,
-    now_ms: u64,
-    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
-) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(
-        log,
-        store,
-        now_ms,
-        progress,
-        Mistakes::default(),
-        Loss::Gaps,
-    )
-}
-
-/// [`open_past_gaps`], also of a log that ends before the snapshot: then the store is what that has. Only to be looked at: what
-/// was changed from then on would stand before the snapshot, and not be found by the next start.
-///
-/// # Errors
-/// See [`open_past_gaps`].
-pub fn open_what_is_left<D: Disk>(
-    log: Arc<EmbeddedLog<D>>,
-    store: &Store,
-    now_ms: u64,
-    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
-) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(
-        log,
-        store,
-        now_ms,
-        progress,
-        Mistakes::default(),
-        Loss::GapsAndEnd,
-    )
+    open_with(log, store, now_ms, accept, progress, Mistakes::default())
 }
 
 /// [`open`] with mistakes.
@@ -167,31 +143,19 @@ pub fn open_with<D: Disk>(
     log: Arc<EmbeddedLog<D>>,
     store: &Store,
     now_ms: u64,
-    progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
-    mistakes: Mistakes,
-) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    open_how(log, store, now_ms, progress, mistakes, Loss::Refused)
-}
-
-/// Which loss is gone on behind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Loss {
-    Refused,
-    /// What a repair has marked.
-    Gaps,
-    /// And the end of the log.
-    GapsAndEnd,
-}
-
-fn open_how<D: Disk>(
-    log: Arc<EmbeddedLog<D>>,
-    store: &Store,
-    now_ms: u64,
+    accept: Accept,
     mut progress: impl FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
-    loss: Loss,
 ) -> Result<(Arc<KvLog>, Replayed), ReplayError> {
-    let range = log.range(STREAM).unwrap_or(Range { first: 0, next: 0 });
+    let range = log.range(STREAM);
+    if range.is_none()
+        && let Some(nameless) = log.streams(NAMELESS, 1).first()
+        && nameless.name.starts_with(NAMELESS)
+    {
+        let stream = nameless.name.to_string();
+        return Err(ReplayError::Nameless { stream });
+    }
+    let range = range.unwrap_or(Range { first: 0, next: 0 });
     let mut replayed = Replayed::default();
     let mut reading = |done, of| progress(&replayed, done, of);
     replayed.snapshot = load(
@@ -215,7 +179,7 @@ fn open_how<D: Disk>(
         &mut replayed,
         &mut progress,
         mistakes,
-        loss,
+        accept,
     )?;
     let stream = log.stream(STREAM)?;
     let kv_log = KvLog::new(log.clone(), stream)
@@ -237,7 +201,7 @@ fn replay(
     replayed: &mut Replayed,
     progress: &mut dyn FnMut(&Replayed, u64, u64) -> ControlFlow<()>,
     mistakes: Mistakes,
-    loss: Loss,
+    accept: Accept,
 ) -> Result<(), ReplayError> {
     let position = replayed.snapshot.map_or(0, |found| found.header.position);
     if range.first > position {
@@ -247,7 +211,7 @@ fn replay(
         });
     }
     if range.next < position {
-        if loss == Loss::GapsAndEnd {
+        if accept == Accept::GapsAndEnd {
             replayed.end_is_lost = true;
             return Ok(());
         }
@@ -261,7 +225,7 @@ fn replay(
         while from < range.next {
             match log.read(STREAM, from, Credit(READ_AT_ONCE)) {
                 Ok(read) => return player.prepare(read, &mut reader, replayed).map(Some),
-                Err(ReadError::Missing { asked, next }) if loss != Loss::Refused => {
+                Err(ReadError::Missing { asked, next }) if accept != Accept::Nothing => {
                     // What was begun before the gap was never closed.
                     reader = Reader::with_mistakes(mistakes);
                     replayed.unclosed = 0;

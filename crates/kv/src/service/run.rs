@@ -14,6 +14,7 @@ use super::log_keys::NOT_HERE;
 use super::memory;
 use super::script::{self, Kind};
 use super::session::Replies;
+use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
 use super::stats::LoopStats;
 use super::table::{Entry, What, When};

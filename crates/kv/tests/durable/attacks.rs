@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidewire_kv::commands::{Ctx, Done, Keys, Spec, WRITE, find};
+use tidewire_kv::durable::{self, Accept};
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Deadline, Deliver, Mistakes, Ran, Store, Waiter};
 use tidewire_log::Policy;
@@ -261,7 +262,8 @@ fn a_transaction_that_asks_about_the_server_is_one_unit() {
     let (log, ..) =
         tidewire_log::EmbeddedLog::open(disk, crate::disk::small(Policy::Sync)).unwrap();
     let store = Store::new(settings(1));
-    let opened = tidewire_kv::durable::open(Arc::new(log), &store, START, |_, _, _| Continue(()));
+    let go_on = |_: &_, _, _| Continue(());
+    let opened = durable::open(Arc::new(log), &store, START, Accept::Nothing, go_on);
     assert_eq!(opened.unwrap().1.units, 1);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidewire_kv::commands::find;
 use tidewire_kv::durable::snapshot::{Found, Keeper};
-use tidewire_kv::durable::{KvLog, open_with};
+use tidewire_kv::durable::{Accept, KvLog, open_with};
 use tidewire_kv::hash::HashKey;
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{self, Mistakes, Store};
@@ -86,6 +86,7 @@ pub(crate) fn open_with_log(
         embedded.clone(),
         &store,
         now_ms,
+        Accept::Nothing,
         |_, _, _| Continue(()),
         mistakes,
     );

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use fastrand::Rng;
 use tidewire::sim::for_each_seed;
 use tidewire_kv::commands::{Spec, all, find};
-use tidewire_kv::durable::STREAM;
+use tidewire_kv::durable::{self, Accept, STREAM};
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{self, Mistakes, NoRoom, Policy};
 use tidewire_log::disk::sim::{SimDisk, Survival};
@@ -424,8 +424,8 @@ fn a_unit_larger_than_a_record_is_whole_or_refused() {
         let (log, _) = tidewire_log::EmbeddedLog::start(directory.path(), settings).expect("a log");
         let store = store::Store::new(store::Settings::default());
         let log = std::sync::Arc::new(log);
-        let opened =
-            tidewire_kv::durable::open(log.clone(), &store, 0, |_, _, _| ControlFlow::Continue(()));
+        let go_on = |_: &_, _, _| ControlFlow::Continue(());
+        let opened = durable::open(log.clone(), &store, 0, Accept::Nothing, go_on);
         (store, opened.expect("a store").1, log)
     };
     let large = vec![b'x'; 3 << 20];

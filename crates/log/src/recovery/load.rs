@@ -124,8 +124,10 @@ pub(crate) fn load_watched<D: Disk>(
         .map_err(|error| OpenError::io("listing the log's directory", error))?;
     // If the log is written meanwhile, what was claimed before must be there now, and what was
     // removed before may be there no more.
-    let oldest = claimed_by()?.said.map_or(0, |said| said.oldest);
-    let stale = numbers.extract_if(.., |number| *number < oldest).collect();
+    let now = claimed_by()?;
+    let said = now.said.map_or(0, |said| said.oldest);
+    let stale = numbers.extract_if(.., |number| *number < said).collect();
+    let oldest = now.oldest(numbers.first().copied());
     let mut load = Load::new(&numbers, manner, claimed, oldest);
     load.stale = stale;
     let durable = match (verify, numbers.last()) {

@@ -38,6 +38,29 @@ fn hash_of(stream: &str, name: &str) -> u64 {
     fnv(stream.bytes().chain([0xff]).chain(name.bytes()))
 }
 
+/// Remembers of a producer that it is forgotten, if it has appended anything.
+fn forget(forgotten: &mut VecDeque<u64>, stream: &str, producer: &Producer) {
+    if producer.mark.appended.is_some() {
+        forgotten.push_back(hash_of(stream, &producer.name));
+        let surplus = forgotten.len().saturating_sub(FORGOTTEN_MAX);
+        forgotten.drain(..surplus);
+    }
+}
+
+/// How streams are called whose names are lost: a [repair](crate::tools::repair) appends the number, which no other stream
+/// has. As its name may be any, a new stream begins behind all of them, also when they are deleted.
+pub const NAMELESS: &str = "lost-stream-";
+/// Stands for the name of a stream that is lost, where hashes of names do.
+const ANY_NAME: u64 = 0;
+
+/// Of the name of a stream that is deleted.
+fn hash_of_deleted(name: &str) -> u64 {
+    match name.starts_with(NAMELESS) {
+        true => ANY_NAME,
+        false => fnv(name.bytes()),
+    }
+}
+
 /// FNV-1a.
 fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -126,20 +149,32 @@ impl State {
         self.administered = true;
         self.numbers.remove(&stream.name);
         self.cursors -= stream.cursors.len();
-        for producer in stream.producers.values() {
-            self.producers.remove(producer);
-        }
+        // Also those that others of the same names have followed.
+        self.producers.retain(|_, producer| producer.stream != id);
         if stream.next > 0 {
-            let hash = fnv(stream.name.bytes());
+            let hash = hash_of_deleted(&stream.name);
             self.deleted.push_back((hash, stream.next));
             let surplus = self.deleted.len().saturating_sub(DELETED_MAX);
             self.deleted.drain(..surplus);
         }
     }
 
-    /// Where a new stream of this name begins: behind the last position of one that was deleted.
+    /// The end of those of this name that were deleted.
     pub(crate) fn first_of(&self, name: &str) -> u64 {
-        let hash = fnv(name.bytes());
+        self.end_of_deleted(fnv(name.bytes()))
+    }
+
+    /// Where a new stream of this name begins: behind the last position of one that was deleted, and of all
+    /// whose names are lost, as this may have been the name.
+    pub(crate) fn beginning_of(&self, name: &str) -> u64 {
+        let streams = self.streams.values();
+        let nameless = streams.filter(|stream| stream.name.starts_with(NAMELESS));
+        let nameless = nameless.map(|stream| stream.next).max().unwrap_or(0);
+        let deleted = self.first_of(name).max(self.end_of_deleted(ANY_NAME));
+        deleted.max(nameless)
+    }
+
+    fn end_of_deleted(&self, hash: u64) -> u64 {
         let ends = self.deleted.iter().filter(|(deleted, _)| *deleted == hash);
         ends.map(|&(_, next)| next).max().unwrap_or(0)
     }
@@ -189,6 +224,14 @@ impl State {
         );
     }
 
+    /// A producer of the same name as this one follows it: it had been forgotten.
+    fn supersede(&mut self, producer: u32) {
+        if let Some(producer) = self.producers.get(&producer) {
+            let stream = &self.streams[producer.stream].name;
+            forget(&mut self.forgotten, stream, producer);
+        }
+    }
+
     /// See [`Log::hold`](crate::Log::hold).
     pub(crate) fn hold(&mut self, producer: u32) -> bool {
         let producer = self.producers.get_mut(&producer);
@@ -230,7 +273,7 @@ impl State {
     pub(crate) fn expire(&mut self, since_us: u64, settled: Ticket, lived_us: u64) {
         let streams = &mut self.streams;
         let forgotten = &mut self.forgotten;
-        self.producers.retain(|_, producer| {
+        self.producers.retain(|id, producer| {
             if producer.held > 0 {
                 producer.seen_us = producer.seen_us.max(lived_us);
                 return true;
@@ -238,15 +281,14 @@ impl State {
             let keep = producer.seen_us >= since_us || producer.mark.ticket > settled;
             if !keep {
                 let stream = &mut streams[producer.stream];
-                stream.producers.remove(&producer.name);
-                if producer.mark.appended.is_some() {
-                    forgotten.push_back(hash_of(&stream.name, &producer.name));
+                // It may have been forgotten before, and come again.
+                if stream.producers.get(&producer.name) == Some(id) {
+                    stream.producers.remove(&producer.name);
+                    forget(forgotten, &stream.name, producer);
                 }
             }
             keep
         });
-        let surplus = forgotten.len().saturating_sub(FORGOTTEN_MAX);
-        forgotten.drain(..surplus);
     }
 
     /// What is known of a producer.

@@ -42,7 +42,11 @@ impl State {
                 if id == 0 || !self.streams.contains(stream) {
                     return Err(format!("producer {id} of the unknown stream {stream}"));
                 }
+                let before = self.producer(stream, name);
                 self.add_producer(id, stream, seen_us, name);
+                if let Some(before) = before.filter(|before| *before != id) {
+                    self.supersede(before);
+                }
             }
             RunView::Cursor {
                 stream,

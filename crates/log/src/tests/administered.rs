@@ -131,6 +131,42 @@ fn a_limit_refuses_until_records_go() {
     assert_eq!(range(&open.0, "s"), (4, 8));
 }
 
+/// Where a stream was cut off between two entries of the index, what was before that counted twice: more was to be cut off
+/// than there was.
+#[test]
+fn what_was_cut_off_does_not_count_once_more() {
+    let disk = SimDisk::new(1);
+    let mut open = open(&disk);
+    let stream = "s";
+    let aged = StreamSettings {
+        retain_age: Some(Duration::from_secs(10)),
+        ..StreamSettings::default()
+    };
+    let settings = aged;
+    administer(&mut open, Change::Create { stream, settings });
+    let id = open.0.stream(stream).expect("a stream");
+    let append = |open: &mut Open, group: u64, seconds| {
+        let ids = group * 80 + 1..=group * 80 + 80;
+        append(&open.0, id, ProducerId::ANONYMOUS, ids).expect("room");
+        settle_at(&mut open.1, seconds);
+    };
+    for group in 0..6 {
+        append(&mut open, group, 0);
+    }
+    settle_at(&mut open.1, 100);
+    settle_at(&mut open.1, 102);
+    assert_eq!(range(&open.0, stream), (480, 480));
+    let settings = StreamSettings {
+        retain_bytes: Some(20 << 10),
+        ..StreamSettings::default()
+    };
+    administer(&mut open, Change::Set { stream, settings });
+    for group in 6..120 {
+        append(&mut open, group, 103 + group);
+    }
+    assert_eq!(range(&open.0, stream).1, 9600);
+}
+
 #[test]
 fn a_deleted_stream_is_gone_and_its_name_goes_on_behind_it() {
     let disk = SimDisk::new(1);

@@ -3,6 +3,7 @@
 mod administered;
 mod backlog;
 mod basics;
+mod doubt;
 mod failures;
 mod golden;
 mod growing;

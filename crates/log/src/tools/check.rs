@@ -56,8 +56,10 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     let mut numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
     let said = before.said.unwrap_or_default();
-    let oldest = claimed()?.said.unwrap_or_default().oldest;
+    let now = claimed()?;
+    let oldest = now.said.unwrap_or_default().oldest;
     numbers.retain(|&number| number >= oldest);
+    let oldest = now.oldest(numbers.first().copied());
     let first = match (before.said, numbers.first()) {
         (Some(_), _) => oldest.max(1),
         (None, first) => first.copied().unwrap_or(1),

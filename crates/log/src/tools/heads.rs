@@ -6,7 +6,7 @@
 
 use super::salvage::{Lost, Names, pass};
 use crate::format::{
-    BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Missing, RunView, Runs, body_crc_of,
+    ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Missing, RunView, Runs, body_crc_of,
 };
 use crate::state::State;
 
@@ -17,8 +17,14 @@ pub(super) struct Heads {
     streams: Vec<(u32, String)>,
     producers: Vec<(u32, u32, String)>,
     /// Stream, first position, position after the last.
-    records: Vec<Missing>,
+    pub(super) records: Vec<Missing>,
     deleted: Vec<u32>,
+    /// How many more records were in it at most; `None` if that is not known.
+    pub(super) unseen: Option<u64>,
+    /// Everything that was known after it, if that is proven.
+    pub(super) checkpoint: Option<State>,
+    /// Where it ends in its segment, if that is known.
+    pub(super) end: Option<u64>,
 }
 
 impl Heads {
@@ -27,16 +33,19 @@ impl Heads {
     pub(super) fn of(rest: &[u8], offset: u64, segment: u64, expected: u64) -> Option<Heads> {
         if let Ok(batch) = BatchHeader::decode(rest, offset, segment) {
             let runs = batch.runs(rest, offset).ok()?;
-            return Some(Heads::collect(batch.number, runs, batch.body_crc));
+            let records = Some(batch.records);
+            let heads = Heads::collect(batch.number, runs, batch.body_crc, records);
+            let end = Some(offset + u64::from(batch.length));
+            return Some(Heads { end, ..heads });
         }
         // The length is in the damaged header too; what is no run ends the body.
         [BATCH_HEADER, BATCH_HEADER_BEFORE]
             .into_iter()
             .filter_map(|length| {
                 let runs = Runs::new(rest.get(length..)?, offset, u32::MAX);
-                Some(Heads::collect(expected, runs, body_crc_of(rest)))
+                Some(Heads::collect(expected, runs, body_crc_of(rest), None))
             })
-            .find(|heads| !heads.is_empty())
+            .find(|heads| heads.unseen.is_some() || !heads.is_empty())
     }
 
     fn is_empty(&self) -> bool {
@@ -46,8 +55,8 @@ impl Heads {
             && self.deleted.is_empty()
     }
 
-    /// What is proven of these runs.
-    fn collect(number: u64, runs: Runs<'_>, body_crc: u32) -> Heads {
+    /// What is proven of these runs; `records` is how many the batch has, if its header tells.
+    fn collect(number: u64, runs: Runs<'_>, body_crc: u32, records: Option<u32>) -> Heads {
         let mut runs = runs.map_while(Result::ok).collect::<Vec<_>>();
         let mut crc = 0;
         let proves_all = runs.iter().position(|(_, run)| {
@@ -61,20 +70,39 @@ impl Heads {
                 _ => false,
             }),
         }
+        let proven = runs.last().filter(|_| proves_all.is_some());
+        let end = proven.map(|(at, run)| {
+            let frames = match run {
+                RunView::Records(run) => run.frames.len(),
+                _ => 0,
+            };
+            (at + (run.covered().len() + frames) as u64).next_multiple_of(ALIGN as u64)
+        });
         let mut heads = Heads {
             number,
+            checkpoint: None,
+            end,
             streams: Vec::new(),
             producers: Vec::new(),
             records: Vec::new(),
             deleted: Vec::new(),
+            unseen: match proves_all {
+                Some(_) => Some(0),
+                None => records.map(u64::from),
+            },
         };
         for (_, run) in runs {
             match run {
-                RunView::Records(run) => heads.records.push(Missing {
-                    stream: run.stream,
-                    first: run.first,
-                    next: run.first.saturating_add(run.count.into()),
-                }),
+                RunView::Records(run) => {
+                    heads.records.push(Missing {
+                        stream: run.stream,
+                        first: run.first,
+                        next: run.first.saturating_add(run.count.into()),
+                    });
+                    if let Some(unseen) = &mut heads.unseen {
+                        *unseen = unseen.saturating_sub(run.count.into());
+                    }
+                }
                 RunView::Stream { id, name, .. } | RunView::StreamSet { id, name, .. } => {
                     heads.streams.push((id, name.to_owned()))
                 }
@@ -82,6 +110,9 @@ impl Heads {
                     id, stream, name, ..
                 } => heads.producers.push((id, stream, name.to_owned())),
                 RunView::Deleted { id, .. } => heads.deleted.push(id),
+                RunView::Checkpoint { bytes, form, .. } => {
+                    heads.checkpoint = State::decode(bytes, form);
+                }
                 _ => {}
             }
         }
@@ -114,10 +145,7 @@ impl Heads {
         }
         pass_records(state, gap, true);
         for id in self.deleted {
-            if state.streams.contains(id) {
-                state.delete_stream(id);
-                gap.deleted.insert(id);
-            }
+            gap.delete(state, id);
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod backup;
 mod check;
+mod doubt;
 mod dump;
 mod heads;
 mod info;

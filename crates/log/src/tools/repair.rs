@@ -18,6 +18,7 @@ use crate::format::{
 use crate::recovery::{
     REPAIR, Walked, Window, batch_at, free_name, take_batch, unread, unreadable,
 };
+use crate::state::NAMELESS;
 use crate::{Damage, OpenError, StreamSettings};
 
 /// What repairing a log would lose, because it is lost already.
@@ -42,10 +43,18 @@ pub struct Gap {
     pub damage: Damage,
     /// The first batch that is lost, and the last.
     pub batches: (u64, u64),
-    /// The positions that are lost: stream, first, and the one after the last. Where nothing follows
-    /// in a stream, what is not told by the batch itself or by the file of claims is not known; those
-    /// positions are given again.
+    /// The positions that are lost: stream, first, and the one after the last.
     pub positions: Vec<(String, u64, u64)>,
+    /// Positions that are not known to have been given, and that no other record gets: stream, first, and the
+    /// one after the last. So it is where nothing follows in a stream, and neither the batches themselves nor the file
+    /// of claims tell how many records of it there were.
+    pub skipped: Vec<(String, u64, u64)>,
+    /// Streams that were deleted in what is lost: others have their names, or it tells so itself.
+    pub deleted: Vec<String>,
+    /// Streams that may have been deleted there, and others of the same names made. Their records stay, they go on behind
+    /// all positions that either may have given, and their producers are told that they were forgotten: the marks
+    /// that are known may be of an earlier life.
+    pub unsure: Vec<String>,
     /// Whether the first of the batches is known to have been durable. Others may have been.
     pub acknowledged: bool,
 }
@@ -90,16 +99,7 @@ fn loss_of<D: Disk>(disk: &D, plan: &Plan) -> Result<Option<Loss>, OpenError> {
         .map(segment_name)
         .filter(|name| names.contains(name))
         .map(|name| free_name(&names, &format!("{name}.cut")));
-    let gaps = plan.gaps.iter().map(|lost| Gap {
-        damage: lost.damage.clone(),
-        batches: (lost.first, lost.through),
-        positions: lost
-            .positions
-            .iter()
-            .map(|lost| (plan.stream(lost.stream), lost.first, lost.next))
-            .collect(),
-        acknowledged: lost.first <= plan.durable_through,
-    });
+    let gaps = plan.gaps.iter().map(|lost| plan.gap(lost));
     Ok(Some(Loss {
         gaps: gaps.collect(),
         durable_through: plan.durable_through,
@@ -119,7 +119,37 @@ fn changed(plan: &Plan) -> impl Iterator<Item = u64> {
 impl Plan {
     fn stream(&self, id: u32) -> String {
         let known = self.streams.get(&id).cloned();
-        known.unwrap_or_else(|| format!("lost-stream-{id}"))
+        known.unwrap_or_else(|| format!("{NAMELESS}{id}"))
+    }
+
+    fn gap(&self, lost: &Lost) -> Gap {
+        let (mut positions, mut skipped) = (Vec::new(), Vec::new());
+        for &Missing {
+            stream,
+            first,
+            next,
+        } in lost.before.iter().chain(&lost.positions)
+        {
+            let certain = lost.certain.get(&stream).map_or(next, |certain| *certain);
+            let certain = certain.clamp(first, next);
+            let name = || lost.deleted.get(&stream).cloned();
+            let name = || name().unwrap_or_else(|| self.stream(stream));
+            if first < certain {
+                positions.push((name(), first, certain));
+            }
+            if certain < next {
+                skipped.push((name(), certain, next));
+            }
+        }
+        Gap {
+            damage: lost.damage.clone(),
+            batches: (lost.first, lost.through),
+            positions,
+            skipped,
+            deleted: lost.deleted.values().cloned().collect(),
+            unsure: lost.unsure.iter().map(|&id| self.stream(id)).collect(),
+            acknowledged: lost.first <= self.durable_through,
+        }
     }
 }
 
@@ -316,7 +346,7 @@ impl Rewriting<'_> {
     fn gap(&self, segment: u64, lost: &Lost, is_first: bool) -> Result<Vec<u8>, OpenError> {
         let mut gap = Runs::of(lost);
         let before = lost.deleted.iter();
-        for &id in before.filter(|id| !lost.streams.contains_key(id)) {
+        for (&id, _) in before.filter(|(id, _)| !lost.streams.contains_key(id)) {
             gap.delete(id);
         }
         let mut named = BTreeMap::new();
@@ -332,25 +362,26 @@ impl Rewriting<'_> {
         }
         for id in &lost.producers {
             let known = self.plan.producers.get(id);
-            if let Some((stream, name)) = known.filter(|(id, _)| !lost.deleted.contains(id)) {
+            if let Some((stream, name)) = known.filter(|(id, _)| !lost.deleted.contains_key(id)) {
                 gap.put(|to| put_producer(to, *id, *stream, self.walked.lived_us, name));
             }
         }
-        let deleted = |lost_in: &Missing| lost.deleted.contains(&lost_in.stream);
+        let deleted = |lost_in: &Missing| lost.deleted.contains_key(&lost_in.stream);
         let (rest, positions) = gap
             .positions
             .iter()
             .partition::<Vec<_>, _>(|it| deleted(it));
         gap.positions = rest;
         gap.put(|to| put_missing(to, lost.through, &positions));
-        for &id in &lost.deleted {
+        for &id in lost.deleted.keys() {
             gap.delete(id);
         }
         let mut runs = gap.runs;
         let mut flags = Flags::GAP;
         if is_first {
             flags = Flags(flags.0 | Flags::CHECKPOINT.0);
-            let mut state = self.walked.state.clone();
+            let known = lost.checkpoint.as_ref().unwrap_or(&self.walked.state);
+            let mut state = known.clone();
             for run in &runs {
                 let view = RunView::decode(run).expect("just encoded");
                 let lived_us = self.walked.lived_us;
@@ -360,6 +391,11 @@ impl Rewriting<'_> {
                         Fault::new(0, "a gap that fits what is before", why),
                     )
                 })?;
+            }
+            if !lost.before.is_empty() {
+                let mut run = Vec::new();
+                put_missing(&mut run, lost.through, &lost.before);
+                runs.push(run);
             }
             let mut run = Vec::new();
             put_checkpoint(&mut run, |to| state.encode(to));
@@ -417,7 +453,12 @@ impl<'a> Runs<'a> {
     /// A stream is deleted, if it is not yet, where it is known to end: no position of it is given
     /// again.
     fn delete(&mut self, id: u32) {
-        if !self.lost.deleted.contains(&id) || !self.deleted.insert(id) {
+        let all = self.lost.checkpoint.as_ref().map(|all| &all.streams);
+        if all.is_some_and(|all| id < all.next_number() && !all.contains(id)) {
+            // Its checkpoint says so.
+            return;
+        }
+        if !self.lost.deleted.contains_key(&id) || !self.deleted.insert(id) {
             return;
         }
         let positions = std::mem::take(&mut self.positions);

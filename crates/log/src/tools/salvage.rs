@@ -9,9 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use super::doubt::{BATCH_RECORDS, Doubt, Told, go_on};
 use super::heads::Heads;
 use super::inside;
-use crate::claims::{self, End};
+use crate::claims::{self, Claimed, ENDS_MAX};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     ALIGN, BATCH_HEADER, BatchHeader, Fault, Flags, Missing, Needs, RunView, SEGMENT_HEADER,
@@ -21,7 +22,7 @@ use crate::recovery::{
     Bytes, Walked, Window, batch_at, scan_claims, seek_batch, segments, take_batch, unread,
     unreadable,
 };
-use crate::state::State;
+use crate::state::{NAMELESS, State};
 use crate::{Damage, OpenError, StreamSettings};
 
 /// What is to be done.
@@ -37,8 +38,8 @@ pub(super) struct Plan {
     pub(super) gaps: Vec<Lost>,
     /// Names of streams, by number, as far as anything tells them.
     pub(super) streams: BTreeMap<u32, String>,
-    /// The same of producers: stream and name.
-    pub(super) producers: BTreeMap<u32, (u32, String)>,
+    /// The same of producers.
+    pub(super) producers: Producers,
     /// What is saved.
     pub(super) batches: u64,
     pub(super) records: u64,
@@ -72,8 +73,18 @@ pub(super) struct Lost {
     /// Streams and producers that were defined in it.
     pub(super) streams: BTreeMap<u32, Made>,
     pub(super) producers: BTreeSet<u32>,
-    /// Streams that must have been deleted in it: others have their names, or it tells so itself.
-    pub(super) deleted: BTreeSet<u32>,
+    /// Streams that must have been deleted in it, with their names: others have these, or it tells so itself.
+    pub(super) deleted: BTreeMap<u32, String>,
+    /// Everything that was known after the first of the batches, which has what is known of the log from there on.
+    pub(super) checkpoint: Option<State>,
+    /// What is missing before that.
+    pub(super) before: Vec<Missing>,
+    /// How many records of it nothing tells of, at most, as far as its own batches do.
+    pub(super) unseen: u64,
+    /// Streams that go on behind where they are known to have ended, with that position.
+    pub(super) certain: BTreeMap<u32, u64>,
+    /// Those that may have been deleted in it, and others of their names made.
+    pub(super) unsure: BTreeSet<u32>,
 }
 
 /// A stream that was made in what is lost.
@@ -86,6 +97,8 @@ pub(super) struct Made {
 
 /// Names of streams that were made in what is lost, by number, as what follows tells them.
 pub(super) type Names = BTreeMap<u32, String>;
+/// Streams and names of producers, by number.
+pub(super) type Producers = BTreeMap<u32, (u32, String)>;
 
 /// Why the walk begins again.
 enum Again {
@@ -145,9 +158,12 @@ struct Salvage<'a, D> {
     end: u64,
     /// Of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
-    /// Streams of which whole batches behind the last gap tell something: what more is missing in
-    /// them was not lost there.
-    told: BTreeSet<u32>,
+    /// What whole batches behind gaps tell: what more is missing in a stream was not lost before.
+    told: Told,
+    /// That batch is the last one: nothing is behind it in its segment.
+    is_end_seen: bool,
+    /// A segment is lost whole, or its header is: nobody knows what may have been in it.
+    lost_header: bool,
 }
 
 impl<'a, D: Disk> Salvage<'a, D> {
@@ -167,7 +183,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
             last: None,
             heads: None,
             end: 0,
-            told: BTreeSet::new(),
+            told: Told::default(),
+            is_end_seen: false,
+            lost_header: false,
         })
     }
 
@@ -181,8 +199,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let mut numbers = segments(self.disk).map_err(io("listing the log's directory"))?;
         let said_or_none = said.unwrap_or_default();
         numbers.retain(|number| *number >= said_or_none.oldest);
-        let first = numbers.first().copied().unwrap_or(1);
-        self.walked.next_batch = said.map_or(first, |said| said.oldest.max(1));
+        let first = numbers.first().copied();
+        let oldest = claimed.oldest(first).max(1);
+        let first = first.unwrap_or(1);
+        self.walked.next_batch = said.map_or(first, |_| oldest);
         self.walked
             .claims
             .add(said_or_none.through.max(said_or_none.newest));
@@ -200,7 +220,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 return Ok(Some(again));
             }
         }
-        self.end(&claimed.ends);
+        self.end(&claimed);
         self.plan.needs = self.plan.needs.and(self.walked.state.needs());
         if self.plan.gaps.iter().any(Lost::is_administered) {
             self.plan.needs = self.plan.needs.and(Needs::STREAMS);
@@ -281,6 +301,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             }
             Err(fault) => {
                 is_refused = fault.offset != 0;
+                self.lost_header = true;
                 self.wrong(number, fault);
                 is_whole = false;
             }
@@ -303,6 +324,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     if !bytes.is_zero(offset)? {
                         self.wrong(number, fault);
                         self.look_at_heads(bytes.get(offset, HEADS_MAX)?, offset, number);
+                        let end = self.heads.as_ref().and_then(|heads| heads.end);
+                        let is_end = |end| bytes.is_zero(end);
+                        self.is_end_seen = end.map_or(Ok(false), is_end)?;
                         let log = Some(self.plan.log);
                         scan_claims(bytes, offset, number, log, &mut self.walked.claims)?;
                         let rest = batch_at(bytes, offset, number)?;
@@ -441,6 +465,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         self.plan.dropped.append(&mut self.empty);
         if number > self.walked.next_batch {
             let home = self.last.unwrap_or(self.walked.next_batch);
+            self.lost_header = true;
             self.gap(home, number - 1);
         }
         let mended = self.plan.segments.entry(number).or_default();
@@ -450,7 +475,6 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     /// The batches from the expected one through this one are lost; a segment says so.
     fn gap(&mut self, home: u64, through: u64) {
-        self.told.clear();
         let first = self.walked.next_batch;
         let damage = self.fault.clone().unwrap_or_else(|| Damage {
             file: segment_name(home),
@@ -466,15 +490,35 @@ impl<'a, D: Disk> Salvage<'a, D> {
             positions: Vec::new(),
             streams: BTreeMap::new(),
             producers: BTreeSet::new(),
-            deleted: BTreeSet::new(),
+            deleted: BTreeMap::new(),
+            checkpoint: None,
+            before: Vec::new(),
+            unseen: (through - first).saturating_mul(BATCH_RECORDS),
+            certain: BTreeMap::new(),
+            unsure: BTreeSet::new(),
         };
-        if let Some(heads) = self.heads.take_if(|heads| heads.number == first) {
-            // Who is deleted by it is not there to be remembered later.
-            self.remember_names();
-            heads.apply(&mut self.walked.state, &mut gap, &self.names);
-            self.remember_names();
-            self.remember_names();
+        let mut heads = self.heads.take_if(|heads| heads.number == first);
+        let unseen = heads.as_ref().and_then(|heads| heads.unseen);
+        gap.unseen = gap.unseen.saturating_add(unseen.unwrap_or(BATCH_RECORDS));
+        let pieces = |mended: &Mended| mended.pieces.is_empty();
+        let is_first = home == first && self.plan.segments.get(&home).is_none_or(pieces);
+        let checkpoint = heads.as_mut().and_then(|heads| heads.checkpoint.take());
+        // Who is deleted by it is not there to be remembered later.
+        self.remember_names();
+        match (heads, checkpoint.filter(|_| is_first)) {
+            (Some(heads), Some(all)) => self.begin_with(all, &heads.records, &mut gap),
+            (heads, _) => {
+                if self.walked.batches == 0 && self.plan.gaps.is_empty() {
+                    // What was known when the log began here is lost, too: of streams without records, and of deleted ones.
+                    let before = (first - 1).saturating_mul(BATCH_RECORDS);
+                    gap.unseen = gap.unseen.saturating_add(before);
+                }
+                if let Some(heads) = heads {
+                    heads.apply(&mut self.walked.state, &mut gap, &self.names);
+                }
+            }
         }
+        self.remember_names();
         self.plan.gaps.push(gap);
         // It has a file again.
         self.plan.dropped.retain(|number| *number != home);
@@ -483,6 +527,28 @@ impl<'a, D: Disk> Salvage<'a, D> {
         mended.pieces.push(Piece::Gap(self.plan.gaps.len() - 1));
         self.walked.next_batch = through + 1;
         self.last = Some(home);
+    }
+
+    /// The first batch that is lost tells all that was known after it.
+    fn begin_with(&mut self, all: State, records: &[Missing], gap: &mut Lost) {
+        let before = &self.walked.state;
+        for (id, stream) in before.streams.iter() {
+            if !all.streams.contains(id) {
+                gap.deleted.insert(id, stream.name.to_string());
+            }
+        }
+        for &lost in records {
+            match gap.before.iter_mut().rfind(|it| it.stream == lost.stream) {
+                Some(before) if before.next == lost.first => before.next = lost.next,
+                _ => gap.before.push(lost),
+            }
+        }
+        for (id, _) in all.streams.iter() {
+            self.told.tell(id, self.plan.gaps.len());
+        }
+        self.told.tell_all(self.plan.gaps.len());
+        gap.checkpoint = Some(all.clone());
+        self.walked.state = all;
     }
 
     fn copy(&mut self, number: u64, at: u64, end: u64) {
@@ -528,16 +594,19 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     /// What a batch shows to be missing before it, and makes the state as it must have been.
     fn bridge(&mut self, batch: &BatchHeader, rest: &[u8]) {
-        let Some(gap) = self.plan.gaps.last_mut() else {
-            return;
-        };
-        let Ok(runs) = batch.runs(rest, 0) else {
+        let gaps = self.plan.gaps.len();
+        let Some(runs) = batch.runs(rest, 0).ok().filter(|_| gaps > 0) else {
             return;
         };
         let runs = runs.filter_map(Result::ok).map(|(_, run)| run);
         let runs = runs.collect::<Vec<_>>();
+        let ends = self.ends_of_deleted(&runs);
+        let Some(gap) = self.plan.gaps.last_mut() else {
+            return;
+        };
         let state = &mut self.walked.state;
         let named = &self.names;
+        let is_told = |stream: u32| self.told.is(stream, gaps);
         let checkpoint = runs.iter().find_map(|run| match *run {
             RunView::Checkpoint { bytes, form, .. } => State::decode(bytes, form),
             _ => None,
@@ -548,7 +617,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         for run in &runs {
             match *run {
                 RunView::Records(run) => {
-                    let is_first = seen.insert(run.stream) && !self.told.contains(&run.stream);
+                    let is_first = seen.insert(run.stream) && !is_told(run.stream);
                     if is_first && !defines(&runs, run.stream, state) {
                         pass(state, gap, named, run.stream, run.first);
                     }
@@ -557,9 +626,6 @@ impl<'a, D: Disk> Salvage<'a, D> {
                         || names(&runs, run.producer);
                     if !is_known && checkpoint.is_none() && state.streams.contains(run.stream) {
                         let name = format!("lost-producer-{}", run.producer);
-                        // Its stream may be deleted before names are looked for again.
-                        let known = (run.stream, name.clone());
-                        self.plan.producers.entry(run.producer).or_insert(known);
                         // Its stream may be deleted before names are looked for again.
                         let known = (run.stream, name.clone());
                         self.plan.producers.entry(run.producer).or_insert(known);
@@ -572,7 +638,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                         .into_iter()
                         .flat_map(|(_, lost)| lost)
                     {
-                        if seen.insert(lost.stream) && !self.told.contains(&lost.stream) {
+                        if seen.insert(lost.stream) && !is_told(lost.stream) {
                             pass(state, gap, named, lost.stream, lost.first);
                         }
                     }
@@ -583,16 +649,14 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     know(state, gap, named, stream);
                 }
                 RunView::StreamSet { id, first, .. } if state.streams.contains(id) => {
-                    let is_told = !seen.insert(id) || self.told.contains(&id);
-                    if !is_told {
+                    if seen.insert(id) && !is_told(id) {
                         pass(state, gap, named, id, first);
                     }
                 }
                 RunView::Stream { id, name, .. } | RunView::StreamSet { id, name, .. } => {
                     let before = state.stream(name).filter(|&before| before != id);
                     if let Some(before) = before.filter(|before| !deleted.contains(before)) {
-                        state.delete_stream(before);
-                        gap.deleted.insert(before);
+                        gap.delete(state, before);
                     }
                     if (1..=STREAMS_MAX).contains(&(id as usize)) && !defines(&runs, id - 1, state)
                     {
@@ -603,13 +667,16 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     if id as usize <= STREAMS_MAX && !defines(&runs, id, state) {
                         know(state, gap, named, id);
                     }
+                    if let Some(end) = ends.get(&id).filter(|_| !seen.contains(&id)) {
+                        go_on(state, gap, named, id, *end);
+                    }
                     deleted.insert(id);
                 }
                 // It went at least as far as that.
                 RunView::Trimmed {
                     stream, position, ..
                 } if !seen.contains(&stream)
-                    && !self.told.contains(&stream)
+                    && !is_told(stream)
                     && !defines(&runs, stream, state) =>
                 {
                     pass(state, gap, named, stream, position);
@@ -618,15 +685,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
             }
         }
         for (id, stream) in checkpoint.iter().flat_map(|all| all.streams.iter()) {
-            if !seen.contains(&id) && !self.told.contains(&id) && !defines(&runs, id, state) {
+            if !seen.contains(&id) && !is_told(id) && !defines(&runs, id, state) {
                 pass(state, gap, named, id, stream.next);
             }
         }
-        self.told.append(&mut seen);
-        self.told.extend(runs.iter().filter_map(|run| match run {
-            RunView::Stream { id, .. } | RunView::StreamSet { id, .. } => Some(*id),
-            _ => None,
-        }));
+        let states = (&*state, checkpoint.as_ref());
+        self.told.take(gaps, &runs, seen, states);
         if let Some(all) = checkpoint {
             self.remember_names();
             for (id, stream) in all.streams.iter() {
@@ -635,31 +699,70 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
     }
 
+    /// Where streams ended at most that a batch deletes, if nothing has told that: their names go on behind.
+    fn ends_of_deleted(&self, runs: &[RunView<'_>]) -> BTreeMap<u32, u64> {
+        let gaps = &self.plan.gaps;
+        let deleted = runs.iter().filter_map(|run| match *run {
+            RunView::Deleted { id, .. } => Some(id),
+            _ => None,
+        });
+        let untold = deleted.filter(|&id| !self.told.is(id, gaps.len()));
+        let ends = untold.map(|id| {
+            let known = self.walked.state.streams.get(id);
+            let since = if known.is_some() { 0 } else { gaps.len() - 1 };
+            let unseen = self.told.unseen(id, &gaps[since..]);
+            (
+                id,
+                known.map_or(0, |known| known.next).saturating_add(unseen),
+            )
+        });
+        ends.collect()
+    }
+
     /// What the end of the log should be, if it is known to be missing.
-    fn end(&mut self, ends: &[End]) {
+    fn end(&mut self, claimed: &Claimed) {
         // What there is behind this nobody was told of, as far as is known: opening cuts it off.
-        if self.walked.claims.through >= self.walked.next_batch {
-            self.gap_at_the_end();
-        }
+        let is_open = self.walked.claims.through >= self.walked.next_batch && self.gap_at_the_end();
         // Where nothing is left before them they would be taken for what the log begins with.
         if self.plan.segments.is_empty() && !self.plan.dropped.is_empty() {
             self.plan.dropped.append(&mut self.empty);
         }
         // Where nothing follows in a stream, only the file of claims tells where that ended.
-        if let Some(gap) = self.plan.gaps.last_mut() {
-            for end in ends.iter().filter(|end| !self.told.contains(&end.stream)) {
-                pass(
-                    &mut self.walked.state,
-                    gap,
-                    &self.names,
-                    end.stream,
-                    end.next,
-                );
+        let gaps = self.plan.gaps.len();
+        let Some(gap) = self.plan.gaps.last_mut() else {
+            return;
+        };
+        let said = claimed.said.map_or(0, |said| said.through);
+        let is_of_the_end = said >= gap.through && !claimed.ends.is_empty();
+        let state = &mut self.walked.state;
+        for end in &claimed.ends {
+            if !self.told.is(end.stream, gaps) {
+                pass(state, gap, &self.names, end.stream, end.next);
+                if is_of_the_end {
+                    self.told.tell(end.stream, gaps);
+                }
             }
         }
+        let is_all = is_of_the_end && claimed.ends.len() < ENDS_MAX;
+        let needs = self.plan.needs.and(state.needs());
+        let may_delete = self.lost_header || needs.has(Needs::STREAMS);
+        if is_all && !may_delete {
+            self.told.tell_all(gaps);
+        }
+        let doubt = Doubt {
+            gaps: &mut self.plan.gaps,
+            state,
+            told: &self.told,
+            names: &self.names,
+            may_delete,
+            is_all,
+            is_open,
+        };
+        self.plan.producers.append(&mut doubt.settle());
     }
 
-    fn gap_at_the_end(&mut self) {
+    /// Whether there may have been more behind what is claimed: the last batch of that is not seen.
+    fn gap_at_the_end(&mut self) -> bool {
         let through = self.walked.claims.through;
         let home = self.last.unwrap_or(self.walked.next_batch);
         if self.fault.is_none() {
@@ -667,7 +770,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
             self.wrong(home, Fault::new(self.end, expected, "the end of the log"));
         }
         self.plan.dropped.append(&mut self.empty);
+        let next = self.walked.next_batch;
+        let is_seen = |heads: &Heads| heads.number == next && next == through;
+        let is_seen = self.is_end_seen && self.heads.as_ref().is_some_and(is_seen);
+        self.lost_header |= !is_seen;
         self.gap(home, through);
+        !is_seen
     }
 
     fn remember_names(&mut self) {
@@ -682,14 +790,24 @@ impl<'a, D: Disk> Salvage<'a, D> {
     }
 }
 
-/// Whether one of the runs defines a stream: then nothing of it is before them.
+/// Whether one of the runs makes a stream: then nothing of it is before them. What is said about a stream that is not
+/// known may be a change of it as well, unless it is the first that is.
 fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
-    let is_it = |run: &RunView<'_>| match run {
-        RunView::Stream { id, .. } => *id == stream,
-        RunView::StreamSet { id, .. } => *id == stream && !state.streams.contains(stream),
+    let about = runs.iter().find(|run| match run {
+        RunView::Records(run) => run.stream == stream,
+        RunView::Stream { id, .. }
+        | RunView::StreamSet { id, .. }
+        | RunView::Deleted { id, .. } => *id == stream,
+        RunView::Producer { stream: of, .. }
+        | RunView::Cursor { stream: of, .. }
+        | RunView::Trimmed { stream: of, .. } => *of == stream,
+        RunView::Checkpoint { .. } | RunView::Missing { .. } => false,
+    });
+    match about {
+        Some(RunView::Stream { .. }) => true,
+        Some(RunView::StreamSet { .. }) => !state.streams.contains(stream),
         _ => false,
-    };
-    runs.iter().any(is_it)
+    }
 }
 
 /// The same for a producer.
@@ -707,13 +825,20 @@ impl Lost {
         !self.deleted.is_empty() || self.streams.values().any(|made| made.first > 0)
     }
 
+    /// Has the state know that a stream was deleted in the gap.
+    pub(super) fn delete(&mut self, state: &mut State, stream: u32) {
+        if let Some(known) = state.streams.get(stream) {
+            self.deleted.insert(stream, known.name.to_string());
+            state.delete_stream(stream);
+        }
+    }
+
     /// Has the state know a stream that was made in the gap as the next one; who has had its name was
     /// deleted there.
     pub(super) fn make(&mut self, state: &mut State, name: String) {
         let id = state.streams.next_number();
         if let Some(before) = state.stream(&name) {
-            state.delete_stream(before);
-            self.deleted.insert(before);
+            self.delete(state, before);
         }
         let first = state.first_of(&name);
         match first {
@@ -731,7 +856,7 @@ pub(super) fn know(state: &mut State, gap: &mut Lost, names: &Names, stream: u32
     while state.streams.next_number() <= stream {
         let id = state.streams.next_number();
         let name = names.get(&id).cloned().unwrap_or_else(|| {
-            let mut name = format!("lost-stream-{id}");
+            let mut name = format!("{NAMELESS}{id}");
             // That nobody has it is not told of one that does.
             while state.stream(&name).is_some() {
                 name.push('-');

@@ -5,10 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use super::{Failed, Now, Writer};
-use crate::OpenError;
 use crate::catalog::Segment;
 use crate::claims::{Claimed, ClaimsFile, ENDS_MAX, End, Said};
 use crate::disk::Disk;
+use crate::{OpenError, Policy};
 
 /// How long after the last group what is durable is claimed. Until then a damaged last group cannot
 /// be told from a torn one.
@@ -64,25 +64,27 @@ impl<D: Disk> Writer<D> {
             lived_us,
             epoch,
         };
-        let ends = ends.unwrap_or_else(|| claims.ends().to_vec());
         if says == (Said { lived_us, ..said }) && claims.ends() == ends {
             return Ok(());
         }
         claims.say(says, ends)
     }
 
-    /// How far streams are durable; `None` if that is not known, because not all that was written
-    /// is. If there are too many for the file, those in the newest segment come first: the checkpoint
+    /// How far streams are durable; nothing with [`Policy::Os`] if not all that was written is, as that is not
+    /// known then. If there are too many for the file, those in the newest segment come first: the checkpoint
     /// at its beginning tells of the others.
-    fn ends(&self) -> Option<Vec<End>> {
-        if self.durable + 1 != self.next_batch {
-            return None;
+    fn ends(&self) -> Vec<End> {
+        let is_all = self.durable + 1 == self.next_batch;
+        if !is_all && self.shared.settings.policy == Policy::Os {
+            return Vec::new();
         }
         let catalog = self.shared.catalog();
         let newest = self.active.as_ref().map(|active| active.number);
         let newest = newest.and_then(|number| catalog.segments.get(&number));
-        // What is written and synced, and not committed yet, is at the end of them.
-        let notes = self.pending.iter().flat_map(|batch| &batch.notes);
+        // What is written and synced, and not committed yet, is at the end of them; what is not synced is not
+        // committed either.
+        let pending = self.pending.iter().filter(|_| is_all);
+        let notes = pending.flat_map(|batch| &batch.notes);
         let mut pending = BTreeMap::new();
         for note in notes {
             pending.insert(note.stream, note.next);
@@ -99,7 +101,7 @@ impl<D: Disk> Writer<D> {
             });
             ends.truncate(ENDS_MAX);
         }
-        Some(ends)
+        ends
     }
 
     /// Whether the segment in use is durable and nothing says so yet.

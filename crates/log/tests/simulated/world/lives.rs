@@ -1,10 +1,12 @@
 //! How a log ends and begins again, and what must be in it then.
 
-use tidewire_log::disk::sim::{Faults, Survival};
+use std::time::Duration;
+
+use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
 use tidewire_log::tools;
 use tidewire_log::{
-    Change, EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, StreamSettings,
-    Ticket,
+    Change, EmbeddedLog, Log, Policy, ProducerId, ReadError, Recovery, Refused, Step,
+    StreamSettings, Ticket, Writer,
 };
 
 use super::{End, Harm, Kind, Open, World};
@@ -190,16 +192,22 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass without any group, until all is claimed.
+    /// Lets time pass without any message, until all is claimed. The log does all that it has to do at a time, as its
+    /// thread would: retention of streams looks at them once a second, and what it cuts off is a group of its own.
     pub(crate) fn fall_silent(&mut self) -> Verdict {
-        for _ in 0..20 {
-            self.step()?;
+        for _ in 0..200 {
+            for _ in 0..50 {
+                if self.step()? != Step::Worked {
+                    break;
+                }
+            }
+            let is_claimed = |stream: &Stream| stream.silent == stream.committed;
+            if self.model.streams.iter().all(is_claimed) {
+                return Ok(());
+            }
             self.now_us += 1_000_000;
         }
-        let is_claimed = |stream: &Stream| stream.silent == stream.committed;
-        ensure(self.model.streams.iter().all(is_claimed), || {
-            "not claimed after 20 seconds of silence".to_owned()
-        })
+        Err(Violation("not claimed after 200 s of silence".to_owned()))
     }
 
     /// Like [`World::verify`] on a disk whose file `flipped` is damaged: what is read is right or
@@ -250,12 +258,19 @@ impl World {
             format!("{harm:?} costs {loss:?}")
         })?;
         tools::repair(&disk, &loss).map_err(|error| failed("repairing", error.to_string()))?;
-        let (log, _writer, _) = EmbeddedLog::open(disk, self.settings.clone())
+        let (log, mut writer, _) = EmbeddedLog::open(disk, self.settings.clone())
             .map_err(|error| failed("opening after", error.to_string()))?;
-        let is_head_lost = harm.hits_heads();
         for stream in &self.model.streams {
+            let given = stream.committed as u64;
             let Some(range) = log.range(&stream.name) else {
-                // Nothing that is left tells its name.
+                // Nothing that is left tells its name, or that it was deleted does.
+                let first = self.beginning(&log, &mut writer, stream)?;
+                ensure(first >= given, || {
+                    format!(
+                        "{}: begins again at {first}, {given} were given, after the repair of {harm:?}: {loss:?}",
+                        stream.name
+                    )
+                })?;
                 continue;
             };
             let mut next = range.first;
@@ -266,23 +281,37 @@ impl World {
                     Err(other) => return Err(failed("reading after", other.to_string())),
                 }
             }
-            // Where nothing follows in a stream, the file of claims tells where it ended, and else the
-            // heads of its last batch: after a removal, or a flip in just those, nothing does.
-            let known = match is_head_lost {
-                true => stream.silent,
-                false => stream.claimed.max(stream.silent),
-            };
-            // That it was deleted and made anew may be in what is lost: then the end that is told is of
-            // a stream without a name.
-            let is_told = !stream.life.was_deleted();
-            ensure(!is_told || range.next >= known as u64, || {
+            ensure(range.next >= given, || {
                 format!(
-                    "{}: {range:?}, not {known}, after the repair of {harm:?}",
+                    "{}: {range:?}, {given} were given, after the repair of {harm:?}: {loss:?}",
                     stream.name
                 )
             })?;
         }
         Ok(())
+    }
+
+    /// Where a stream begins that is made now.
+    fn beginning(
+        &self,
+        log: &EmbeddedLog<SimDisk>,
+        writer: &mut Writer<SimDisk>,
+        stream: &Stream,
+    ) -> Verdict<u64> {
+        let mut now = self.now();
+        for _ in 0..100 {
+            let made = log.stream(&stream.name);
+            for _ in 0..50 {
+                if writer.step(now) != Step::Worked {
+                    break;
+                }
+            }
+            if made.is_ok() {
+                return Ok(reading::range(log, &stream.name).first);
+            }
+            now.monotonic += Duration::from_secs(1);
+        }
+        Err(Violation(format!("{} cannot be made anew", stream.name)))
     }
 
     /// Opening once more, after a crash with nothing under way, finds the same and cuts nothing.

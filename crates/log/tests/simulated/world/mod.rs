@@ -47,34 +47,6 @@ pub(crate) enum Kind {
     Removal,
 }
 
-impl Harm {
-    /// Whether it takes the heads of a batch: those of its runs of records, and all of the others.
-    fn hits_heads(&self) -> bool {
-        let Kind::Flip { offset, .. } = self.kind else {
-            return true;
-        };
-        let bytes = self.before.contents(&self.file).unwrap_or_default();
-        let word = |at: usize| {
-            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-            word.map_or(0, u32::from_le_bytes) as usize
-        };
-        let mut batch = 64;
-        while self.file.ends_with(".seg") && bytes[batch.min(bytes.len())..].starts_with(b"TWb2") {
-            let mut run = batch + 80;
-            for _ in 0..word(batch + 52) {
-                let next = run + 8 + word(run + 4);
-                let head = if bytes[run] == 1 { run + 48 } else { next };
-                if (run..head).contains(&(offset as usize)) {
-                    return true;
-                }
-                run = next;
-            }
-            batch += word(batch + 48);
-        }
-        false
-    }
-}
-
 pub(crate) struct World {
     pub(crate) random: Rng,
     pub(crate) disk: SimDisk,
@@ -149,7 +121,7 @@ impl World {
     /// Does one thing a process with a log may do.
     pub(crate) fn act(&mut self) -> Verdict {
         if self.random.u8(0..100) < self.profile.steps_percent {
-            return self.step();
+            return self.step().map(drop);
         }
         if self.administered && self.random.u8(0..12) == 0 {
             return self.administer();
@@ -195,7 +167,7 @@ impl World {
     }
 
     /// Steps the writer once and takes over how far it has come.
-    pub(crate) fn step(&mut self) -> Verdict {
+    pub(crate) fn step(&mut self) -> Verdict<Step> {
         self.now_us += self.random.u64(0..2000);
         let now = self.now();
         let open = self.open.as_mut().expect("the log is open");
@@ -211,7 +183,7 @@ impl World {
         if is_silent && after.failure.is_none() && self.settings.policy != Policy::Os {
             self.model.silent();
         }
-        Ok(())
+        Ok(did)
     }
 
     /// Lets up to 20 seconds pass.

@@ -1,0 +1,399 @@
+//! What becomes of names after a repair where nobody knows what was in what is lost.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::recovery::{names, overwrite};
+use super::{append, ids, settle, settle_at, small};
+use crate::disk::sim::SimDisk;
+use crate::tools::{Gap, Item, check, dump_file, loss, repair};
+use crate::{
+    Change, ChangeRefused, Credit, EmbeddedLog, Log, NAMELESS, Now, ProducerId, ReadError, Refused,
+    Settings, StreamSettings, Writer,
+};
+
+/// Segments that are long beside their groups: all that follows is in one.
+fn long() -> Settings {
+    Settings {
+        segment_bytes: 256 << 10,
+        ..small()
+    }
+}
+
+struct Open {
+    disk: SimDisk,
+    log: EmbeddedLog<SimDisk>,
+    writer: Writer<SimDisk>,
+}
+
+/// Where a batch is.
+struct Place {
+    file: String,
+    offset: u64,
+    length: u32,
+}
+
+impl Place {
+    fn zero(&self, disk: &SimDisk) {
+        let zeros = vec![0; self.length as usize];
+        overwrite(disk, &self.file, self.offset as usize, &zeros);
+    }
+}
+
+impl Open {
+    fn new(disk: &SimDisk) -> Open {
+        let (log, writer, _) = EmbeddedLog::open(disk.clone(), long()).expect("the log");
+        let disk = disk.clone();
+        Open { disk, log, writer }
+    }
+
+    /// A log whose streams are administered, with the stream `s` in it: five records of the producer `p`.
+    fn administered() -> Open {
+        let mut open = Open::new(&SimDisk::new(1));
+        open.change(Change::Create {
+            stream: "s",
+            settings: StreamSettings {
+                limit_bytes: Some(1 << 20),
+                ..StreamSettings::default()
+            },
+        });
+        settle(&mut open.writer);
+        open.append("s", "p", 1..=5);
+        settle(&mut open.writer);
+        open
+    }
+
+    fn change(&mut self, change: Change<'_>) {
+        for _ in 0..5 {
+            match self.log.administer(change) {
+                Err(ChangeRefused::Log(Refused::Busy)) => settle(&mut self.writer),
+                done => return assert!(done.is_ok(), "{done:?}"),
+            }
+        }
+        panic!("there is never room");
+    }
+
+    fn append(&self, stream: &str, producer: &str, ids: std::ops::RangeInclusive<u64>) {
+        let stream = self.log.stream(stream).expect("a stream");
+        let producer = self.log.producer(stream, producer).expect("a producer");
+        append(&self.log, stream, producer, ids).expect("room");
+    }
+
+    /// Commits what has gathered: the batch that it has become.
+    fn batch(&mut self) -> Place {
+        settle(&mut self.writer);
+        let file = names(&self.disk).pop().expect("a segment");
+        let mut last = None;
+        dump_file(&self.disk, &file, |item| {
+            if let Item::Batch { offset, length, .. } = item {
+                last = Some((offset, length));
+            }
+            ControlFlow::Continue(())
+        })
+        .expect("reading");
+        let (offset, length) = last.expect("a batch");
+        Place {
+            file,
+            offset,
+            length,
+        }
+    }
+
+    fn kill(self) -> SimDisk {
+        drop((self.log, self.writer));
+        self.disk.kill()
+    }
+
+    fn close(self) -> SimDisk {
+        self.writer.close(Now::default());
+        drop(self.log);
+        self.disk.kill()
+    }
+
+    fn range(&self, stream: &str) -> (u64, u64) {
+        let range = self.log.range(stream).expect("a stream");
+        (range.first, range.next)
+    }
+
+    /// Where a stream begins that is made now.
+    fn beginning(&mut self, stream: &str) -> u64 {
+        assert_eq!(self.log.range(stream), None);
+        for _ in 0..5 {
+            match self.log.stream(stream) {
+                Err(Refused::Busy) => settle(&mut self.writer),
+                made => {
+                    made.expect("room");
+                    settle(&mut self.writer);
+                    return self.range(stream).0;
+                }
+            }
+        }
+        panic!("there is never room");
+    }
+}
+
+/// Repairs it: the only gap, and the log as it is then.
+fn repaired(disk: &SimDisk) -> (Gap, Open) {
+    assert!(EmbeddedLog::open(disk.fork(), long()).is_err());
+    let mut would_lose = loss(disk).expect("reading").expect("damage");
+    repair(disk, &would_lose).expect("repairing");
+    assert_eq!(loss(disk).expect("reading"), None);
+    assert_eq!(check(disk).expect("reading").problems, []);
+    assert_eq!(would_lose.gaps.len(), 1);
+    (would_lose.gaps.remove(0), Open::new(disk))
+}
+
+/// The defect of journal 0038: the old stream went on at its own last position.
+#[test]
+fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
+    for is_closed in [false, true] {
+        let mut open = Open::administered();
+        open.log.set_cursor("s", "c", 4).expect("room");
+        settle(&mut open.writer);
+        open.change(Change::Delete { stream: "s" });
+        open.append("s", "p", 1..=3);
+        let lost = open.batch();
+        open.append("s", "p", 4..=6);
+        open.batch();
+        assert_eq!(open.range("s"), (5, 11));
+        let disk = if is_closed { open.close() } else { open.kill() };
+        lost.zero(&disk);
+        let (gap, mut open) = repaired(&disk);
+        assert_eq!(gap.unsure, ["s"]);
+        let nameless = format!("{NAMELESS}1");
+        assert_eq!(gap.positions[0], (nameless.clone(), 0, 8));
+        let (first, next) = open.range("s");
+        assert!(first == 0 && next >= 11, "{next}");
+        if is_closed {
+            // The file of claims tells where the new one ended; others may have come and gone before it.
+            assert_eq!(open.range(&nameless).1, 11);
+        }
+        // What stayed is there, and readers are told of the gap.
+        let read = open
+            .log
+            .read("s", 0, Credit(1000))
+            .expect("the old records");
+        assert_eq!((read.next, &*read.runs[0].producer), (5, "p"));
+        for asked in [5, 7] {
+            let missing = Err(ReadError::Missing { asked, next });
+            assert_eq!(open.log.read("s", asked, Credit(1000)), missing);
+        }
+        assert_eq!(
+            ids(&open.log, &nameless, 8, 1).get(..3),
+            Some(&[4, 5, 6][..])
+        );
+        // What its producer has sent is not known, over the next opening, too.
+        for _ in 0..2 {
+            let stream = open.log.stream("s").expect("known");
+            let producer = open.log.producer(stream, "p").expect("known");
+            let mark = open.log.mark(producer);
+            assert!(mark.forgotten && mark.appended.is_none(), "{mark:?}");
+            open = Open::new(&open.kill());
+        }
+        open.append("s", "p", 7..=7);
+        settle(&mut open.writer);
+        assert_eq!(ids(&open.log, "s", next, 1000), [7]);
+        // It may have been the name of any stream; also when it is gone.
+        assert!(open.beginning("x") >= 11);
+        open.change(Change::Delete { stream: &nameless });
+        settle(&mut open.writer);
+        let mut open = Open::new(&open.kill());
+        assert!(open.beginning("y") >= 11);
+    }
+}
+
+#[test]
+fn a_stream_that_is_known_to_be_there_is_not_doubted() {
+    let mut open = Open::administered();
+    open.append("new", "p", 1..=3);
+    let lost = open.batch();
+    open.append("new", "p", 4..=6);
+    open.log.set_cursor("s", "c", 4).expect("room");
+    open.batch();
+    let disk = open.kill();
+    lost.zero(&disk);
+    let (gap, open) = repaired(&disk);
+    assert!(gap.unsure.is_empty() && gap.deleted.is_empty(), "{gap:?}");
+    let stream = open.log.stream("s").expect("known");
+    let producer = open.log.producer(stream, "p").expect("known");
+    assert_eq!(open.log.mark(producer).appended, Some(5));
+}
+
+/// A stream whose first position is known not to be behind another one has not followed that.
+#[test]
+fn a_stream_that_began_before_another_one_ended_has_not_followed_it() {
+    let mut open = Open::administered();
+    open.change(Change::Create {
+        stream: "new",
+        settings: StreamSettings::default(),
+    });
+    let lost = open.batch();
+    open.append("new", "p", 1..=3);
+    open.batch();
+    let disk = open.kill();
+    lost.zero(&disk);
+    let (gap, open) = repaired(&disk);
+    assert_eq!(gap.unsure, Vec::<String>::new());
+    let (_, next) = open.range("s");
+    assert!(next > 5, "there may have been more of it");
+}
+
+#[test]
+fn what_is_proven_to_be_deleted_is_told() {
+    let mut open = Open::administered();
+    open.change(Change::Delete { stream: "s" });
+    open.append("s", "q", 1..=3);
+    let lost = open.batch();
+    open.append("s", "q", 4..=6);
+    open.batch();
+    let disk = open.kill();
+    // In the frames: all heads are proven.
+    assert!(disk.flip(&lost.file, lost.offset + u64::from(lost.length) - 12, 3));
+    let (gap, mut open) = repaired(&disk);
+    assert_eq!(gap.deleted, ["s"]);
+    assert!(gap.unsure.is_empty() && gap.skipped.is_empty(), "{gap:?}");
+    assert_eq!(gap.positions, [("s".to_owned(), 5, 8)]);
+    assert_eq!(open.range("s").1, 11);
+    assert_eq!(open.beginning("x"), 0);
+}
+
+/// Seed 3 of journal 0038: the change was taken for senseless, and its batch was given up, too.
+#[test]
+fn a_later_change_names_a_stream_whose_making_is_lost() {
+    let mut open = Open::administered();
+    open.append("new", "p", 1..=3);
+    let lost = open.batch();
+    open.append("new", "p", 4..=6);
+    open.batch();
+    open.change(Change::Set {
+        stream: "new",
+        settings: StreamSettings {
+            limit_bytes: Some(1 << 20),
+            ..StreamSettings::default()
+        },
+    });
+    open.batch();
+    let disk = open.kill();
+    lost.zero(&disk);
+    let (gap, mut open) = repaired(&disk);
+    assert_eq!(gap.batches.0, gap.batches.1);
+    assert_eq!(gap.positions[0], ("new".to_owned(), 0, 3));
+    assert_eq!(open.range("new"), (0, 6));
+    // Others may have been made there, too.
+    assert!(open.beginning("x") > 0);
+}
+
+/// Where nothing tells how far a stream went, its positions may have been given.
+#[test]
+fn a_stream_of_which_nothing_follows_goes_on_behind_what_it_may_have_had() {
+    let mut open = Open::new(&SimDisk::new(1));
+    open.append("s", "p", 1..=5);
+    open.append("t", "p", 1..=5);
+    open.batch();
+    open.append("t", "p", 6..=9);
+    open.append("s", "p", 6..=7);
+    let lost = open.batch();
+    open.append("s", "p", 8..=9);
+    open.batch();
+    let whole = open.kill();
+    // All of it; the checksum of its body, so that nothing proves that these are all runs; frames, which are told to be.
+    for flip in [None, Some(61), Some(80 + 60)] {
+        let disk = whole.fork();
+        match flip {
+            None => lost.zero(&disk),
+            Some(at) => assert!(disk.flip(&lost.file, lost.offset + at, 3)),
+        }
+        let (gap, mut open) = repaired(&disk);
+        assert_eq!(open.range("s").1, 9);
+        let (_, next) = open.range("t");
+        assert!(next >= 9, "{flip:?}: {next}");
+        if flip == Some(80 + 60) {
+            assert_eq!((next, gap.skipped), (9, vec![]));
+            continue;
+        }
+        let known = if flip.is_some() { 9 } else { 5 };
+        assert_eq!(gap.skipped[0], ("t".to_owned(), known, next));
+        // Others may have been made, too.
+        assert!(open.beginning("x") > 0);
+    }
+}
+
+/// Under its first number it was forgotten, which only memory knew: after a restart the log has both.
+#[test]
+fn a_producer_that_was_forgotten_and_came_again_is_one() {
+    let settings = || Settings {
+        producer_idle: Duration::from_secs(10),
+        ..long()
+    };
+    let disk = SimDisk::new(1);
+    let open = |disk: &SimDisk| {
+        let (log, writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+        (log, writer)
+    };
+    let (log, mut writer) = open(&disk);
+    let stream = log.stream("s").expect("room");
+    let first = log.producer(stream, "p").expect("room");
+    append(&log, stream, first, 1..=3).expect("room");
+    settle(&mut writer);
+    settle_at(&mut writer, 100);
+    let again = log.producer(stream, "p").expect("room");
+    assert!(again != first && log.mark(again).forgotten);
+    append(&log, stream, again, 1..=2).expect("room");
+    settle_at(&mut writer, 100);
+    drop((log, writer));
+    let (log, mut writer) = open(&disk.kill());
+    let stream = log.stream("s").expect("known");
+    // The first number goes, and not the name.
+    settle_at(&mut writer, 5);
+    let known = log.producer(stream, "p").expect("known");
+    assert_eq!((known, log.mark(known).appended), (again, Some(2)));
+    drop((log, writer));
+    // Nor does it stay when its stream goes.
+    let (log, mut writer) = open(&disk.kill());
+    for _ in 0..3 {
+        let done = log.administer(Change::Delete { stream: "s" });
+        settle(&mut writer);
+        if done.is_ok() {
+            break;
+        }
+    }
+    settle_at(&mut writer, 100);
+    let stream = log.stream("t").expect("room");
+    append(&log, stream, ProducerId::ANONYMOUS, 1..=3).expect("room");
+    settle_at(&mut writer, 100);
+    assert_eq!((log.range("s"), log.progress().failure), (None, None));
+}
+
+/// Seed 46 of journal 0038: what was said before the last removal names a segment that is rightly gone.
+#[test]
+fn one_flipped_bit_of_the_file_of_claims_refuses_nothing() {
+    let limits = || Settings {
+        retention_bytes: Some(80 << 10),
+        ..small()
+    };
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), limits()).expect("the log");
+    let stream = log.stream("s").expect("room");
+    for group in 0..400 {
+        let first = group * 40;
+        append(&log, stream, ProducerId::ANONYMOUS, first + 1..=first + 40).expect("room");
+        settle(&mut writer);
+        let range = log.range("s").expect("a stream");
+        if range.first > 0 && names(&disk).len() > 2 {
+            for slot in [0, 4096] {
+                for at in [9, 20, 28, 44, 60] {
+                    let disk = disk.fork().kill();
+                    assert!(disk.flip("claims", slot + at, 2));
+                    assert_eq!(check(&disk).expect("reading").problems, []);
+                    assert_eq!(loss(&disk).expect("reading"), None);
+                    let (log, ..) = EmbeddedLog::open(disk, limits()).expect("nothing is lost");
+                    assert_eq!(log.range("s"), Some(range));
+                }
+            }
+        }
+        if group > 10 && range.first > 3000 {
+            return;
+        }
+    }
+    panic!("nothing was removed");
+}

@@ -1,0 +1,239 @@
+//! What nothing tells of: positions that may have been given in what is lost, and streams that may not be
+//! those of their names any more.
+//!
+//! The one idea: no position of a name is given twice. Where nothing tells how far a stream went in what is lost, it
+//! goes on behind the most that it can have had. Where a stream without a name may be the one that followed another,
+//! which was deleted, that one goes on behind both, and its producers are forgotten: what the log knows of them may be
+//! of an earlier life. Where streams may have been made of which there is no trace, one without a name stands for them:
+//! a new stream begins behind it, whatever its name is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::salvage::{Lost, Names, Producers, know, pass};
+use crate::format::RunView;
+use crate::state::{NAMELESS, State};
+
+/// More records than a batch can have: its header has 4 bytes for their number.
+pub(super) const BATCH_RECORDS: u64 = 1 << 32;
+/// More than a segment can have, which is 1 GiB at most: Zstandard makes 4 bytes of 128 KiB at best, and a record has 12
+/// bytes at least.
+const SEGMENT_RECORDS: u64 = 1 << 42;
+/// No stream goes on behind this position because of a doubt.
+const POSITION_MAX: u64 = 1 << 63;
+
+/// What whole batches tell behind gaps: how many gaps there were before the last one that does.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Where a stream is.
+    positions: BTreeMap<u32, usize>,
+    /// That it is there.
+    shown: BTreeMap<u32, usize>,
+    /// How many streams were made by then.
+    count: usize,
+}
+
+impl Told {
+    /// Whether it was told behind so many gaps where a stream is.
+    pub(super) fn is(&self, stream: u32, gaps: usize) -> bool {
+        self.positions.get(&stream) == Some(&gaps)
+    }
+
+    /// A stream is there, and where it is, is known.
+    pub(super) fn tell(&mut self, stream: u32, gaps: usize) {
+        self.positions.insert(stream, gaps);
+        self.shown.insert(stream, gaps);
+    }
+
+    /// All streams that were made are known.
+    pub(super) fn tell_all(&mut self, gaps: usize) {
+        self.count = gaps;
+    }
+
+    /// What a whole batch tells; of the streams in `known` where they are. `before` is the state before it, `all` that
+    /// in its checkpoint.
+    pub(super) fn take(
+        &mut self,
+        gaps: usize,
+        runs: &[RunView<'_>],
+        known: BTreeSet<u32>,
+        (before, all): (&State, Option<&State>),
+    ) {
+        known.into_iter().for_each(|stream| self.tell(stream, gaps));
+        for run in runs {
+            match *run {
+                RunView::Stream { id, .. } | RunView::StreamSet { id, .. } => {
+                    self.tell(id, gaps);
+                    if !before.streams.contains(id) {
+                        // Numbers are dense: whoever is made tells that all before it were.
+                        self.count = gaps;
+                    }
+                }
+                RunView::Producer { stream, .. }
+                | RunView::Cursor { stream, .. }
+                | RunView::Trimmed { stream, .. } => {
+                    self.shown.insert(stream, gaps);
+                }
+                _ => {}
+            }
+        }
+        if let Some(all) = all {
+            all.streams.iter().for_each(|(id, _)| self.tell(id, gaps));
+            self.count = gaps;
+        }
+    }
+
+    /// How many records a stream may have had, in gaps behind which nothing tells where it is.
+    pub(super) fn unseen(&self, stream: u32, gaps: &[Lost]) -> u64 {
+        let since = self.positions.get(&stream).copied();
+        let since = since.or_else(|| made_in(stream, gaps)).unwrap_or(0);
+        unseen_in(&gaps[since.min(gaps.len())..])
+    }
+}
+
+fn unseen_in(gaps: &[Lost]) -> u64 {
+    gaps.iter()
+        .fold(0, |sum: u64, gap| sum.saturating_add(gap.unseen))
+}
+
+/// The gap in which a stream was made.
+fn made_in(stream: u32, gaps: &[Lost]) -> Option<usize> {
+    gaps.iter()
+        .position(|gap| gap.streams.contains_key(&stream))
+}
+
+/// A stream that was made in what is lost, and whose name is lost.
+struct Nameless {
+    stream: u32,
+    /// In which gap.
+    gap: usize,
+    /// Its first position that is known: a stream that it followed ended there or before.
+    low: u64,
+    /// It ends there or before.
+    high: u64,
+}
+
+/// Everything that is known when the walk is over.
+pub(super) struct Doubt<'a> {
+    pub(super) gaps: &'a mut [Lost],
+    pub(super) state: &'a mut State,
+    pub(super) told: &'a Told,
+    pub(super) names: &'a Names,
+    /// Whether streams may have been deleted.
+    pub(super) may_delete: bool,
+    /// What is told of the end of the log is told of all streams with records.
+    pub(super) is_all: bool,
+    /// The end is lost, and there may have been more batches behind what is known of.
+    pub(super) is_open: bool,
+}
+
+impl Doubt<'_> {
+    /// Has streams go on where no position is given again. With the producers that get other numbers, as they are to be
+    /// forgotten.
+    pub(super) fn settle(self) -> Producers {
+        let mut renumbered = Producers::new();
+        let behind = if self.is_open { SEGMENT_RECORDS } else { 0 };
+        let nameless = self.nameless();
+        let ids = self.state.streams.iter().map(|(id, _)| id);
+        for id in ids.collect::<Vec<_>>() {
+            let mut end = self.end_of(id);
+            let is_nameless = nameless.iter().any(|it| it.stream == id);
+            if let Some(others) = (!is_nameless)
+                .then(|| self.followed(id, &nameless))
+                .flatten()
+            {
+                end = end.max(others);
+                let gap = self.gaps.last_mut().expect("there are doubts");
+                gap.unsure.insert(id);
+                for (number, name) in forget(self.state, id) {
+                    gap.producers.insert(number);
+                    renumbered.insert(number, (id, name));
+                }
+            }
+            let gap = self.gaps.last_mut().expect("there are doubts");
+            go_on(self.state, gap, self.names, id, end.saturating_add(behind));
+        }
+        let untold = unseen_in(&self.gaps[self.told.count..]).saturating_add(behind);
+        if untold > 0 {
+            let id = self.state.streams.next_number();
+            let gap = self.gaps.last_mut().expect("there are doubts");
+            know(self.state, gap, self.names, id);
+            go_on(self.state, gap, self.names, id, untold);
+        }
+        renumbered
+    }
+
+    /// Where a stream ended at most, as far as it is known by its number.
+    fn end_of(&self, stream: u32) -> u64 {
+        let known = self.state.streams[stream].next;
+        known.saturating_add(self.told.unseen(stream, self.gaps))
+    }
+
+    fn nameless(&self) -> Vec<Nameless> {
+        let streams = self.state.streams.iter();
+        let streams = streams.filter(|(_, stream)| stream.name.starts_with(NAMELESS));
+        let nameless = streams.filter_map(|(id, stream)| {
+            let gap = made_in(id, self.gaps)?;
+            let first = self.gaps[gap].streams[&id].first;
+            let mut lost = self.gaps.iter().flat_map(|gap| &gap.positions);
+            let lost = lost.find(|lost| lost.stream == id && lost.first == first);
+            let low = match lost {
+                Some(lost) => lost.next,
+                None if stream.next > first => first,
+                None => u64::MAX,
+            };
+            let high = self.end_of(id);
+            Some(Nameless {
+                stream: id,
+                gap,
+                low,
+                high,
+            })
+        });
+        nameless.collect()
+    }
+
+    /// If a stream may have been deleted in what is lost: where others of its name may have ended.
+    fn followed(&self, stream: u32, nameless: &[Nameless]) -> Option<u64> {
+        let shown = self.told.shown.get(&stream).copied();
+        let shown = shown.or_else(|| made_in(stream, self.gaps)).unwrap_or(0);
+        let next = self.state.streams[stream].next;
+        let may_follow = |it: &&Nameless| {
+            self.may_delete && it.stream > stream && it.gap >= shown && it.low >= next
+        };
+        let ends = nameless.iter().filter(may_follow).map(|it| it.high);
+        let is_gone = self.is_all && next > 0 && shown < self.gaps.len();
+        ends.max().or(is_gone.then_some(0))
+    }
+}
+
+/// Gives the producers of a stream other numbers, under which nothing is known of them.
+fn forget(state: &mut State, stream: u32) -> Vec<(u32, String)> {
+    let known = state.streams[stream].producers.clone();
+    let marked = known.into_iter().filter(|(_, number)| {
+        let known = state.find(*number);
+        known.is_some_and(|known| known.mark.appended.is_some())
+    });
+    let mut marked = marked.collect::<Vec<_>>();
+    marked.sort();
+    let mut renumbered = Vec::new();
+    for (name, _) in marked {
+        let Some(number) = state.next_producer() else {
+            break;
+        };
+        state.add_producer(number, stream, 0, &name);
+        renumbered.push((number, name.to_string()));
+    }
+    renumbered
+}
+
+/// Has a stream go on at a position, if that is behind its end; how far it went is not known.
+pub(super) fn go_on(state: &mut State, gap: &mut Lost, names: &Names, stream: u32, position: u64) {
+    let position = position.min(POSITION_MAX);
+    let Some(known) = state.streams.get(stream) else {
+        return;
+    };
+    if position > known.next {
+        gap.certain.insert(stream, known.next);
+        pass(state, gap, names, stream, position);
+    }
+}
