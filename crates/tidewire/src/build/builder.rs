@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -176,6 +177,8 @@ pub struct Builder {
     chunk: usize,
     buffers: usize,
     memory: Option<usize>,
+    turn_output: usize,
+    turn_send: usize,
     inbox: usize,
     dial_options: TcpOptions,
     /// The first of the settings that cannot be meant.
@@ -188,6 +191,10 @@ pub struct Builder {
     log_connections: bool,
     listens: Vec<(u16, Listen)>,
 }
+
+/// What a turn may be set to make, or to send, bytes: from four shares of what does not count, to more than any turn
+/// should take.
+const TURN: RangeInclusive<usize> = 64 << 10..=1 << 30;
 
 impl Default for Builder {
     fn default() -> Builder {
@@ -219,6 +226,8 @@ impl Builder {
             chunk: CHUNK,
             buffers: 128,
             memory: None,
+            turn_output: MakeShares::ALL,
+            turn_send: SendShares::ALL,
             inbox: INBOX,
             dial_options: TcpOptions::default(),
             refused: None,
@@ -256,6 +265,8 @@ impl Builder {
     ///     .chunk(16 << 10)
     ///     .buffers(32)
     ///     .memory(256 << 20)
+    ///     .turn_output(128 << 10)
+    ///     .turn_send(512 << 10)
     ///     .inbox(1000)
     ///     .dial_options(options)
     ///     .watch(Duration::from_millis(100));
@@ -332,6 +343,29 @@ impl Builder {
     /// threads engine makes 4 for each connection.
     pub fn buffers(&mut self, n: usize) -> &mut Builder {
         self.buffers = n.clamp(2, 2048);
+        self
+    }
+
+    /// Output that one loop makes in a turn, for all its connections together, before it hears others; bytes, 64 KiB to
+    /// 1 GiB, default 256 KiB. Less lets those who ask for little wait less for those who ask for much, and costs these
+    /// more turns.
+    ///
+    /// While nobody waits, whoever comes is answered at once. When it is used up, those go on who made little when they
+    /// were last given something; the others wait (counted as `turn_pauses`), and are given a quarter of it at a time,
+    /// who has had least first. A reply that is made in one piece is made whole; output that waits up to 16 KiB for each
+    /// connection does not count, nor what is no longer than the input that it answers. Who has waited for a second is
+    /// logged at warn, at most every ten.
+    pub fn turn_output(&mut self, bytes: usize) -> &mut Builder {
+        self.turn_output = bytes.clamp(*TURN.start(), *TURN.end());
+        self
+    }
+
+    /// Output that one loop hands to the kernel in a turn, for all its connections together; bytes, 64 KiB to 1 GiB,
+    /// default 1 MiB. What a connection has to send up to 16 KiB goes at once and does not count. Who has more waits
+    /// while others do (counted as `send_pauses`), first come, first served, and is given a quarter of it at a time. Who
+    /// has waited for a second is logged as above.
+    pub fn turn_send(&mut self, bytes: usize) -> &mut Builder {
+        self.turn_send = bytes.clamp(*TURN.start(), *TURN.end());
         self
     }
 
@@ -587,8 +621,8 @@ impl Builder {
         let plan = Arc::new(Plan {
             refusals: Arc::default(),
             log_connections: self.log_connections,
-            made: MakeShares::default(),
-            shares: SendShares::default(),
+            made: MakeShares::of(self.turn_output),
+            shares: SendShares::of(self.turn_send),
             received: ReceiveShares::default(),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
             hosts: self.behind_doors(),

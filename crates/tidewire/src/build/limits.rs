@@ -34,7 +34,8 @@ pub struct Limits {
     /// owner's.
     pub output_low: usize,
     /// Queued output at or above which [`Link::full`](crate::Link::full) is true. Default 256 KiB. Where many
-    /// connections of a loop ask for much at once, it is true from 64 KiB on that one of them has been given in its turn.
+    /// connections of a loop ask for much at once, it is true from a quarter of
+    /// [`Builder::turn_output`](crate::Builder::turn_output) on that one of them has been given in its turn.
     pub output_high: usize,
     /// Queued output beyond which the connection is aborted with
     /// [`Closed::OutputLimit`](crate::Closed::OutputLimit). Chunks that the protocol holds count.

@@ -565,7 +565,7 @@ impl<P: Protocol> Inner<P> {
         let state = &mut **self.state.as_mut()?;
         let outer = &*cx.link.state;
         state.last_progress = outer.last_progress;
-        state.flags.set(Flag::Light, outer.flags.has(Flag::Light));
+        state.flags.set(Flag::Heavy, outer.flags.has(Flag::Heavy));
         if goes_on {
             state.flags.remove(Flag::AwaitsMaking);
         }
@@ -583,7 +583,10 @@ impl<P: Protocol> Inner<P> {
             drive::call_back(&mut inside, state, env, self.limits.carried);
         }
         let outer = &mut *cx.link.state;
-        outer.flags.set(Flag::Light, state.flags.has(Flag::Light));
+        outer.flags.set(Flag::Heavy, state.flags.has(Flag::Heavy));
+        if outer.hold_inside(state.is_open() && state.holds_input_back()) {
+            env.touch(outer);
+        }
         outer.made_until = outer.made_until.max(state.made_until);
         outer.inside = u32::try_from(state.held()).unwrap_or(u32::MAX);
         if state.flags.has(Flag::AwaitsMaking) {

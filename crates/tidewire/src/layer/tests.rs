@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Around, Inner, Layer, Layered, Wrap};
+use crate::reactor::making::MakeShares;
 use crate::sim::chunking::{self, Feed};
 use crate::sim::tests::services::{Echo, Owes, SLEEP, Sleepy, Sums};
 use crate::sim::{Conditions, Outcome, PlainState, Sim};
@@ -438,6 +439,171 @@ fn what_the_inner_protocol_holds_is_not_taken_before_its_release() {
         assert_eq!(run(b'`', b""), PlainState::Open, "seed {seed}");
         assert_eq!(run(b'b', b"ab"), PlainState::Open, "seed {seed}");
         assert_eq!(run(b'c', b"abc"), PlainState::Ended, "seed {seed}");
+    }
+}
+
+/// Answers each byte with fifty, each answer behind a mark of its own, as long as its link is not full.
+struct Pays(Arc<AtomicU8>);
+
+/// How many it has answered.
+struct Paced(u64);
+
+impl Service for Pays {
+    type Conn = Paced;
+    fn on_loop(&self, at: LoopHandle<()>) -> LoopHandle<()> {
+        at
+    }
+    fn accept(&self, _: &Peer, _: &mut LoopHandle<()>) -> Result<Paced, Refusal> {
+        Ok(Paced(0))
+    }
+    fn woken(&self, _: &mut LoopHandle<()>, all: &mut Conns<'_, Paced>) {
+        all.release_all(u64::from(self.0.load(SeqCst)));
+    }
+}
+
+impl Protocol for Paced {
+    type Local = LoopHandle<()>;
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        while let Some(&byte) = input.bytes().first() {
+            if cx.link.full() {
+                return Next::AfterDrain;
+            }
+            self.0 += 1;
+            cx.link.hold_until(self.0);
+            cx.link.write(&[byte; 50]);
+            input.consume(1);
+        }
+        Next::More
+    }
+}
+
+/// The layer has nothing queued that could drain, and is left with input, and then with its peer's end.
+#[test]
+fn what_comes_while_the_output_inside_is_held_is_heard_before_the_end() {
+    for seed in 0..30 {
+        let mark = Arc::new(AtomicU8::new(0));
+        let mut sim = Sim::new(seed);
+        let at = sim.add_loop();
+        let service = sim.service(at, layered(Pays(mark.clone())), Limits::default());
+        let addr = sim.listen(service);
+        let peer = sim.plain(addr);
+        let quiet = |sim: &mut Sim| sim.run_until_quiet(Duration::from_secs(600));
+        for part in [b"aaaaa", b"bbbbb"] {
+            sim.send(peer, part);
+            assert_eq!(quiet(&mut sim), Outcome::Idle);
+        }
+        sim.finish(peer);
+        assert_eq!(quiet(&mut sim), Outcome::Idle);
+        assert_eq!(sim.state(peer), PlainState::Open, "seed {seed}");
+        for upto in 1..=10 {
+            mark.store(upto, SeqCst);
+            sim.local(service).signal();
+            assert_eq!(quiet(&mut sim), Outcome::Idle);
+            let got = sim.received(peer).len();
+            assert_eq!(got, 50 * usize::from(upto), "seed {seed}");
+        }
+        let want = [[b'a'; 250], [b'b'; 250]].concat();
+        assert_eq!(sim.received(peer), want, "seed {seed}");
+        assert_eq!(sim.state(peer), PlainState::Ended, "seed {seed}");
+    }
+}
+
+/// Gives so many bytes when it has heard the first one, and hears what else there is.
+struct Gives;
+
+struct Giver {
+    left: usize,
+    heard_end: bool,
+}
+
+/// What a [`Giver`] gives; bytes.
+const GIVEN: usize = 20_000;
+
+impl Service for Gives {
+    type Conn = Giver;
+    fn on_loop(&self, _: LoopHandle<()>) -> usize {
+        0
+    }
+    fn accept(&self, _: &Peer, _: &mut usize) -> Result<Giver, Refusal> {
+        Ok(Giver {
+            left: GIVEN,
+            heard_end: false,
+        })
+    }
+}
+
+impl Giver {
+    fn give(&mut self, cx: &mut Cx<'_, Self>) {
+        while self.left > 0 && !cx.link.full() {
+            let n = self.left.min(100);
+            cx.link.write(&vec![7; n]);
+            self.left -= n;
+        }
+        if self.left == 0 && self.heard_end {
+            cx.link.finish();
+        }
+    }
+}
+
+impl Protocol for Giver {
+    /// Bytes that all have heard.
+    type Local = usize;
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        *cx.local += input.len();
+        input.consume(input.len());
+        self.give(cx);
+        Next::More
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        self.give(cx);
+    }
+
+    fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        assert_eq!(unread, 0);
+        self.heard_end = true;
+        self.give(cx);
+    }
+}
+
+/// Its marks hold nobody back: only what a turn makes does.
+#[test]
+fn what_comes_while_a_turn_to_make_output_is_awaited_inside_is_heard_before_the_end() {
+    const PEERS: usize = 6;
+    let limits = Limits {
+        output_low: 200,
+        output_high: 1 << 20,
+        idle: None,
+        ..Limits::default()
+    };
+    for seed in 0..40 {
+        let mut sim = Sim::new(seed);
+        sim.made = MakeShares {
+            all: 1000,
+            one: 300,
+            small: 10,
+        };
+        let at = sim.add_loop();
+        let inside = Layered::with_limits(Invert, Gives, limits.clone());
+        let service = sim.service(at, inside, limits.clone());
+        let addr = sim.listen(service);
+        let peers: Vec<_> = (0..PEERS).map(|_| sim.plain(addr.clone())).collect();
+        peers.iter().for_each(|&peer| sim.send(peer, b"?"));
+        for (n, &peer) in peers.iter().enumerate() {
+            sim.run_for(Duration::from_micros(300 * (seed % 7) * n as u64));
+            sim.send(peer, b"enough");
+            sim.finish(peer);
+        }
+        assert_eq!(sim.run_until_idle(Duration::from_secs(3600)), Outcome::Idle);
+        for peer in peers {
+            assert_eq!(sim.received(peer).len(), GIVEN, "seed {seed}");
+        }
+        assert_eq!(*sim.local(service), PEERS * 7, "seed {seed}");
+        assert_eq!(sim.counters(at).closed_for(Closed::Finished), PEERS as u64);
     }
 }
 

@@ -160,6 +160,8 @@ counters! {
         output_pauses,
         /// Times that a connection which would make output had to wait until others had had their share.
         turn_pauses,
+        /// Times that a connection which would send much had to wait until others had had their share.
+        send_pauses,
         /// Times that a connection was not read from because memory was short: see
         /// [`Builder::memory`](crate::Builder::memory).
         memory_pauses,

@@ -58,8 +58,31 @@ pub(crate) struct Env {
 impl Env {
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
-        self.making.begin_turn();
+        self.counters.begin_turn();
         self.sending.begin_turn();
+    }
+
+    /// Whether anybody waits to make output, or to send it.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.making.is_awaited() | self.sending.is_awaited()
+    }
+
+    /// A chunk has come that may not simply be given to its connection: see
+    /// [`State::is_plainly_hungry_for`]. Whether it is kept for later instead.
+    #[cold]
+    pub(crate) fn keeps(&mut self, state: &mut State, chunk: &[u8]) -> bool {
+        if !state.hungry_for(chunk.len()) {
+            state.keep(chunk);
+            return true;
+        }
+        if self.making.lets_in(state) {
+            return false;
+        }
+        state.keep(chunk);
+        state.owed.add(Owed::Replay);
+        self.touch(state);
+        true
     }
 
     /// This connection has queued so many bytes, and has more than a little in its queue.

@@ -132,10 +132,12 @@ pub(crate) enum Flag {
     AwaitsMaking,
     /// Its share of what a turn makes is used up: its link is full.
     OverShare,
-    /// It made little when it was last given something.
-    Light,
+    /// It made much when it was last given something, or was not given anything yet.
+    Heavy,
     /// A layer's: what it sends was made inside, and was held against it there.
     Around,
+    /// A layer's: what is inside takes no input before its output has drained, or more may be made.
+    HeldInside,
     /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
     Nameless,
 }

@@ -32,13 +32,23 @@ pub(crate) struct MakeShares {
     pub(crate) small: usize,
 }
 
-impl Default for MakeShares {
-    fn default() -> MakeShares {
+impl MakeShares {
+    /// Bytes for all, unless something else is set.
+    pub(crate) const ALL: usize = 256 << 10;
+
+    /// For so many bytes a turn: see [`Builder::turn_output`](crate::Builder::turn_output).
+    pub(crate) fn of(all: usize) -> MakeShares {
         MakeShares {
-            all: 256 << 10,
-            one: 64 << 10,
+            all,
+            one: all / 4,
             small: 16 << 10,
         }
+    }
+}
+
+impl Default for MakeShares {
+    fn default() -> MakeShares {
+        MakeShares::of(MakeShares::ALL)
     }
 }
 
@@ -53,6 +63,8 @@ struct Served {
 pub(crate) struct Making {
     shares: MakeShares,
     counters: Arc<LoopCounters>,
+    /// The turn that the next two are of: see [`renew`](Making::renew).
+    turn: u64,
     /// Bytes; below zero when more was made.
     left: isize,
     /// Somebody waits, or nothing is left: not everybody is served at once.
@@ -65,6 +77,8 @@ pub(crate) struct Making {
     waiting: BinaryHeap<Reverse<Waiting>>,
     /// Who began to wait, counted: first come, first served at one time.
     arrivals: u64,
+    /// Who came last.
+    last: u32,
 }
 
 /// When it comes next, its place among those of the same time, and which connection it is.
@@ -74,6 +88,7 @@ impl Making {
     pub(crate) fn new(shares: MakeShares, counters: Arc<LoopCounters>) -> Making {
         Making {
             shares,
+            turn: counters.turns.value(),
             counters,
             left: shares.all.cast_signed(),
             closed: false,
@@ -82,20 +97,19 @@ impl Making {
             clock: 0,
             waiting: BinaryHeap::new(),
             arrivals: 0,
+            last: 0,
         }
     }
 
-    #[inline]
-    pub(crate) fn begin_turn(&mut self) {
-        if self.left != self.shares.all.cast_signed() {
-            self.renew();
-        }
-    }
-
-    #[cold]
+    /// Each turn has the whole budget. That is seen to when somebody asks for what is left, and not when a turn begins:
+    /// of turns in which everybody makes little, nobody asks.
     fn renew(&mut self) {
-        self.left = self.shares.all.cast_signed();
-        self.closed = self.is_awaited();
+        let turn = self.counters.turns.value();
+        if turn != self.turn {
+            self.turn = turn;
+            self.left = self.shares.all.cast_signed();
+            self.closed = self.is_awaited();
+        }
     }
 
     /// Whether anybody waits.
@@ -104,29 +118,47 @@ impl Making {
         !self.waiting.is_empty()
     }
 
+    /// Who came last of those who wait.
+    pub(crate) fn last(&self) -> Option<u32> {
+        self.is_awaited().then_some(self.last)
+    }
+
     /// From how many queued bytes on each write is to be [charged](Making::charge).
     pub(crate) fn mark(&self, high: u32) -> u32 {
         let small = u32::try_from(self.shares.small).unwrap_or(u32::MAX);
         high.min(small.saturating_add(1))
     }
 
-    /// A chunk of so many bytes is about to be offered to its connection: whether it may be. Else the
-    /// connection waits from here on.
+    /// Whether whoever comes is served at once, as far as can be told without looking: what was spent in an earlier turn
+    /// may still keep it shut.
     #[inline]
-    pub(crate) fn lets_in(&mut self, state: &mut State, bytes: usize) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed
+    }
+
+    /// A chunk is about to be offered to its connection: whether it may be. Else the connection waits from here
+    /// on. Need not be asked of one that made little while [all are served](Making::is_open).
+    pub(crate) fn lets_in(&mut self, state: &mut State) -> bool {
+        self.renew();
         if self.closed && !self.admits(state) {
             return false;
         }
-        self.fed = bytes;
-        state.flags.add(Flag::Light);
+        state.flags.remove(Flag::Heavy);
         true
+    }
+
+    /// A chunk of so many bytes is offered.
+    #[inline]
+    pub(crate) fn feed(&mut self, bytes: usize) {
+        self.fed = bytes;
     }
 
     /// A connection is about to be called that may make more then: whether it may be, as above.
     #[inline(never)]
     pub(crate) fn admits(&mut self, state: &mut State) -> bool {
+        self.renew();
         let overdrawn = self.left <= -self.shares.all.cast_signed();
-        let light = state.flags.has(Flag::Light) && !overdrawn;
+        let light = !state.flags.has(Flag::Heavy) && !overdrawn;
         if self.closed && !light && !self.serves(state) {
             self.wait(state);
             return false;
@@ -144,6 +176,7 @@ impl Making {
 
     /// So many bytes were queued by a connection that has more than a little in its queue.
     pub(crate) fn charge(&mut self, state: &mut State, bytes: usize) {
+        self.renew();
         let free = bytes.min(self.fed);
         if !state.flags.has(Flag::Embedded) {
             // Else the layer sets what it makes of this against the same input.
@@ -163,7 +196,7 @@ impl Making {
             // It costs the turn, and was held against the connection where it was made.
             return;
         }
-        state.flags.remove(Flag::Light);
+        state.flags.add(Flag::Heavy);
         state.made_until = state.made_until.max(self.clock) + bytes as u64;
         if self.closed && (self.left <= 0 || !self.serves(state)) {
             // Full from here on, and told when it is not any more.
@@ -190,6 +223,7 @@ impl Making {
         }
         self.counters.turn_pauses.add(1);
         self.arrivals += 1;
+        self.last = state.id.index;
         let at = state.made_until.max(self.clock);
         let place = Reverse((at, self.arrivals, state.id.index));
         self.waiting.push(place);
@@ -199,6 +233,7 @@ impl Making {
     /// The connection whose turn it is, if there is anything left to make. The first one of a turn is served
     /// all the same: those who come with a good name could take all there is, turn by turn.
     pub(crate) fn next(&mut self, is_first: bool) -> Option<u32> {
+        self.renew();
         if self.left <= 0 && !is_first {
             return None;
         }
@@ -256,6 +291,10 @@ mod tests {
     }
 
     impl Asking {
+        fn begin_turn(&mut self) {
+            self.making.counters.begin_turn();
+        }
+
         fn add(&mut self, reply: usize) {
             let index = self.states.len() as u32;
             let id = ConnId {
@@ -279,8 +318,9 @@ mod tests {
 
         fn comes_once(&mut self, which: usize) -> bool {
             let state = &mut self.states[which];
-            let is_in = self.making.lets_in(state, 0);
+            let is_in = self.making.lets_in(state);
             if is_in {
+                self.making.feed(0);
                 self.answers(which);
             }
             is_in
@@ -312,7 +352,7 @@ mod tests {
                 self.making.end_serving(had);
                 self.making.wait(&mut self.states[which]);
             }
-            self.making.begin_turn();
+            self.begin_turn();
         }
     }
 
@@ -322,8 +362,22 @@ mod tests {
         assert!(one.comes(0));
         assert_eq!(one.made[0], SHARES.all);
         assert!(!one.making.admits(&mut one.states[0]), "in this turn");
-        one.making.begin_turn();
+        one.begin_turn();
         assert_eq!(one.making.next(false), Some(0));
+    }
+
+    /// Nobody says that a turn begins.
+    #[test]
+    fn what_was_spent_in_an_earlier_turn_keeps_nobody_out() {
+        let mut two = asking(&[SHARES.all, 300]);
+        assert!(two.comes_once(0));
+        assert!(!two.making.is_open() && !two.comes_once(1));
+        two.states[1].flags.remove(Flag::AwaitsMaking);
+        two.making.waiting.clear();
+        two.begin_turn();
+        assert!(!two.making.is_open(), "nobody has looked");
+        assert!(two.making.lets_in(&mut two.states[1]));
+        assert!(two.making.is_open());
     }
 
     #[test]
@@ -341,13 +395,13 @@ mod tests {
     #[test]
     fn who_made_little_is_let_in_whoever_waits() {
         let mut many = asking(&[300; 10]);
-        many.states[9].flags.add(Flag::Light);
+        many.states[9].flags.remove(Flag::Heavy);
         (0..9).for_each(|which| {
             many.comes(which);
         });
         for _ in 0..20 {
             // It answers with so little that it is never charged.
-            assert!(many.making.lets_in(&mut many.states[9], 1));
+            assert!(many.making.lets_in(&mut many.states[9]));
             many.goes_on();
         }
     }
@@ -355,7 +409,9 @@ mod tests {
     #[test]
     fn a_good_name_is_lost_with_the_first_large_reply() {
         let mut many = asking(&[300; 30]);
-        (0..30).for_each(|which| many.states[which].flags.add(Flag::Light));
+        for state in &mut many.states {
+            state.flags.remove(Flag::Heavy);
+        }
         let let_in = (0..30).filter(|&which| many.comes(which)).count();
         // The first had the budget, and those who followed as much again.
         assert!(let_in <= 1 + SHARES.all.div_ceil(300), "{let_in}");
@@ -405,7 +461,7 @@ mod tests {
         let before = many.made[11];
         for _ in 0..200 {
             for which in 0..10 {
-                many.states[which].flags.add(Flag::Light);
+                many.states[which].flags.remove(Flag::Heavy);
                 many.comes_once(which);
             }
             many.goes_on();
@@ -436,24 +492,28 @@ mod tests {
     fn what_a_layer_makes_of_it_costs_the_turn_and_not_the_name() {
         let mut one = asking(&[300]);
         one.states[0].flags.add(Flag::Around);
-        assert!(one.making.lets_in(&mut one.states[0], 100));
+        assert!(one.making.lets_in(&mut one.states[0]));
+        one.making.feed(100);
         one.making.charge(&mut one.states[0], 2000);
         assert_eq!(one.making.left, SHARES.all as isize - 1900);
         let flags = &one.states[0].flags;
-        assert!(flags.has(Flag::Light) && !flags.has(Flag::OverShare));
+        assert!(flags.has_none(&[Flag::Heavy, Flag::OverShare]));
     }
 
     #[test]
     fn what_answers_as_much_input_does_not_count() {
         let mut many = asking(&[5000, 300]);
         for _ in 0..100 {
-            assert!(many.making.lets_in(&mut many.states[0], 5000));
+            assert!(many.making.lets_in(&mut many.states[0]));
+            many.making.feed(5000);
             many.making.charge(&mut many.states[0], 5000);
             assert_eq!(many.making.left, SHARES.all as isize);
         }
         // What is left of it is not another's.
-        assert!(many.making.lets_in(&mut many.states[0], 5000));
-        assert!(many.making.lets_in(&mut many.states[1], 1));
+        for (which, fed) in [(0, 5000), (1, 1)] {
+            assert!(many.making.lets_in(&mut many.states[which]));
+            many.making.feed(fed);
+        }
         many.making.charge(&mut many.states[1], 300);
         assert_eq!(many.making.left, SHARES.all as isize - 299);
     }

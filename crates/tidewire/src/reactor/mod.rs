@@ -5,7 +5,7 @@
 //! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: what is
 //!   known of that.
 //! * [`inbox`]: what others leave for the loop.
-//! * [`making`], [`sending`]: how much output a turn makes, and how much it sends.
+//! * [`making`], [`sending`]: how much output a turn makes, and how much it sends; [`queueing`]: who waits long for that.
 //! * [`stop`]: how it ends, in [stages](stage).
 //! * [`guard`]: running what is not the loop's own.
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
@@ -32,8 +32,11 @@ pub(crate) mod host;
 mod inbox;
 mod lateness;
 pub(crate) mod life;
+#[cfg(test)]
+pub(crate) mod lines_of_tests;
 pub(crate) mod making;
 mod parting;
+pub(crate) mod queueing;
 pub(crate) mod random;
 pub(crate) mod receiving;
 pub(crate) mod refusals;

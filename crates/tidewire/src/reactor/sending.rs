@@ -6,8 +6,10 @@
 //! given a share when its turn has come; alone, it has all that is left.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::mistakes::{Mistake, mistaken};
+use crate::reactor::counters::LoopCounters;
 use crate::reactor::facts::Flag;
 use crate::reactor::state::State;
 
@@ -22,13 +24,23 @@ pub(crate) struct SendShares {
     pub(crate) small: usize,
 }
 
-impl Default for SendShares {
-    fn default() -> SendShares {
+impl SendShares {
+    /// Bytes for all, unless something else is set.
+    pub(crate) const ALL: usize = 1 << 20;
+
+    /// For so many bytes a turn: see [`Builder::turn_send`](crate::Builder::turn_send).
+    pub(crate) fn of(all: usize) -> SendShares {
         SendShares {
-            all: 1 << 20,
-            one: 256 << 10,
+            all,
+            one: all / 4,
             small: 16 << 10,
         }
+    }
+}
+
+impl Default for SendShares {
+    fn default() -> SendShares {
+        SendShares::of(SendShares::ALL)
     }
 }
 
@@ -38,6 +50,7 @@ pub(crate) const FREE: usize = usize::MAX;
 /// What is left of a turn's budget, and who waits for some of it.
 pub(crate) struct Sending {
     shares: SendShares,
+    counters: Arc<LoopCounters>,
     left: usize,
     /// Connections whose turn to send has not come, or that were settled before it came. First come,
     /// first served.
@@ -47,9 +60,10 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    pub(crate) fn new(shares: SendShares) -> Sending {
+    pub(crate) fn new(shares: SendShares, counters: Arc<LoopCounters>) -> Sending {
         Sending {
             shares,
+            counters,
             left: shares.all,
             queue: VecDeque::new(),
             serving: false,
@@ -65,6 +79,11 @@ impl Sending {
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Who came last of those who wait.
+    pub(crate) fn last(&self) -> Option<u32> {
+        self.queue.back().copied()
     }
 
     /// So many bytes of a share were sent, or are about to be.
@@ -133,6 +152,7 @@ impl Sending {
     fn wait(&mut self, state: &mut State) {
         if !state.flags.has(Flag::AwaitsTurn) && !mistaken(Mistake::SendTurnForgotten) {
             state.flags.add(Flag::AwaitsTurn);
+            self.counters.send_pauses.add(1);
             self.queue.push_back(state.id.index);
         }
     }
@@ -140,9 +160,12 @@ impl Sending {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::Limits;
     use crate::reactor::by_hand::ByHand;
+    use crate::reactor::lines_of_tests::logged;
 
     const SHARES: SendShares = SendShares {
         all: 1000,
@@ -185,6 +208,23 @@ mod tests {
         }
         assert_eq!(shares, [5000; 10]);
         assert!(many.turn().is_empty() && !many.core.has_work());
+    }
+
+    #[test]
+    fn waiting_is_counted_and_told_if_it_takes_long() {
+        let mut many = waiting(3);
+        let told = logged(|| {
+            (0..3).for_each(|index| many.write(index, 5000));
+            many.turn();
+            many.at(Duration::from_secs(3));
+            many.turn();
+        });
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains(" limit=\"send\" seconds=3.0 held_back=0"),
+            "{told:?}"
+        );
+        assert!(many.core.env.counters.send_pauses.value() >= 3);
     }
 
     #[test]

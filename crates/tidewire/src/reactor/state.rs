@@ -94,6 +94,8 @@ impl State {
         limits: &Limits,
         now: Instant,
     ) -> State {
+        let mut flags = Set::empty();
+        flags.add(Flag::Heavy);
         State {
             id,
             service,
@@ -122,7 +124,7 @@ impl State {
             peer_end: PeerEnd::Unknown,
             told: Told::Nothing,
             owed: Set::empty(),
-            flags: Set::empty(),
+            flags,
             attempts: None,
             tally: None,
         }
@@ -247,6 +249,12 @@ impl State {
         }
     }
 
+    /// Whether it may be called so, and made little when it was last: nearly always.
+    #[inline]
+    pub(crate) fn is_plainly_hungry_for(&self, len: usize) -> bool {
+        !self.flags.has(Flag::Heavy) && self.hungry_for(len)
+    }
+
     /// Carries bytes that may not be offered yet.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
         let (room, need) = (self.carry.capacity(), self.carry.len() + bytes.len());
@@ -293,12 +301,14 @@ impl State {
     }
 
     /// Whether a protocol that waits for its output to drain has waited long enough. Output that
-    /// was never full must go altogether: a low mark above it would be no wait at all.
+    /// was never full must go altogether: a low mark above it would be no wait at all. A layer waits for
+    /// the output inside it.
     #[inline]
     pub(crate) fn drain_over(&self) -> bool {
         self.appetite == Appetite::Drain
             && !self.owed.has(Owed::Writable)
             && self.out.is_empty()
+            && !self.flags.has(Flag::HeldInside)
             && self.is_open()
     }
 
@@ -314,9 +324,22 @@ impl State {
         self.appetite == Appetite::Drain || self.flags.has(Flag::AwaitsMaking)
     }
 
-    /// Whether it may make no more until its turn has come, however much of its output has been sent.
+    /// Whether it may make no more until its turn has come, or until output inside it has drained, however much of its
+    /// own has been sent.
     fn is_put_off(&self) -> bool {
-        !self.flags.has_none(&[Flag::OverShare, Flag::AwaitsMaking])
+        let off = [Flag::OverShare, Flag::AwaitsMaking, Flag::HeldInside];
+        !self.flags.has_none(&off)
+    }
+
+    /// What is inside this layer takes input, or does not before its output has drained; whether it does again: what the
+    /// layer has left of its own input is offered once more then.
+    pub(crate) fn hold_inside(&mut self, on: bool) -> bool {
+        let again = self.flags.has(Flag::HeldInside) && !on;
+        if again {
+            self.owed.add(Owed::Replay);
+        }
+        self.flags.set(Flag::HeldInside, on);
+        again
     }
 
     /// Offers what is carried as soon as may be, if draining was what it waited for.

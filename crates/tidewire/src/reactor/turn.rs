@@ -21,7 +21,6 @@ impl<D: Driver> Reactor<D> {
     /// The part of a turn that follows the wait.
     pub(crate) fn after_wait(&mut self) {
         self.awake();
-        self.core.env.counters.begin_turn();
         self.core.env.begin_turn();
         self.core.take_backlog();
         self.hear();

@@ -18,7 +18,6 @@ use crate::reactor::core::Plan;
 use crate::reactor::counters::{Counters, LoopCounters};
 use crate::reactor::host::{Hosted, host_of};
 use crate::reactor::life::Life;
-use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
@@ -163,7 +162,7 @@ impl Sim {
         let plan = Plan {
             refusals: Arc::default(),
             log_connections: false,
-            made: MakeShares::default(),
+            made: self.made,
             shares: SendShares::default(),
             received: ReceiveShares::default(),
             memory: self.memory.clone(),

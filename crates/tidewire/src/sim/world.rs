@@ -14,6 +14,7 @@ use crate::memory::budget::Memory;
 use crate::reach::stop::StopClock;
 use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
+use crate::reactor::making::MakeShares;
 use crate::reactor::random::Rng;
 use crate::sim::conditions::Conditions;
 use crate::sim::kernel::{self, Kernel, KernelFaults};
@@ -122,6 +123,8 @@ pub struct Sim {
     pub(super) listeners: u32,
     pub(super) steps_max: u64,
     pub(super) memory: Arc<Memory>,
+    /// Of what a turn of a loop makes.
+    pub(crate) made: MakeShares,
     pub(super) gates: Vec<Gate>,
 }
 
@@ -169,6 +172,7 @@ impl Sim {
             listeners: 0,
             steps_max: STEPS_MAX,
             memory: Arc::new(Memory::new(usize::MAX)),
+            made: MakeShares::default(),
             gates: Vec::new(),
         }
     }

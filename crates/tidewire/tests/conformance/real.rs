@@ -92,8 +92,11 @@ const ONLY: [(&str, &[&str]); 14] = [
         ],
     ),
     (
-        "rules of one listener or service are a builder's",
-        &["listener_service_and_all_have_rules_of_their_own"],
+        "rules of one listener or service, and what a turn may take, are a builder's",
+        &[
+            "listener_service_and_all_have_rules_of_their_own",
+            "what_is_set_for_a_turn_holds",
+        ],
     ),
     (
         "a socket that meets itself is TCP's, and so are urgent bytes",

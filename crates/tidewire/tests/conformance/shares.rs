@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(a_turn_makes_no_more_than_its_budget),
         case!(who_asks_for_little_does_not_wait_for_what_others_asked_for),
         case!(a_turn_sends_no_more_than_its_budget),
+        case!(what_is_set_for_a_turn_holds),
         case!(a_turn_receives_no_more_than_its_budget),
     ]
 }
@@ -101,11 +102,15 @@ impl Role for Giver {
 
 /// Connections that have asked for so many bytes each, and are not looked at yet. Their marks hold nobody back.
 fn givers(v: Variant, each: &[usize]) -> (Server, Vec<Client>, Arc<AtomicUsize>) {
+    givers_of(Setup::on(v), each)
+}
+
+fn givers_of(setup: Setup, each: &[usize]) -> (Server, Vec<Client>, Arc<AtomicUsize>) {
     let (made, connections) = (Arc::<AtomicUsize>::default(), each.len());
     let seen: Vec<Arc<AtomicUsize>> = each.iter().map(|_| Arc::default()).collect();
     let last_seen = Arc::clone(seen.last().expect("some"));
     let (each, next) = (each.to_vec(), AtomicUsize::new(0));
-    let server = Setup::on(v)
+    let server = setup
         .reachable()
         .limits(|l| (l.output_high, l.output_hard) = (32 << 20, 64 << 20))
         .start(move || {
@@ -190,6 +195,37 @@ fn a_turn_sends_no_more_than_its_budget(v: Variant) {
     let turns = server.counters().turns - before.turns;
     let most = turns * SEND_TURN + CLIENTS as u64 * SMALL;
     assert!(sent <= most, "{sent} bytes in {turns} turns");
+    server.cut();
+}
+
+fn what_is_set_for_a_turn_holds(v: Variant) {
+    const CLIENTS: usize = 12;
+    const EACH: usize = 1 << 20;
+    const TURN: usize = 64 << 10;
+    let setup = Setup::on(v).tune(|b| {
+        b.turn_output(TURN).turn_send(TURN);
+    });
+    let (server, mut clients, _) = givers_of(setup, &[EACH; CLIENTS]);
+    let before = server.counters();
+    all_at_once(&server.record, CLIENTS, |cx| cx.link.resume());
+    for client in &mut clients {
+        assert!(client.take(EACH).iter().all(|&byte| byte == 7));
+    }
+    let all = CLIENTS * EACH;
+    server.until("all to be counted", |c| {
+        c.bytes_out - before.bytes_out >= all as u64
+    });
+    let counters = server.counters();
+    let turns = (counters.turns - before.turns) as usize;
+    let make = (turns + 1 + v.loops) * (TURN + TURN / 4 + PIECE);
+    let send = (turns + 1) * TURN + (turns + 1) * CLIENTS * SMALL as usize;
+    assert!(
+        v.is_threads() || all <= make && all <= send,
+        "{all} bytes in {turns} turns"
+    );
+    // One that is alone on its loop has a whole turn, and then the next.
+    assert!(v.is_threads() || counters.turn_pauses > 0, "{counters}");
+    assert!(counters.send_pauses > 0, "{counters}");
     server.cut();
 }
 

@@ -32,6 +32,7 @@ use crate::reactor::drive::{self, Event};
 use crate::reactor::env::Env;
 use crate::reactor::host::{Host, Hosted};
 use crate::reactor::making::{MakeShares, Making};
+use crate::reactor::queueing::Queueing;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::refusals::Refusals;
@@ -104,6 +105,9 @@ pub(crate) struct Core {
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
     cuts: Throttle,
+    /// Of those who wait to make output, and to send it.
+    makers: Queueing,
+    senders: Queueing,
     log_connections: bool,
     pub(crate) received: ReceiveShares,
     meter: Meter,
@@ -130,7 +134,7 @@ impl Core {
                 dirty: Vec::new(),
                 backlog: Vec::new(),
                 making: Making::new(plan.made, counters.clone()),
-                sending: Sending::new(plan.shares),
+                sending: Sending::new(plan.shares, counters.clone()),
                 counters,
                 services: Vec::new(),
                 doors: Vec::new(),
@@ -152,6 +156,8 @@ impl Core {
             draining: false,
             last_looks: 0,
             cuts: Throttle::new(Duration::from_secs(1)),
+            makers: Queueing::default(),
+            senders: Queueing::default(),
             log_connections: plan.log_connections,
             received: plan.received,
             meter: Meter::new(plan.memory.clone()),

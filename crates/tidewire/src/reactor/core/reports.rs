@@ -8,7 +8,7 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::{Owed, PeerEnd};
+use crate::reactor::facts::PeerEnd;
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
@@ -23,14 +23,11 @@ impl Core {
             return;
         }
         state.last_progress = self.env.now;
-        if !state.hungry_for(len) {
-            return state.keep(&lease.space()[..len]);
+        let is_plain = state.is_plainly_hungry_for(len) && self.env.making.is_open();
+        if !is_plain && self.env.keeps(state, &lease.space()[..len]) {
+            return;
         }
-        if !self.env.making.lets_in(state, len) {
-            state.keep(&lease.space()[..len]);
-            state.owed.add(Owed::Replay);
-            return self.touch(index);
-        }
+        self.env.making.feed(len);
         if state.carry.len() > HEADROOM {
             state.carry.extend_from_slice(&lease.space()[..len]);
             return self.offer_carried(index);

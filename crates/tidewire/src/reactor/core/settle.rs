@@ -24,48 +24,64 @@ impl Core {
     #[inline(always)]
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
         self.settle_touched(io);
-        if self.env.making.is_awaited() {
-            self.make_on(io);
-        }
-        if self.env.sending.is_awaited() {
-            self.send_on(io);
+        if self.env.is_awaited() {
+            self.serve_on(io);
         }
         if !self.meter.is_calm() {
             self.mind_memory(io);
         }
     }
 
-    /// Has those make more output whose turn it is, until this turn's budget is spent.
+    /// Serves those who wait for their turn.
     #[inline(never)]
+    fn serve_on(&mut self, io: &mut impl Transport) {
+        if self.env.making.is_awaited() {
+            self.make_on(io);
+        }
+        if self.env.sending.is_awaited() {
+            self.send_on(io);
+        }
+    }
+
+    /// Has those make more output whose turn it is, until this turn's budget is spent.
     fn make_on(&mut self, io: &mut impl Transport) {
         let mut is_first = true;
         while let Some(index) = self.env.making.next(is_first) {
             is_first = false;
+            let waited = self.makers.served(index, self.env.now);
             let state = self.states.get_mut(index as usize);
             // It may be gone, and another in its place.
             if !state.is_some_and(|state| state.flags.remove(Flag::AwaitsMaking)) {
                 continue;
             }
+            self.makers.tell("turn", waited, self.env.now);
             let had = self.env.making.begin_serving(index);
             self.settle(io, index);
             self.env.making.end_serving(had);
             self.settle_touched(io);
         }
+        if let Some(last) = self.env.making.last() {
+            self.makers.goes_on(last, self.env.now);
+        }
     }
 
     /// Has those send whose turn it is, until this turn's budget is spent.
-    #[inline(never)]
     fn send_on(&mut self, io: &mut impl Transport) {
         while let Some(index) = self.env.sending.next() {
+            let waited = self.senders.served(index, self.env.now);
             let state = self.states.get_mut(index as usize);
             // It may be gone, and another in its place.
             if !state.is_some_and(|state| state.flags.remove(Flag::AwaitsTurn)) {
                 continue;
             }
+            self.senders.tell("send", waited, self.env.now);
             let had = self.env.sending.begin_serving();
             self.settle(io, index);
             self.env.sending.end_serving(had);
             self.settle_touched(io);
+        }
+        if let Some(last) = self.env.sending.last() {
+            self.senders.goes_on(last, self.env.now);
         }
     }
 
@@ -228,8 +244,7 @@ impl Core {
     /// Whether the loop has work that needs no event from outside.
     pub(crate) fn has_work(&self) -> bool {
         !self.env.backlog.is_empty()
-            || self.env.making.is_awaited()
-            || self.env.sending.is_awaited()
+            || self.env.is_awaited()
             || self.env.self_signalled
             || !self.env.dirty.is_empty()
             || self.env.has_errands()
