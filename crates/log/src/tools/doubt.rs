@@ -30,6 +30,9 @@ pub(super) struct Told {
     shown: BTreeMap<u32, usize>,
     /// How many streams were made by then.
     count: usize,
+    /// Streams that batches behind the last gap seem to make, with their names: or they only change what is set about
+    /// them.
+    set: Names,
 }
 
 impl Told {
@@ -42,6 +45,21 @@ impl Told {
     pub(super) fn tell(&mut self, stream: u32, gaps: usize) {
         self.positions.insert(stream, gaps);
         self.shown.insert(stream, gaps);
+    }
+
+    /// Whether batches behind the last gap make streams, so far as is known: none that has a higher number was made in it.
+    pub(super) fn counts(&self, gaps: usize) -> bool {
+        self.count == gaps
+    }
+
+    /// Those of them that may have been made in it, after all.
+    pub(super) fn take_set(&mut self) -> Names {
+        std::mem::take(&mut self.set)
+    }
+
+    /// There is another gap.
+    pub(super) fn forget_set(&mut self) {
+        self.set.clear();
     }
 
     /// All streams that were made are known.
@@ -63,6 +81,11 @@ impl Told {
             match *run {
                 RunView::Stream { id, .. } | RunView::StreamSet { id, .. } => {
                     self.tell(id, gaps);
+                    if let RunView::StreamSet { name, .. } = *run
+                        && !before.streams.contains(id)
+                    {
+                        self.set.insert(id, name.to_owned());
+                    }
                     if !before.streams.contains(id) {
                         // Numbers are dense: whoever is made tells that all before it were.
                         self.count = gaps;

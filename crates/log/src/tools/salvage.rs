@@ -107,6 +107,8 @@ enum Again {
     /// What a stream is called was found out behind where it had to be known: who has had that name
     /// before was deleted there.
     Named(Names),
+    /// Streams that were taken to be made behind a gap were made in it: others with higher numbers were.
+    Made(Names),
 }
 
 /// How much of a damaged batch is looked at for what it tells.
@@ -117,14 +119,19 @@ const RESTARTS_MAX: usize = 10_000;
 
 pub(super) fn plan<D: Disk>(disk: &D) -> Result<Plan, OpenError> {
     let (mut senseless, mut names) = (BTreeSet::new(), Names::new());
+    let mut made = BTreeSet::new();
     loop {
-        let mut salvage = Salvage::new(disk, &senseless, names.clone())?;
+        let mut salvage = Salvage::new(disk, &senseless, names.clone(), &made)?;
         match salvage.everything()? {
             Some(Again::Senseless(number, offset)) if senseless.len() < RESTARTS_MAX => {
                 senseless.insert((number, offset));
             }
             // Each number is told once, so this ends.
             Some(Again::Named(told)) => names.extend(told),
+            Some(Again::Made(told)) => {
+                made.extend(told.keys().copied());
+                names.extend(told);
+            }
             _ => return Ok(salvage.plan),
         }
     }
@@ -146,6 +153,8 @@ struct Salvage<'a, D> {
     disk: &'a D,
     senseless: &'a BTreeSet<(u64, u64)>,
     names: Names,
+    /// Streams that were made in what is lost, though something that follows looks like their making.
+    made: &'a BTreeSet<u32>,
     plan: Plan,
     walked: Walked,
     /// The first thing that was wrong since the last whole batch.
@@ -171,11 +180,13 @@ impl<'a, D: Disk> Salvage<'a, D> {
         disk: &'a D,
         senseless: &'a BTreeSet<(u64, u64)>,
         names: Names,
+        made: &'a BTreeSet<u32>,
     ) -> Result<Self, OpenError> {
         Ok(Salvage {
             disk,
             senseless,
             names,
+            made,
             plan: Plan::default(),
             walked: Walked::default(),
             fault: None,
@@ -220,7 +231,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 return Ok(Some(again));
             }
         }
-        self.end(&claimed);
+        if let Some(made) = self.end(&claimed) {
+            return Ok(Some(Again::Made(made)));
+        }
         self.plan.needs = self.plan.needs.and(self.walked.state.needs());
         if self.plan.gaps.iter().any(Lost::is_administered) {
             self.plan.needs = self.plan.needs.and(Needs::STREAMS);
@@ -350,7 +363,17 @@ impl<'a, D: Disk> Salvage<'a, D> {
             if let Some(told) = self.new_names(&batch, rest) {
                 return Ok(Some(Again::Named(told)));
             }
+            let gaps = self.plan.gaps.len();
+            let counted = self.walked.state.streams.next_number();
+            let is_counted = self.told.counts(gaps) && gaps > 0;
             self.bridge(&batch, rest);
+            if is_counted && self.walked.state.streams.next_number() > counted {
+                let made = self.told.take_set();
+                return Ok(Some(match made.is_empty() {
+                    true => Again::Senseless(number, at),
+                    false => Again::Made(made),
+                }));
+            }
             // In the file that is written a gap may be in front of it, or nothing.
             let place = match self.plan.segments[&number].pieces.is_empty() {
                 true => SEGMENT_HEADER as u64,
@@ -519,6 +542,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             }
         }
         self.remember_names();
+        self.told.forget_set();
         self.plan.gaps.push(gap);
         // It has a file again.
         self.plan.dropped.retain(|number| *number != home);
@@ -606,6 +630,15 @@ impl<'a, D: Disk> Salvage<'a, D> {
         };
         let state = &mut self.walked.state;
         let named = &self.names;
+        let made = self.made;
+        let defines = |runs: &_, id, state: &_| !made.contains(&id) && defines(runs, id, state);
+        for run in &runs {
+            if let RunView::StreamSet { id, .. } = *run
+                && made.contains(&id)
+            {
+                know(state, gap, named, id);
+            }
+        }
         let is_told = |stream: u32| self.told.is(stream, gaps);
         let checkpoint = runs.iter().find_map(|run| match *run {
             RunView::Checkpoint { bytes, form, .. } => State::decode(bytes, form),
@@ -719,8 +752,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
         ends.collect()
     }
 
-    /// What the end of the log should be, if it is known to be missing.
-    fn end(&mut self, claimed: &Claimed) {
+    /// What the end of the log should be, if it is known to be missing. With streams that were made in what is lost, if it
+    /// shows some to be: then the walk begins again.
+    fn end(&mut self, claimed: &Claimed) -> Option<Names> {
         // What there is behind this nobody was told of, as far as is known: opening cuts it off.
         let is_open = self.walked.claims.through >= self.walked.next_batch && self.gap_at_the_end();
         // Where nothing is left before them they would be taken for what the log begins with.
@@ -729,13 +763,18 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
         // Where nothing follows in a stream, only the file of claims tells where that ended.
         let gaps = self.plan.gaps.len();
-        let Some(gap) = self.plan.gaps.last_mut() else {
-            return;
-        };
+        let gap = self.plan.gaps.last_mut()?;
         let said = claimed.said.map_or(0, |said| said.through);
         let is_of_the_end = said >= gap.through && !claimed.ends.is_empty();
         let state = &mut self.walked.state;
         for end in &claimed.ends {
+            if end.stream >= state.streams.next_number() && self.told.counts(gaps) {
+                let made = self.told.take_set();
+                if !made.is_empty() {
+                    return Some(made);
+                }
+                continue;
+            }
             if !self.told.is(end.stream, gaps) {
                 pass(state, gap, &self.names, end.stream, end.next);
                 if is_of_the_end {
@@ -759,6 +798,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             is_open,
         };
         self.plan.producers.append(&mut doubt.settle());
+        None
     }
 
     /// Whether there may have been more behind what is claimed: the last batch of that is not seen.
