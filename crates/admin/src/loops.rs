@@ -38,6 +38,7 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
     for (limit, n) in [
         ("output", counters.output_pauses),
         ("turn", counters.turn_pauses),
+        ("send", counters.send_pauses),
         ("memory", counters.memory_pauses),
         ("buffers", counters.buffers_exhausted),
         ("descriptors", counters.accept_pauses),

@@ -1,14 +1,17 @@
 //! The form of a line: text for people, logfmt or JSON for machines. In the last two, numbers are numbers, and what
 //! is counted under names of its own (a field called `counters`) is as well.
 
+use std::cell::Cell;
 use std::fmt::{self, Write};
-use std::time::SystemTime;
+use std::thread::LocalKey;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+use super::stamp;
 
 /// How logs are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -61,14 +64,16 @@ where
             return self.text.format_event(ctx, out, event);
         }
         let meta = event.metadata();
-        let mut pairs = Pairs::new(self.format == LogFormat::Json, &mut out);
-        let now = humantime::format_rfc3339_micros(SystemTime::now());
-        pairs.plain("timestamp", now);
-        pairs.plain("level", level(*meta.level()));
-        pairs.text("target", meta.target());
-        event.record(&mut pairs);
-        pairs.finish()?;
-        out.write_char('\n')
+        with_kept(&LINE, |line| {
+            let mut pairs = Pairs::new(self.format == LogFormat::Json, line);
+            stamp::now(|now| pairs.plain("timestamp", now));
+            pairs.plain("level", level(*meta.level()));
+            pairs.text("target", meta.target());
+            event.record(&mut pairs);
+            pairs.finish()?;
+            line.push('\n');
+            out.write_str(line)
+        })
     }
 }
 
@@ -86,12 +91,12 @@ fn level(level: Level) -> &'static str {
 struct Pairs<'a> {
     json: bool,
     first: bool,
-    out: &'a mut dyn Write,
+    out: &'a mut String,
     done: fmt::Result,
 }
 
 impl<'a> Pairs<'a> {
-    fn new(json: bool, out: &'a mut dyn Write) -> Pairs<'a> {
+    fn new(json: bool, out: &'a mut String) -> Pairs<'a> {
         let done = if json { out.write_char('{') } else { Ok(()) };
         Pairs {
             json,
@@ -109,7 +114,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    fn attempt(&mut self, write: impl FnOnce(&mut dyn Write) -> fmt::Result) {
+    fn attempt(&mut self, write: impl FnOnce(&mut String) -> fmt::Result) {
         if self.done.is_ok() {
             self.done = write(self.out);
         }
@@ -119,31 +124,36 @@ impl<'a> Pairs<'a> {
     fn name(&mut self, name: &str) {
         let (json, first) = (self.json, std::mem::take(&mut self.first));
         self.attempt(|out| match (json, first) {
-            (true, true) => quoted(out, name).and_then(|()| out.write_char(':')),
+            (true, true) => quoted(out, name).and_then(|()| out.write_str(":")),
             (true, false) => {
-                out.write_char(',')?;
+                out.write_str(",")?;
                 quoted(out, name)?;
-                out.write_char(':')
+                out.write_str(":")
             }
             (false, first) => {
                 if !first {
-                    out.write_char(' ')?;
+                    out.write_str(" ")?;
                 }
                 let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-                name.chars()
-                    .try_for_each(|c| out.write_char(if allowed(c) { c } else { '_' }))?;
-                out.write_char('=')
+                match name.chars().all(allowed) {
+                    true => out.write_str(name)?,
+                    false => name
+                        .chars()
+                        .try_for_each(|c| out.write_char(if allowed(c) { c } else { '_' }))?,
+                }
+                out.write_str("=")
             }
         });
     }
 
     /// A value that needs no escaping.
-    fn plain(&mut self, name: &str, value: impl fmt::Display) {
-        let json = self.json;
+    fn plain(&mut self, name: &str, value: &str) {
+        let quote = if self.json { "\"" } else { "" };
         self.name(name);
-        self.attempt(|out| match json {
-            true => write!(out, "\"{value}\""),
-            false => write!(out, "{value}"),
+        self.attempt(|out| {
+            out.write_str(quote)?;
+            out.write_str(value)?;
+            out.write_str(quote)
         });
     }
 
@@ -194,9 +204,14 @@ fn is_bare(text: &str) -> bool {
 }
 
 /// In quotes, escaped as in JSON.
-fn quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
+fn quoted(out: &mut String, text: &str) -> fmt::Result {
+    let special = |c: char| c.is_control() || matches!(c, '"' | '\\');
     out.write_char('"')?;
-    for c in text.chars() {
+    let mut rest = text;
+    while let Some(at) = rest.find(special) {
+        out.write_str(&rest[..at])?;
+        let c = rest[at..].chars().next().expect("found");
+        rest = &rest[at + c.len_utf8()..];
         match c {
             '"' => out.write_str("\\\"")?,
             '\\' => out.write_str("\\\\")?,
@@ -204,21 +219,46 @@ fn quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
             '\r' => out.write_str("\\r")?,
             '\t' => out.write_str("\\t")?,
             // What moves a terminal's cursor is no less a control because JSON allows it.
-            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c))?,
-            c => out.write_char(c)?,
+            c => write!(out, "\\u{:04x}", u32::from(c))?,
         }
     }
+    out.write_str(rest)?;
     out.write_char('"')
+}
+
+thread_local! {
+    /// What is shown before it is known whether it has to be quoted, and the line. Kept, so that nothing is allocated for
+    /// them.
+    static SHOWN: Cell<String> = const { Cell::new(String::new()) };
+    static LINE: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Bytes of each that are kept.
+const KEPT: usize = 4096;
+
+/// Calls `f` with one of them, empty. Who logs while something is logged has another.
+fn with_kept<R>(kept: &'static LocalKey<Cell<String>>, f: impl FnOnce(&mut String) -> R) -> R {
+    // There is none where a thread ends.
+    let mut text = kept.try_with(Cell::take).unwrap_or_default();
+    text.clear();
+    let result = f(&mut text);
+    if text.capacity() <= KEPT {
+        let _ = kept.try_with(|kept| kept.set(text));
+    }
+    result
 }
 
 impl Visit for Pairs<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let shown = format!("{value:?}");
-        if field.name() == "counters" && is_counters(&shown) {
-            self.counters(field.name(), &shown);
-        } else {
-            self.text(field.name(), &shown);
-        }
+        with_kept(&SHOWN, |shown| {
+            // Fails only where the value's own does; what there is of it says more than nothing.
+            let _ = write!(shown, "{value:?}");
+            if field.name() == "counters" && is_counters(shown) {
+                self.counters(field.name(), shown);
+            } else {
+                self.text(field.name(), shown);
+            }
+        });
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -250,7 +290,7 @@ impl Visit for Pairs<'_> {
         if value.is_finite() {
             self.number(field.name(), value);
         } else {
-            self.plain(field.name(), value);
+            self.plain(field.name(), &value.to_string());
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Logs on stderr, for people or for machines. Whoever logs never waits for stderr: lines go to a bounded queue
-//! that a thread of its own writes out ([`writer`]), in the form that was asked for ([`line`]).
+//! that a thread of its own writes out ([`writer`]), in the form that was asked for ([`line`], [`stamp`]).
 
 mod line;
+mod stamp;
 mod writer;
 
 use std::fmt;

@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Bytes of lines that may wait.
 const QUEUED_MAX: usize = 1 << 20;
-/// After a write, lines are gathered for this long: a flood of lines is a few large writes, each with one wake-up.
-const GATHER: Duration = Duration::from_millis(10);
+/// After a write, lines are gathered for this long: a flood of lines is a few large writes, each with one wake-up. Of
+/// warnings and errors the first goes at once, because they may be the last that a process says.
+const GATHER: Duration = Duration::from_millis(50);
+/// Bytes that are no longer gathered: a part of what may wait, so that nothing is dropped for the sake of it.
+const GATHERED_MAX: usize = QUEUED_MAX / 4;
 /// Between two lines about lines that were dropped.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long the end waits for somebody to take what is queued.
@@ -53,6 +57,8 @@ struct Waiting {
     writing: bool,
     /// Somebody waits: do not gather.
     hurry: bool,
+    /// Among the bytes are a warning or an error.
+    urgent: bool,
 }
 
 impl Shared {
@@ -64,11 +70,15 @@ impl Shared {
 impl Queue {
     /// Starts the thread that writes. It ends with the process.
     pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Queue> {
+        Queue::gathering_for(GATHER, out)
+    }
+
+    fn gathering_for(time: Duration, out: impl Write + Send + 'static) -> io::Result<Queue> {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         std::thread::Builder::new()
             .name("tidewire-stderr".into())
-            .spawn(move || write_out(&theirs, out))?;
+            .spawn(move || write_out(&theirs, time, out))?;
         Ok(Queue(shared))
     }
 
@@ -96,14 +106,18 @@ impl Queue {
         }
     }
 
-    fn push(&self, line: &[u8]) {
+    fn push(&self, line: &[u8], urgent: bool) {
         let mut waiting = self.0.waiting();
         if waiting.bytes.len() + line.len() > QUEUED_MAX {
             self.0.dropped.fetch_add(1, Relaxed);
             return;
         }
         waiting.bytes.extend_from_slice(line);
-        let wake = std::mem::take(&mut waiting.parked);
+        let first = urgent && !waiting.urgent;
+        waiting.urgent |= urgent;
+        let (after, before) = (waiting.bytes.len(), waiting.bytes.len() - line.len());
+        let is_much = before < GATHERED_MAX && after >= GATHERED_MAX;
+        let wake = std::mem::take(&mut waiting.parked) || first || is_much;
         drop(waiting);
         self.0.lines.fetch_add(1, Relaxed);
         if wake {
@@ -112,10 +126,15 @@ impl Queue {
     }
 }
 
-/// A line comes in one call.
-impl Write for Queue {
+/// For one line, which comes in one call.
+pub(crate) struct Line<'a> {
+    queue: &'a Queue,
+    urgent: bool,
+}
+
+impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
+        self.queue.push(line, self.urgent);
         Ok(line.len())
     }
 
@@ -125,19 +144,25 @@ impl Write for Queue {
 }
 
 impl<'a> MakeWriter<'a> for Queue {
-    type Writer = Queue;
+    type Writer = Line<'a>;
 
-    fn make_writer(&'a self) -> Queue {
-        self.clone()
+    fn make_writer(&'a self) -> Line<'a> {
+        let (queue, urgent) = (self, false);
+        Line { queue, urgent }
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
+        let (queue, urgent) = (self, *meta.level() <= Level::WARN);
+        Line { queue, urgent }
     }
 }
 
-fn write_out(shared: &Shared, mut out: impl Write) {
+fn write_out(shared: &Shared, gather: Duration, mut out: impl Write) {
     let mut batch = Vec::new();
     let mut told = 0;
     let mut told_at: Option<Instant> = None;
     loop {
-        take(shared, &mut batch);
+        let urgent = take(shared, &mut batch);
         let written = out.write_all(&batch).and_then(|()| out.flush());
         if written.is_err() {
             // Nobody is left who could be told.
@@ -161,15 +186,18 @@ fn write_out(shared: &Shared, mut out: impl Write) {
             waiting.hurry = false;
             shared.done.notify_all();
         }
-        if !waiting.hurry {
-            let woken = shared.work.wait_timeout(waiting, GATHER);
-            drop(woken.unwrap_or_else(PoisonError::into_inner));
-        }
+        // A flood of warnings is gathered, too.
+        let go_on = |waiting: &mut Waiting| {
+            let is_much = waiting.bytes.len() >= GATHERED_MAX;
+            !waiting.hurry && !is_much && (urgent || !waiting.urgent)
+        };
+        let woken = shared.work.wait_timeout_while(waiting, gather, go_on);
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Waits for lines and takes all there are.
-fn take(shared: &Shared, batch: &mut Vec<u8>) {
+/// Waits for lines and takes all there are; whether a warning or an error is among them.
+fn take(shared: &Shared, batch: &mut Vec<u8>) -> bool {
     let mut waiting = shared.waiting();
     while waiting.bytes.is_empty() {
         waiting.parked = true;
@@ -179,6 +207,7 @@ fn take(shared: &Shared, batch: &mut Vec<u8>) {
     waiting.parked = false;
     waiting.writing = true;
     std::mem::swap(&mut waiting.bytes, batch);
+    std::mem::take(&mut waiting.urgent)
 }
 
 #[cfg(test)]
@@ -227,7 +256,7 @@ mod tests {
         let line = [b'x'; 1023];
         // Nobody takes a byte, and this comes to its end all the same.
         for _ in 0..4096 {
-            queue.push(&line);
+            queue.push(&line, false);
         }
         let counts = queue.counts();
         assert_eq!(counts.lines + counts.dropped, 4096);
@@ -249,12 +278,55 @@ mod tests {
         let mut expected = Vec::new();
         for i in 0..10_000 {
             let line = format!("{i}\n");
-            queue.push(line.as_bytes());
+            queue.push(line.as_bytes(), false);
             expected.extend_from_slice(line.as_bytes());
         }
         queue.flush(Duration::from_secs(60));
         let taken: Vec<u8> = lines.try_iter().flatten().collect();
         assert!(taken == expected);
+    }
+
+    /// Unless it has gone, nobody waits for the time to gather, which is long here.
+    #[test]
+    fn a_warning_is_written_at_once_with_what_was_gathered() {
+        let (taken, lines) = channel();
+        let open = channel().1;
+        let out = Gate {
+            open,
+            taken,
+            is_open: true,
+        };
+        let queue = Queue::gathering_for(Duration::from_secs(3600), out).unwrap();
+        let next = || lines.recv_timeout(Duration::from_secs(60)).unwrap();
+        queue.push(b"1", false);
+        assert_eq!(next(), b"1", "nothing was written just now");
+        queue.push(b"2", false);
+        queue.push(b"3", true);
+        assert_eq!(next(), b"23");
+        queue.push(b"4", true);
+        queue.flush(Duration::from_secs(60));
+        assert_eq!(next(), b"4");
+    }
+
+    #[test]
+    fn what_is_much_is_not_gathered_further() {
+        let (taken, lines) = channel();
+        let open = channel().1;
+        let out = Gate {
+            open,
+            taken,
+            is_open: true,
+        };
+        let queue = Queue::gathering_for(Duration::from_secs(3600), out).unwrap();
+        let line = vec![b'x'; GATHERED_MAX / 8];
+        // However few of them the first write has taken.
+        for _ in 0..16 {
+            queue.push(&line, false);
+        }
+        let mut got = 0;
+        while got < GATHERED_MAX {
+            got += lines.recv_timeout(Duration::from_secs(60)).unwrap().len();
+        }
     }
 
     #[test]
@@ -270,7 +342,7 @@ mod tests {
         }
         let queue = Queue::start(Full).unwrap();
         for _ in 0..3 {
-            queue.push(b"x\n");
+            queue.push(b"x\n", false);
             queue.flush(Duration::from_secs(60));
         }
         assert!(queue.counts().failed >= 1);

@@ -170,6 +170,17 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Size>,
 
+    /// Output that a loop makes in one turn, for all its connections, before it hears others: 64KiB to 1GiB. Who wants
+    /// more waits while others do, and goes on a quarter of it at a time; who asks for little does not wait
+    /// [default: 256KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) turn_output: Option<Size>,
+
+    /// Output that a loop sends in one turn, for all its connections: 64KiB to 1GiB. Who has more to send waits while
+    /// others do, and goes on a quarter of it at a time [default: 1MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) turn_send: Option<Size>,
+
     /// How long a finished connection may take to flush, and then to see its peer close
     /// [default: 5]
     #[arg(long, value_name = "SECS")]

@@ -439,6 +439,8 @@ fn prepare(
         .placement(settings.placement)
         .cpus(&settings.cpus)
         .busy_poll(settings.busy_poll)
+        .turn_output(settings.turn_output)
+        .turn_send(settings.turn_send)
         .direct_descriptors(settings.direct_descriptors)
         // The filter of what is logged decides.
         .log_connections(true);

@@ -28,10 +28,15 @@ use super::unused::Given;
 use crate::exit::Failure;
 use crate::host::Host;
 use crate::logging::LogFormat;
+use crate::size::Size;
 use crate::span::Span;
 
 /// When a loop counts as stuck, if nobody says.
 const STALL: Duration = Duration::from_millis(100);
+
+/// What a turn of a loop makes, and what it sends, if nobody says.
+const TURN_OUTPUT: Size = Size(256 << 10);
+const TURN_SEND: Size = Size(1 << 20);
 
 /// Silence after which the kernel asks TCP clients whether they are still there, if nobody says: Redis's.
 const KEEPALIVE: Duration = Duration::from_secs(300);
@@ -58,6 +63,9 @@ pub(crate) struct Settings {
     pub(crate) direct_descriptors: bool,
     /// Memory of all connections together; bytes.
     pub(crate) memory: Option<usize>,
+    /// What a turn of a loop makes, and what it sends; bytes.
+    pub(crate) turn_output: usize,
+    pub(crate) turn_send: usize,
     pub(crate) tcp: TcpOptions,
     /// Absent, here and below, is what the service says.
     pub(super) linger: Option<Duration>,
@@ -166,6 +174,8 @@ impl Settings {
             memory: options
                 .memory
                 .map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+            turn_output: of_turn("output", options.turn_output, TURN_OUTPUT)?,
+            turn_send: of_turn("send", options.turn_send, TURN_SEND)?,
             busy_poll: Duration::from_micros(options.busy_poll.unwrap_or(0)),
             direct_descriptors,
             tcp: TcpOptions {
@@ -294,6 +304,18 @@ fn check_cpus(asked: &[usize]) -> Result<(), Failure> {
                 all.join(",")
             )))
         }
+    }
+}
+
+/// What a turn may take of something.
+fn of_turn(what: &str, asked: Option<Size>, default: Size) -> Result<usize, Failure> {
+    let (least, most) = (Size(64 << 10), Size(1 << 30));
+    let size = asked.unwrap_or(default);
+    match usize::try_from(size.0) {
+        Ok(bytes) if (least.0..=most.0).contains(&size.0) => Ok(bytes),
+        _ => Err(Failure::usage(format!(
+            "--turn-{what} {size}: from {least} to {most}"
+        ))),
     }
 }
 

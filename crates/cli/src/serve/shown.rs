@@ -52,6 +52,8 @@ impl Settings {
             "busy-poll": self.busy_poll.as_micros() as u64,
             "direct-descriptors": self.direct_descriptors,
             "memory": observer.map_or(self.memory, |o| Some(o.memory_max())),
+            "turn-output": self.turn_output,
+            "turn-send": self.turn_send,
             "admission": shown(&self.admission.rules_of_all()),
             "handshake": json!({
                 "tls": self.handshake.tls.as_secs_f64(),
