@@ -283,6 +283,79 @@ fn a_later_change_names_a_stream_whose_making_is_lost() {
     assert!(open.beginning("x") > 0);
 }
 
+/// A change of a stream looks like its making, where that is lost; what was made with it has a higher number.
+#[test]
+fn what_was_made_with_others_was_made_where_they_were() {
+    let set = |limit| StreamSettings {
+        limit_bytes: Some(limit),
+        ..StreamSettings::default()
+    };
+    for is_one_batch in [false, true] {
+        let mut open = Open::administered();
+        open.append("a", "p", 1..=3);
+        open.append("b", "p", 1..=3);
+        let lost = open.batch();
+        let (stream, settings) = ("a", set(1 << 20));
+        open.change(Change::Set { stream, settings });
+        open.append("a", "q", 1..=2);
+        if !is_one_batch {
+            open.batch();
+        }
+        open.append("b", "p", 4..=6);
+        open.append("c", "p", 1..=1);
+        open.batch();
+        let (stream, settings) = ("b", set(2 << 20));
+        open.change(Change::Set { stream, settings });
+        open.batch();
+        let disk = open.kill();
+        lost.zero(&disk);
+        let (gap, open) = repaired(&disk);
+        assert_eq!(gap.batches.0, gap.batches.1, "{gap:?}");
+        assert_eq!(open.range("a"), (0, 5));
+        assert_eq!(open.range("b"), (0, 6));
+        assert_eq!(open.range("c"), (0, 1));
+        let status = open.log.stream_status("a").expect("known");
+        assert_eq!(status.settings, set(1 << 20));
+    }
+}
+
+/// What is said about a stream before what looks like its making shows that it is none.
+#[test]
+fn a_change_behind_records_makes_no_stream() {
+    let mut open = Open::administered();
+    open.append("a", "p", 1..=3);
+    let lost = open.batch();
+    open.append("a", "q", 4..=5);
+    let (stream, settings) = ("a", StreamSettings::default());
+    open.change(Change::Set { stream, settings });
+    open.append("a", "q", 6..=6);
+    open.batch();
+    let disk = open.kill();
+    lost.zero(&disk);
+    let (gap, open) = repaired(&disk);
+    assert_eq!(gap.batches.0, gap.batches.1, "{gap:?}");
+    assert_eq!(open.range("a"), (0, 6));
+}
+
+/// The first batch of a segment tells everything that was known after it.
+#[test]
+fn a_checkpoint_that_is_proven_is_kept_though_its_batch_is_lost() {
+    let open = Open::administered();
+    open.log.set_cursor("s", "c", 2).expect("room");
+    let disk = open.close();
+    let last = names(&disk).pop().expect("a segment");
+    // In the header of its first batch.
+    assert!(disk.flip(&last, 64 + 42, 3));
+    let (gap, open) = repaired(&disk);
+    assert!(gap.skipped.is_empty() && gap.unsure.is_empty(), "{gap:?}");
+    let status = open.log.stream_status("s").expect("known");
+    assert_eq!(status.settings.limit_bytes, Some(1 << 20));
+    assert_eq!(
+        (open.range("s"), open.log.cursor("s", "c")),
+        ((0, 5), Some(2))
+    );
+}
+
 /// Where nothing tells how far a stream went, its positions may have been given.
 #[test]
 fn a_stream_of_which_nothing_follows_goes_on_behind_what_it_may_have_had() {

@@ -363,12 +363,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             if let Some(told) = self.new_names(&batch, rest) {
                 return Ok(Some(Again::Named(told)));
             }
-            let gaps = self.plan.gaps.len();
-            let counted = self.walked.state.streams.next_number();
-            let is_counted = self.told.counts(gaps) && gaps > 0;
-            self.bridge(&batch, rest);
-            if is_counted && self.walked.state.streams.next_number() > counted {
-                let made = self.told.take_set();
+            if let Some(made) = self.bridge_counted(&batch, rest) {
                 return Ok(Some(match made.is_empty() {
                     true => Again::Senseless(number, at),
                     false => Again::Made(made),
@@ -614,6 +609,32 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
         self.names.append(&mut told);
         None
+    }
+
+    /// [`Salvage::bridge`], and whether that fits what was told before: no stream was made in what is lost that has a higher
+    /// number than one that is made behind it. If some only seemed to be made behind it, with these.
+    fn bridge_counted(&mut self, batch: &BatchHeader, rest: &[u8]) -> Option<Names> {
+        let gaps = self.plan.gaps.len();
+        let is_counted = self.told.counts(gaps) && gaps > 0;
+        let counted = self.walked.state.streams.next_number();
+        self.bridge(batch, rest);
+        let streams = &self.walked.state.streams;
+        if streams.next_number() == counted {
+            return None;
+        }
+        let runs = batch.runs(rest, 0).ok()?.filter_map(Result::ok);
+        let set = runs.filter_map(|(_, run)| match run {
+            RunView::StreamSet { id, name, .. } => Some((id, name.to_owned())),
+            _ => None,
+        });
+        let seemed = |(id, _): &(u32, String)| {
+            *id >= counted && streams.contains(*id) && !self.made.contains(id)
+        };
+        let mut made = set.filter(seemed).collect::<Names>();
+        if is_counted {
+            made.append(&mut self.told.take_set());
+        }
+        (is_counted || !made.is_empty()).then_some(made)
     }
 
     /// What a batch shows to be missing before it, and makes the state as it must have been.
