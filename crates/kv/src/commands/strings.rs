@@ -168,10 +168,10 @@ fn set(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Tells that a string was set, perhaps with a time, which has passed if it is not there.
+/// Tells that a string was set, perhaps with a time; if that has passed, it is not there, and `put` has told of it.
 fn tell_put(ctx: &mut Ctx<'_, '_>, key: &[u8], timed: bool) {
     if timed && !ctx.db.exists(key) {
-        return ctx.db.event(events::GENERIC, "del", key);
+        return;
     }
     ctx.db.event(events::STRING, "set", key);
     if timed {
@@ -184,7 +184,9 @@ fn tell_put(ctx: &mut Ctx<'_, '_>, key: &[u8], timed: bool) {
 fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: &[u8], deadline: Deadline) {
     match deadline {
         Deadline::At(at) if at <= ctx.now_ms => {
-            ctx.db.remove(key);
+            if ctx.db.remove(key) {
+                ctx.db.event(events::GENERIC, "del", key);
+            }
             if ctx.has_effects() {
                 ctx.rewrite(&[b"DEL", key]);
             }

@@ -130,6 +130,17 @@ fn keys_that_go_by_themselves() {
     });
 }
 
+#[test]
+fn a_key_that_was_not_there_is_not_told_to_have_gone() {
+    let (mut world, mut listener, mut other) = listening("EA");
+    let w = &mut world;
+    w.check(&mut other, "SET k 1 PXAT 1", "+OK|");
+    expect(w, &mut listener, &[]);
+    w.check(&mut other, "SET k 1", "+OK|");
+    w.check(&mut other, "SET k 1 PXAT 1", "+OK|");
+    expect(w, &mut listener, &["set@0 k", "del@0 k"]);
+}
+
 /// As Redis does, which goes on evicting behind CONFIG SET.
 #[test]
 fn a_smaller_limit_of_memory_holds_though_nobody_asks() {
