@@ -2,12 +2,21 @@
 //! one store by one thread and by several at once, and for the single steps that processors do in turn.
 //!
 //! `cargo run --release -p tidewire-kv --example sharing steps THREADS`
-//! `cargo run --release -p tidewire-kv --example sharing COMMAND THREADS SHARDS PIPELINE`
+//! `cargo run --release -p tidewire-kv --example sharing COMMAND THREADS SHARDS PIPELINE [apart]`
 //!
+//! With `apart` each thread has a store of its own: what several pay then is the machine's doing.
 //! COMMAND is get, set, grow (sets of keys that are new) or wrong (a list's command on strings, which is answered with an error).
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it is about what threads pay, and no protocol"
+)]
+
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Barrier, Mutex, RwLock};
 use std::thread;
 
@@ -114,6 +123,36 @@ fn steps(threads: usize) {
     }
 }
 
+/// A line that two threads write in turn: what it takes to come from the other core.
+fn hand_over() {
+    const TIMES: u64 = 100_000;
+    let line: Apart<AtomicU64> = Apart::default();
+    let turn = |at: usize| {
+        for _ in 0..TIMES {
+            let mut spins = 0_u32;
+            while line.0.load(Acquire) % 2 != at as u64 {
+                spins += 1;
+                match spins % 1000 {
+                    // The other one may have no processor.
+                    0 => thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
+            }
+            line.0.store(line.0.load(Relaxed) + 1, Release);
+        }
+    };
+    let mut all: Vec<f64> = (0..ROUNDS)
+        .map(|_| on_threads(2, 2 * TIMES as usize, turn))
+        .collect();
+    all.sort_by(f64::total_cmp);
+    println!(
+        "a line that goes to the other thread: {:.1} ns ({:.1}..{:.1})",
+        all[ROUNDS / 2],
+        all[ROUNDS / 4],
+        all[ROUNDS * 3 / 4]
+    );
+}
+
 /// Runs one batch as the service does.
 fn batch(store: &Store, spec: &'static Spec, commands: &[Vec<&[u8]>], reply: &mut Reply) {
     let mut runner = store.runner(NOW_MS, 1);
@@ -124,7 +163,7 @@ fn batch(store: &Store, spec: &'static Spec, commands: &[Vec<&[u8]>], reply: &mu
     reply.clear();
 }
 
-fn commands(name: &str, threads: usize, shards: usize, pipeline: usize) {
+fn commands(name: &str, threads: usize, shards: usize, pipeline: usize, apart: bool) {
     let spec = |name: &str| find(name.as_bytes()).expect("a command");
     let (set, value) = (spec("set"), [b'v'; 64]);
     let (run, with_value) = match name {
@@ -156,20 +195,24 @@ fn commands(name: &str, threads: usize, shards: usize, pipeline: usize) {
             ..Settings::default()
         })
     };
-    let full = new();
-    fill(&full);
+    let stores = if apart { threads } else { 1 };
+    let full: Vec<Store> = (0..stores).map(|_| new()).collect();
+    full.iter().for_each(&fill);
     compare(
         &format!("{name}, {shards} shards, pipeline {pipeline}"),
         threads,
         |n| {
-            let fresh = (name == "grow").then(new);
-            let store = fresh.as_ref().unwrap_or(&full);
+            let fresh: Vec<Store> = match name {
+                "grow" => (0..stores).map(|_| new()).collect(),
+                _ => Vec::new(),
+            };
+            let stores = if fresh.is_empty() { &full } else { &fresh };
             // Each thread has a part of its own of the keys, all of them in all shards.
             let part = KEYS / threads;
             on_threads(n, part, |at| {
                 let mut reply = Reply::new(Proto::Resp2);
                 for commands in measured[at * part..][..part].chunks(pipeline) {
-                    batch(store, run, commands, &mut reply);
+                    batch(&stores[at % stores.len()], run, commands, &mut reply);
                 }
             })
         },
@@ -181,7 +224,16 @@ fn main() {
     let number = |at: usize, or: usize| args.get(at).and_then(|arg| arg.parse().ok()).unwrap_or(or);
     let threads = number(1, 2).max(2);
     match args.first().map(String::as_str) {
-        None | Some("steps") => steps(threads),
-        Some(name) => commands(name, threads, number(2, 64), number(3, 16).max(1)),
+        None | Some("steps") => {
+            steps(threads);
+            hand_over();
+        }
+        Some(name) => commands(
+            name,
+            threads,
+            number(2, 64),
+            number(3, 16).max(1),
+            args.len() > 4,
+        ),
     }
 }

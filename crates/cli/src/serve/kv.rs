@@ -88,7 +88,7 @@ pub(crate) struct KvOptions {
     pub(crate) acl_file: Option<PathBuf>,
 
     /// Parts of the store with a lock each, 1 to 4096, rounded up to a power of two. More are waited for less, and
-    /// make scripts dearer, which take all of them [default: 1 if a single loop has it to itself, else 16 for each
+    /// make scripts dearer, which take all of them [default: 1 if a single loop has it to itself, else 4 for each
     /// loop, but at least 64 and at most 1024]
     #[arg(id = "kv-shards", long = "kv-shards", value_name = "N")]
     pub(crate) shards: Option<usize>,
@@ -138,7 +138,7 @@ pub(crate) struct KvOptions {
 }
 
 /// Shards for each of several loops: so few wait for one that another has that it is no matter how many loops there are.
-const SHARDS_A_LOOP: usize = 16;
+const SHARDS_A_LOOP: usize = 4;
 /// Shards for any number of loops: what takes all of their locks, as scripts do, is to stay cheap.
 const SHARDS_OF_ALL_LOOPS: usize = 1024;
 

@@ -92,7 +92,7 @@ use usage::Frequency;
 pub struct Settings {
     /// Databases, 1 to 256. Default 16.
     pub databases: u16,
-    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One is best for one loop, sixteen for each of
+    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One is best for one loop, four or more for each of
     /// several: fewer are waited for, and more cost what takes all of their locks, as scripts do. Each takes about two
     /// kilobytes of memory, and four more for each database that has keys in it. Default 64.
     pub shards: usize,
