@@ -135,7 +135,8 @@ impl<'a> Pairs<'a> {
                     out.write_str(" ")?;
                 }
                 let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-                match name.chars().all(allowed) {
+                let is_usual = |b: u8| b.is_ascii_alphanumeric() | (b == b'_');
+                match name.bytes().all(is_usual) {
                     true => out.write_str(name)?,
                     false => name
                         .chars()
@@ -199,6 +200,11 @@ fn is_counters(text: &str) -> bool {
 
 /// Whether logfmt takes this without quotes.
 fn is_bare(text: &str) -> bool {
+    // Nearly always it is told without looking for characters.
+    let plain = |b: u8| b.is_ascii_graphic() & (b != b'"') & (b != b'=') & (b != b'\\');
+    if text.bytes().all(plain) {
+        return !text.is_empty();
+    }
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '=' | '\\');
     !text.is_empty() && !text.contains(odd)
 }
@@ -208,7 +214,9 @@ fn quoted(out: &mut String, text: &str) -> fmt::Result {
     let special = |c: char| c.is_control() || matches!(c, '"' | '\\');
     out.write_char('"')?;
     let mut rest = text;
-    while let Some(at) = rest.find(special) {
+    let plain = |b: u8| (b' '..=b'~').contains(&b) & (b != b'"') & (b != b'\\');
+    let may_be_special = !text.bytes().all(plain);
+    while may_be_special && let Some(at) = rest.find(special) {
         out.write_str(&rest[..at])?;
         let c = rest[at..].chars().next().expect("found");
         rest = &rest[at + c.len_utf8()..];
