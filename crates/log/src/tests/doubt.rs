@@ -202,6 +202,26 @@ fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
     }
 }
 
+/// What followed it may be deleted again.
+#[test]
+fn an_old_stream_goes_on_behind_one_that_came_and_went() {
+    let mut open = Open::administered();
+    open.change(Change::Delete { stream: "s" });
+    open.append("s", "p", 1..=3);
+    let lost = open.batch();
+    open.append("s", "p", 4..=6);
+    open.change(Change::Delete { stream: "s" });
+    open.batch();
+    open.append("t", "p", 1..=1);
+    open.batch();
+    let disk = open.kill();
+    // In the run that tells of the deletion: only records prove themselves.
+    assert!(disk.flip(&lost.file, lost.offset + 80 + 8, 0));
+    let (gap, open) = repaired(&disk);
+    assert_eq!(gap.unsure, ["s"]);
+    assert!(open.range("s").1 >= 11);
+}
+
 #[test]
 fn a_stream_that_is_known_to_be_there_is_not_doubted() {
     let mut open = Open::administered();

@@ -33,6 +33,8 @@ pub(super) struct Told {
     /// Streams that batches behind the last gap seem to make, with their names: or they only change what is set about
     /// them.
     set: Names,
+    /// Where streams ended that are deleted.
+    ended: BTreeMap<u32, u64>,
 }
 
 impl Told {
@@ -77,6 +79,7 @@ impl Told {
         (before, all): (&State, Option<&State>),
     ) {
         known.into_iter().for_each(|stream| self.tell(stream, gaps));
+        let mut ends = BTreeMap::new();
         for run in runs {
             match *run {
                 RunView::Stream { id, .. } | RunView::StreamSet { id, .. } => {
@@ -95,6 +98,15 @@ impl Told {
                 | RunView::Cursor { stream, .. }
                 | RunView::Trimmed { stream, .. } => {
                     self.shown.insert(stream, gaps);
+                }
+                RunView::Records(run) => {
+                    let end = run.first.saturating_add(run.count.into());
+                    ends.insert(run.stream, end);
+                }
+                RunView::Deleted { id, .. } => {
+                    let known = before.streams.get(id).map(|known| known.next);
+                    let end = ends.get(&id).copied().max(known);
+                    self.ended.insert(id, end.unwrap_or(0));
                 }
                 _ => {}
             }
@@ -191,22 +203,29 @@ impl Doubt<'_> {
         known.saturating_add(self.told.unseen(stream, self.gaps))
     }
 
+    /// Also those that whole batches delete.
     fn nameless(&self) -> Vec<Nameless> {
-        let streams = self.state.streams.iter();
-        let streams = streams.filter(|(_, stream)| stream.name.starts_with(NAMELESS));
-        let nameless = streams.filter_map(|(id, stream)| {
-            let gap = made_in(id, self.gaps)?;
-            let first = self.gaps[gap].streams[&id].first;
+        let made = self.gaps.iter().enumerate();
+        let made = made.flat_map(|(gap, lost)| lost.streams.iter().map(move |made| (gap, made)));
+        let made = made.filter(|(_, (_, made))| made.name.starts_with(NAMELESS));
+        let nameless = made.filter_map(|(gap, (&stream, made))| {
+            let ended = || self.told.ended.get(&stream).copied();
+            let known = self.state.streams.get(stream).map(|known| known.next);
+            let next = known.or_else(ended)?;
+            let first = made.first;
             let mut lost = self.gaps.iter().flat_map(|gap| &gap.positions);
-            let lost = lost.find(|lost| lost.stream == id && lost.first == first);
+            let lost = lost.find(|lost| lost.stream == stream && lost.first == first);
             let low = match lost {
                 Some(lost) => lost.next,
-                None if stream.next > first => first,
+                None if next > first => first,
                 None => u64::MAX,
             };
-            let high = self.end_of(id);
+            let high = match known {
+                Some(_) => self.end_of(stream),
+                None => next,
+            };
             Some(Nameless {
-                stream: id,
+                stream,
                 gap,
                 low,
                 high,

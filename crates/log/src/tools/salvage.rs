@@ -703,7 +703,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     know(state, gap, named, stream);
                 }
                 RunView::StreamSet { id, first, .. } if state.streams.contains(id) => {
-                    if seen.insert(id) && !is_told(id) {
+                    let is_first = seen.insert(id) && !is_told(id);
+                    if is_first {
                         pass(state, gap, named, id, first);
                     }
                 }
