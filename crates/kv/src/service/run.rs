@@ -69,6 +69,7 @@ impl RespConn {
     }
 
     /// Whether nothing is unusual but that some keys are not the store's, and those of this call are.
+    #[inline]
     fn is_about_the_store(&self, entry: &Entry, shared: &Shared, args: &[&[u8]]) -> bool {
         self.session.is_plain()
             && shared.attention.is_about_keys(self.session.seen())

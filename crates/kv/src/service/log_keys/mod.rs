@@ -24,7 +24,7 @@ pub(crate) use follow::{Followers, Reading};
 use super::message::Message;
 use super::shared::MINUTE;
 use super::table::{Entry, What};
-use crate::commands::find;
+use crate::commands::{Keys, find};
 use crate::reply::{Proto, Reply};
 use crate::store::Store;
 
@@ -113,13 +113,18 @@ impl Shown {
 
     /// Whether a key is not the store's.
     #[inline]
-    pub(crate) fn is_ours(&self, key: &[u8]) -> bool {
-        key.starts_with(self.prefix())
+    fn is_ours(&self, key: &[u8]) -> bool {
+        // Most differ in the first byte, which costs no call.
+        key.first() == self.prefix().first() && key.starts_with(self.prefix())
     }
 
     /// Whether a call names such keys. What scripts are given is only words; they are asked when they use them.
+    #[inline]
     pub(crate) fn concerns(&self, entry: &Entry, args: &[&[u8]]) -> bool {
         match entry.what {
+            What::Data(spec) if spec.keys == Keys::ONE => {
+                args.get(1).is_some_and(|key| self.is_ours(key))
+            }
             What::Data(spec) => {
                 let mut found = false;
                 spec.keys.each(args, |key| found |= self.is_ours(key));
