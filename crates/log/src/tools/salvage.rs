@@ -865,9 +865,18 @@ fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
         | RunView::Trimmed { stream: of, .. } => *of == stream,
         RunView::Checkpoint { .. } | RunView::Missing { .. } => false,
     });
+    // Who appends to a stream that was just made is new, too.
+    let is_older = |run: &RunView<'_>| match run {
+        RunView::Records(run) => {
+            run.stream == stream && run.producer != 0 && !names(runs, run.producer)
+        }
+        _ => false,
+    };
     match about {
         Some(RunView::Stream { .. }) => true,
-        Some(RunView::StreamSet { .. }) => !state.streams.contains(stream),
+        Some(RunView::StreamSet { .. }) => {
+            !state.streams.contains(stream) && !runs.iter().any(is_older)
+        }
         _ => false,
     }
 }
