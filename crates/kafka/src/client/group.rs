@@ -103,6 +103,9 @@ impl Shared {
     }
 }
 
+/// The place of a member, and what it has.
+type Held = (String, BTreeSet<u32>);
+
 struct Callbacks(Arc<Shared>);
 
 impl ClientContext for Callbacks {}
@@ -255,7 +258,7 @@ fn be_member(
 fn describe(
     consumer: &BaseConsumer<Callbacks>,
     target: &Target,
-) -> Result<Option<Vec<(String, BTreeSet<u32>)>>, String> {
+) -> Result<Option<Vec<Held>>, String> {
     let groups = consumer.fetch_group_list(Some(&target.group()), ANSWER);
     let groups = groups.map_err(|error| told(&error))?;
     let Some(group) = groups.groups().first() else {
