@@ -39,6 +39,7 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
         ("output", counters.output_pauses),
         ("turn", counters.turn_pauses),
         ("send", counters.send_pauses),
+        ("receive", counters.receive_pauses),
         ("memory", counters.memory_pauses),
         ("buffers", counters.buffers_exhausted),
         ("descriptors", counters.accept_pauses),

@@ -181,6 +181,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE")]
     pub(crate) turn_send: Option<Size>,
 
+    /// Input that a loop takes in one turn where more than 16 connections have some: 64KiB to 1GiB. Each is given the
+    /// same part of it, at least a chunk, and the rest in the turns that follow. For epoll [default: 4MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) turn_receive: Option<Size>,
+
     /// How long a finished connection may take to flush, and then to see its peer close
     /// [default: 5]
     #[arg(long, value_name = "SECS")]

@@ -441,6 +441,7 @@ fn prepare(
         .busy_poll(settings.busy_poll)
         .turn_output(settings.turn_output)
         .turn_send(settings.turn_send)
+        .turn_receive(settings.turn_receive)
         .direct_descriptors(settings.direct_descriptors)
         // The filter of what is logged decides.
         .log_connections(true);

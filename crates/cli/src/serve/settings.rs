@@ -34,9 +34,10 @@ use crate::span::Span;
 /// When a loop counts as stuck, if nobody says.
 const STALL: Duration = Duration::from_millis(100);
 
-/// What a turn of a loop makes, and what it sends, if nobody says.
+/// What a turn of a loop makes, sends and receives, if nobody says.
 const TURN_OUTPUT: Size = Size(256 << 10);
 const TURN_SEND: Size = Size(1 << 20);
+const TURN_RECEIVE: Size = Size(4 << 20);
 
 /// Silence after which the kernel asks TCP clients whether they are still there, if nobody says: Redis's.
 const KEEPALIVE: Duration = Duration::from_secs(300);
@@ -66,6 +67,7 @@ pub(crate) struct Settings {
     /// What a turn of a loop makes, and what it sends; bytes.
     pub(crate) turn_output: usize,
     pub(crate) turn_send: usize,
+    pub(crate) turn_receive: usize,
     pub(crate) tcp: TcpOptions,
     /// Absent, here and below, is what the service says.
     pub(super) linger: Option<Duration>,
@@ -176,6 +178,7 @@ impl Settings {
                 .map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
             turn_output: of_turn("output", options.turn_output, TURN_OUTPUT)?,
             turn_send: of_turn("send", options.turn_send, TURN_SEND)?,
+            turn_receive: of_turn("receive", options.turn_receive, TURN_RECEIVE)?,
             busy_poll: Duration::from_micros(options.busy_poll.unwrap_or(0)),
             direct_descriptors,
             tcp: TcpOptions {

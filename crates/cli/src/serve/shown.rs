@@ -54,6 +54,7 @@ impl Settings {
             "memory": observer.map_or(self.memory, |o| Some(o.memory_max())),
             "turn-output": self.turn_output,
             "turn-send": self.turn_send,
+            "turn-receive": self.turn_receive,
             "admission": shown(&self.admission.rules_of_all()),
             "handshake": json!({
                 "tls": self.handshake.tls.as_secs_f64(),

@@ -305,6 +305,7 @@ fn settings_that_make_no_sense_are_named_with_status_2() {
         (vec!["--tcp-keepalive", "10h"], "--tcp-keepalive 10h"),
         (vec!["--tcp-keepalive", "500ms"], "whole seconds"),
         (vec!["--turn-output", "63KiB"], "from 64KiB to 1GiB"),
+        (vec!["--turn-receive", "2GiB"], "from 64KiB to 1GiB"),
         (vec!["--turn-send", "2GiB"], "--turn-send 2GiB"),
     ] {
         let output = run(&[&["serve"], &args[..]].concat());

@@ -179,6 +179,7 @@ pub struct Builder {
     memory: Option<usize>,
     turn_output: usize,
     turn_send: usize,
+    turn_receive: usize,
     inbox: usize,
     dial_options: TcpOptions,
     /// The first of the settings that cannot be meant.
@@ -228,6 +229,7 @@ impl Builder {
             memory: None,
             turn_output: MakeShares::ALL,
             turn_send: SendShares::ALL,
+            turn_receive: ReceiveShares::ALL,
             inbox: INBOX,
             dial_options: TcpOptions::default(),
             refused: None,
@@ -267,6 +269,7 @@ impl Builder {
     ///     .memory(256 << 20)
     ///     .turn_output(128 << 10)
     ///     .turn_send(512 << 10)
+    ///     .turn_receive(2 << 20)
     ///     .inbox(1000)
     ///     .dial_options(options)
     ///     .watch(Duration::from_millis(100));
@@ -366,6 +369,15 @@ impl Builder {
     /// has waited for a second is logged as above.
     pub fn turn_send(&mut self, bytes: usize) -> &mut Builder {
         self.turn_send = bytes.clamp(*TURN.start(), *TURN.end());
+        self
+    }
+
+    /// Input that one loop takes in a turn where more than 16 connections have some; bytes, 64 KiB to 1 GiB, default
+    /// 4 MiB. Each is given the same part of it in every turn, at least one chunk, and what it has beyond that in the
+    /// turns that follow (counted as `receive_pauses`). With epoll; io_uring has received into its [`buffers`](Builder::buffers)
+    /// before the turn, and the threads engine has one connection a loop.
+    pub fn turn_receive(&mut self, bytes: usize) -> &mut Builder {
+        self.turn_receive = bytes.clamp(*TURN.start(), *TURN.end());
         self
     }
 
@@ -623,7 +635,7 @@ impl Builder {
             log_connections: self.log_connections,
             made: MakeShares::of(self.turn_output),
             shares: SendShares::of(self.turn_send),
-            received: ReceiveShares::default(),
+            received: ReceiveShares::of(self.turn_receive),
             memory: Arc::new(self.memory.map_or_else(Memory::default, Memory::new)),
             hosts: self.behind_doors(),
             chunk: self.chunk,

@@ -43,7 +43,7 @@ pub struct Limits {
     pub output_hard: usize,
     /// Input taken from one connection in one turn of its loop before others get theirs.
     /// Default 256 KiB; at least one chunk is always taken. Where more than 16 connections have some, it
-    /// may be less: 4 MiB are for all of them.
+    /// may be less: [`Builder::turn_receive`](crate::Builder::turn_receive) is for all of them.
     pub turn_bytes: usize,
     /// Time without a byte received or sent after which [`Protocol::idle`](crate::Protocol::idle)
     /// is called (default: finish), or, with output waiting, the connection is aborted as stalled.

@@ -162,6 +162,9 @@ counters! {
         turn_pauses,
         /// Times that a connection which would send much had to wait until others had had their share.
         send_pauses,
+        /// Times that a connection had more input than its share of the turn, where many had some: see
+        /// [`Builder::turn_receive`](crate::Builder::turn_receive).
+        receive_pauses,
         /// Times that a connection was not read from because memory was short: see
         /// [`Builder::memory`](crate::Builder::memory).
         memory_pauses,

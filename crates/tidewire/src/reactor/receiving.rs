@@ -13,14 +13,19 @@ pub(crate) struct ReceiveShares {
 
 impl Default for ReceiveShares {
     fn default() -> ReceiveShares {
-        ReceiveShares {
-            all: 4 << 20,
-            few: 16,
-        }
+        ReceiveShares::of(ReceiveShares::ALL)
     }
 }
 
 impl ReceiveShares {
+    /// Bytes for all, unless something else is set.
+    pub(crate) const ALL: usize = 4 << 20;
+
+    /// For so many bytes a turn: see [`Builder::turn_receive`](crate::Builder::turn_receive).
+    pub(crate) fn of(all: usize) -> ReceiveShares {
+        ReceiveShares { all, few: 16 }
+    }
+
     /// That of each, where so many have something to say; bytes.
     #[inline]
     pub(crate) fn each(self, due: usize) -> usize {

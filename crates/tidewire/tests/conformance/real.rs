@@ -117,6 +117,7 @@ const ONLY: [(&str, &[&str]); 14] = [
         "how Linux makes room in its buffers",
         &[
             "a_turn_receives_no_more_than_its_budget",
+            "a_turn_receives_what_is_set",
             "a_turn_sends_no_more_than_its_budget",
             "slow_reader_of_a_large_kernel_buffer_is_not_cut",
         ],

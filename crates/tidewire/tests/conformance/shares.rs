@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use tidewire::{Input, Listen, Next, TcpOptions};
+use tidewire::{EngineChoice, Input, Listen, Next, TcpOptions};
 
 use crate::case::{Case, case};
 use crate::client::Client;
@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(a_turn_sends_no_more_than_its_budget),
         case!(what_is_set_for_a_turn_holds),
         case!(a_turn_receives_no_more_than_its_budget),
+        case!(a_turn_receives_what_is_set),
     ]
 }
 
@@ -246,13 +247,26 @@ impl Role for LooksAway {
 }
 
 fn a_turn_receives_no_more_than_its_budget(v: Variant) {
+    receives_at_most(v, RECEIVE_TURN, Setup::on(v));
+}
+
+fn a_turn_receives_what_is_set(v: Variant) {
+    const TURN: usize = 1 << 20;
+    let setup = Setup::on(v).tune(|b| {
+        b.turn_receive(TURN).chunk(16 << 10).buffers(64);
+    });
+    receives_at_most(v, TURN as u64, setup);
+}
+
+/// `turn` bytes, which are a chunk from each of 64 connections.
+fn receives_at_most(v: Variant, turn: u64, setup: Setup) {
     // Of each there is a chunk at the least, so this many have the budget and no more.
     const CLIENTS: usize = 64;
     let options = TcpOptions {
         receive_buffer: Some(4 << 20),
         ..TcpOptions::default()
     };
-    let server = Setup::on(v)
+    let server = setup
         .reachable()
         .limits(|l| l.turn_bytes = 64 << 20)
         .listen(Listen::at(([127, 0, 0, 1], 0)).options(options))
@@ -287,10 +301,12 @@ fn a_turn_receives_no_more_than_its_budget(v: Variant) {
         server.counters().turns - before.turns,
     );
     // The last turn of a loop may not have been counted when its bytes were.
-    let most = (turns + v.loops as u64) * RECEIVE_TURN;
+    let most = (turns + v.loops as u64) * turn;
     assert!(
         v.is_threads() || received <= most,
         "{received} bytes in {turns} turns"
     );
+    let pauses = server.counters().receive_pauses;
+    assert_eq!(pauses > 0, v.engine == EngineChoice::Epoll, "{pauses}");
     server.cut();
 }

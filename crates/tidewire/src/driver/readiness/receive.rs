@@ -60,6 +60,7 @@ impl<P: Poller> Sockets<P> {
                 {
                     return;
                 }
+                core.env.counters.receive_pauses.add(of_all.into());
                 return self.enqueue(index);
             }
             if self.lease.is_none() {
