@@ -144,7 +144,11 @@ impl Core {
             | Closed::ByProtocol(_) => {
                 tracing::debug!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
-            _ => tracing::warn!(peer = %state.peer.endpoint, reason = %why, "connection closed"),
+            _ => {
+                if let Some(held_back) = self.bad_ends[why.kind()].pass(self.env.now) {
+                    tracing::warn!(peer = %state.peer.endpoint, reason = %why, held_back, "connection closed");
+                }
+            }
         }
         if mistaken(Mistake::ClosedNotTold) && why != Closed::Finished {
             return;

@@ -40,6 +40,10 @@ use crate::reactor::sending::{SendShares, Sending};
 use crate::reactor::state::State;
 use crate::reactor::throttle::Throttle;
 use crate::reactor::wheel::Wheel;
+use crate::vocabulary::closed::Closed;
+
+/// Between two lines about connections that ended badly for the same reason.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Connections that are announced together at most: see
 /// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
@@ -104,7 +108,9 @@ pub(crate) struct Core {
     draining: bool,
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
+    /// Lines about connections that were cut with output queued, and about others that ended badly, by reason.
     cuts: Throttle,
+    bad_ends: [Throttle; Closed::KINDS],
     /// Of those who wait to make output, and to send it.
     makers: Queueing,
     senders: Queueing,
@@ -155,7 +161,8 @@ impl Core {
             due: Vec::new(),
             draining: false,
             last_looks: 0,
-            cuts: Throttle::new(Duration::from_secs(1)),
+            cuts: Throttle::new(TELL_EVERY),
+            bad_ends: [const { Throttle::new(TELL_EVERY) }; Closed::KINDS],
             makers: Queueing::default(),
             senders: Queueing::default(),
             log_connections: plan.log_connections,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::codec::Lines;
+use crate::reactor::lines_of_tests::logged;
 use crate::sim::{Conditions, PlainId, PlainState, Sim, SimService};
-use crate::{Closed, Cx, Input, Layered, Limits, Next, Protocol, Service, service_fn};
+use crate::{Closed, Cx, Endpoint, Input, Layered, Limits, Next, Protocol, Service, service_fn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -51,6 +52,7 @@ fn limits() -> Limits {
 struct Run<S: Service> {
     sim: Sim,
     service: SimService<S>,
+    addr: Endpoint,
     peer: PlainId,
 }
 
@@ -63,8 +65,13 @@ fn run_under<S: Service>(conditions: Conditions, service: S, limits: Limits) -> 
     let at = sim.add_loop();
     let service = sim.service(at, service, limits);
     let addr = sim.listen(service);
-    let peer = sim.plain(addr);
-    Run { sim, service, peer }
+    let peer = sim.plain(&addr);
+    Run {
+        sim,
+        service,
+        addr,
+        peer,
+    }
 }
 
 impl<S: Service> Run<S> {
@@ -336,6 +343,32 @@ fn what_our_kernel_takes_renews_the_linger_limit_and_nothing_else_does() {
     let counters = run.sim.counters(run.service.at());
     assert_eq!(counters.cut_unsent, 1);
     assert!(counters.bytes_cut > 9_000, "{}", counters.bytes_cut);
+}
+
+#[test]
+fn of_many_that_end_badly_for_one_reason_a_line_a_second_is_written() {
+    let limits = Limits {
+        carried: 1 << 16,
+        ..limits()
+    };
+    let told = logged(|| {
+        let mut run = run(lengths(), limits);
+        for n in 1..=6 {
+            run.sim.send(run.peer, &vec![b'x'; 1 << 17]);
+            run.sim.run_for(SECOND / 10);
+            assert_eq!(run.closed(Closed::CarriedLimit), n);
+            if n == 5 {
+                run.sim.run_for(SECOND);
+            }
+            run.peer = run.sim.plain(&run.addr);
+            run.sim.run_for(SECOND / 10);
+        }
+    });
+    let ends = told
+        .iter()
+        .filter(|line| line.contains("connection closed"));
+    let held_back: Vec<_> = ends.map(|line| line.rsplit_once(' ').unwrap().1).collect();
+    assert_eq!(held_back, ["held_back=0", "held_back=4"], "{told:?}");
 }
 
 /// Consumes all at once, and says itself when requests begin and end.
