@@ -233,13 +233,13 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// The connection was idle for as long as it may be.
+    /// The connection was idle for as long as it may be. Passed on unless output is held back, for which it waits.
     pub fn idle<L>(&mut self, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         self.enter(cx, |inside, state, env| {
-            if state.is_open() {
+            if state.is_open() && state.out.is_empty() {
                 state.hint = Hint::Idle;
                 inside.call(Event::Idle, state, env);
                 state.hint = Hint::Finished;

@@ -510,6 +510,27 @@ fn what_comes_while_the_output_inside_is_held_is_heard_before_the_end() {
     }
 }
 
+/// As without a layer: who is silent because its answer is held back is not idle.
+#[test]
+fn what_is_silent_while_the_output_inside_is_held_is_not_idle() {
+    let mark = Arc::new(AtomicU8::new(0));
+    let mut sim = Sim::new(1);
+    let at = sim.add_loop();
+    let service = sim.service(at, layered(Pays(mark.clone())), Limits::default());
+    let addr = sim.listen(service);
+    let peer = sim.plain(addr);
+    sim.send(peer, b"a");
+    sim.run_for(Duration::from_secs(600));
+    assert_eq!(sim.state(peer), PlainState::Open);
+    mark.store(1, SeqCst);
+    sim.local(service).signal();
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.received(peer), [b'a'; 50]);
+    assert_eq!(sim.state(peer), PlainState::Open);
+    sim.run_for(Duration::from_secs(600));
+    assert_eq!(sim.state(peer), PlainState::Ended);
+}
+
 /// Gives so many bytes when it has heard the first one, and hears what else there is.
 struct Gives;
 
