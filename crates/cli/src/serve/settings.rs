@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) direct_descriptors: bool,
     /// Memory of all connections together; bytes.
     pub(crate) memory: Option<usize>,
-    /// What a turn of a loop makes, and what it sends; bytes.
+    /// What a turn of a loop makes, sends and receives; bytes.
     pub(crate) turn_output: usize,
     pub(crate) turn_send: usize,
     pub(crate) turn_receive: usize,

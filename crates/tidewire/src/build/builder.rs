@@ -631,7 +631,7 @@ impl Builder {
             }
         }
         let plan = Arc::new(Plan {
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: self.log_connections,
             made: MakeShares::of(self.turn_output),
             shares: SendShares::of(self.turn_send),

@@ -84,7 +84,7 @@ impl ByHand {
             hosts: vec![hosted],
             chunk: 4 << 10,
             buffers: 1,
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: false,
             made: MakeShares::default(),
             shares,

@@ -14,9 +14,9 @@ use crate::reactor::counters::{LoopCounters, ServiceCounters};
 use crate::reactor::facts::{Flag, Owed};
 use crate::reactor::making::Making;
 use crate::reactor::random::Rng;
-use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::Sending;
 use crate::reactor::state::State;
+use crate::reactor::throttles::Throttles;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::dial::Dial;
 use crate::vocabulary::peer::Peer;
@@ -44,7 +44,7 @@ pub(crate) struct Env {
     pub(crate) services: Vec<Arc<ServiceCounters>>,
     /// Of each service, what lets its connections in.
     pub(crate) doors: Vec<Arc<Door>>,
-    pub(crate) refusals: Arc<Refusals>,
+    pub(crate) throttles: Arc<Throttles>,
     /// `woken` was asked for by a callback of this loop.
     pub(crate) self_signalled: bool,
     /// Connections have told each other something that is not yet delivered.
@@ -108,7 +108,7 @@ impl Env {
     #[cold]
     pub(crate) fn refuse(&self, service: u16, why: Refusal, peer: &Peer) {
         self.of_service(service).refused[why.kind()].add(1);
-        if let Some(held_back) = self.refusals.pass(why, self.now) {
+        if let Some(held_back) = self.throttles.refused(why, self.now) {
             let service = self.door(service).service();
             let client = peer.original().map(tracing::field::display);
             tracing::warn!(service, peer = %peer.endpoint, client, reason = %why, held_back, "connection refused");

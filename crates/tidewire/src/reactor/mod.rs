@@ -39,7 +39,6 @@ mod parting;
 pub(crate) mod queueing;
 pub(crate) mod random;
 pub(crate) mod receiving;
-pub(crate) mod refusals;
 mod releasing;
 pub(crate) mod sending;
 pub(crate) mod setup;
@@ -49,6 +48,7 @@ pub(crate) mod stop;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;
+pub(crate) mod throttles;
 mod turn;
 mod wait;
 mod waiting;

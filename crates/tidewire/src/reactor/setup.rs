@@ -115,7 +115,7 @@ impl LoopSetup {
                     hosts: Vec::new(),
                     chunk: 1 << 10,
                     buffers: 1,
-                    refusals: self.plan.refusals.clone(),
+                    throttles: self.plan.throttles.clone(),
                     log_connections: false,
                     made: self.plan.made,
                     shares: self.plan.shares,

@@ -27,7 +27,7 @@ use crate::{Input, Limits, LoopHandle, Refusal, TcpOptions};
 /// The core of a loop without services.
 pub(super) fn core() -> Core {
     let plan = Plan {
-        refusals: Arc::default(),
+        throttles: Arc::default(),
         log_connections: false,
         made: MakeShares::default(),
         shares: SendShares::default(),
@@ -95,7 +95,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
         let permit = permit.unwrap();
         let setup = LoopSetup {
             plan: Arc::new(Plan {
-                refusals: Arc::default(),
+                throttles: Arc::default(),
                 log_connections: false,
                 made: MakeShares::default(),
                 shares: SendShares::default(),

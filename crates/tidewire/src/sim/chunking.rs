@@ -437,7 +437,7 @@ impl Fed {
         trace.stream(&PEER.into(), &SERVER.into());
         let time = Rc::new(Cell::new(0));
         let plan = Plan {
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: false,
             made: MakeShares::default(),
             shares: SendShares::default(),

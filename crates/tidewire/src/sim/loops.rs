@@ -160,7 +160,7 @@ impl Sim {
         let waker = Arc::new(Waker::of_loop(loops.count() as u32));
         let counters = Arc::new(LoopCounters::default());
         let plan = Plan {
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: false,
             made: self.made,
             shares: SendShares::default(),

@@ -112,7 +112,7 @@ impl Machine {
             hosts: program.hosts.clone(),
             chunk,
             buffers,
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: false,
             made: program.made,
             shares: program.shares,

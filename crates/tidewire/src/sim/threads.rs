@@ -60,7 +60,7 @@ impl Threads {
             hosts: self.hosts.clone(),
             chunk: self.plan.chunk,
             buffers: self.plan.buffers,
-            refusals: self.plan.refusals.clone(),
+            throttles: self.plan.throttles.clone(),
             log_connections: false,
             made: MakeShares::default(),
             shares: SendShares::default(),

@@ -72,7 +72,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let addr = listener.local_addr().unwrap();
     let setup = LoopSetup {
         plan: Arc::new(Plan {
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: false,
             made: MakeShares::default(),
             shares: SendShares::default(),

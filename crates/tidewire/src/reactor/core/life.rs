@@ -127,7 +127,7 @@ impl Core {
         lines::closed(state, why, &self.env);
         match why {
             _ if cut => {
-                if let Some(held_back) = self.cuts.pass(self.env.now) {
+                if let Some(held_back) = self.env.throttles.cuts.pass(self.env.now) {
                     let peer = &state.peer.endpoint;
                     tracing::warn!(%peer, reason = %why, unsent, held_back, "connection cut, its output lost");
                 }
@@ -145,7 +145,7 @@ impl Core {
                 tracing::debug!(peer = %state.peer.endpoint, reason = %why, "connection closed");
             }
             _ => {
-                if let Some(held_back) = self.bad_ends[why.kind()].pass(self.env.now) {
+                if let Some(held_back) = self.env.throttles.ended(why, self.env.now) {
                     tracing::warn!(peer = %state.peer.endpoint, reason = %why, held_back, "connection closed");
                 }
             }

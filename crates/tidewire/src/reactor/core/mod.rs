@@ -16,7 +16,6 @@ mod settle;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::build::limits::Limits;
 use crate::kernel::clock::Clock;
@@ -35,15 +34,10 @@ use crate::reactor::making::{MakeShares, Making};
 use crate::reactor::queueing::Queueing;
 use crate::reactor::random::Rng;
 use crate::reactor::receiving::ReceiveShares;
-use crate::reactor::refusals::Refusals;
 use crate::reactor::sending::{SendShares, Sending};
 use crate::reactor::state::State;
-use crate::reactor::throttle::Throttle;
+use crate::reactor::throttles::Throttles;
 use crate::reactor::wheel::Wheel;
-use crate::vocabulary::closed::Closed;
-
-/// Between two lines about connections that ended badly for the same reason.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Connections that are announced together at most: see
 /// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
@@ -55,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) hosts: Vec<Hosted>,
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
-    pub(crate) refusals: Arc<Refusals>,
+    pub(crate) throttles: Arc<Throttles>,
     /// A line for each connection.
     pub(crate) log_connections: bool,
     /// Of the output that a turn makes.
@@ -79,7 +73,7 @@ impl Plan {
             hosts: hosts.map(host).collect(),
             chunk: self.chunk,
             buffers: self.buffers,
-            refusals: self.refusals.clone(),
+            throttles: self.throttles.clone(),
             log_connections: self.log_connections,
             made: self.made,
             shares: self.shares,
@@ -108,9 +102,6 @@ pub(crate) struct Core {
     draining: bool,
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
-    /// Lines about connections that were cut with output queued, and about others that ended badly, by reason.
-    cuts: Throttle,
-    bad_ends: [Throttle; Closed::KINDS],
     /// Of those who wait to make output, and to send it.
     makers: Queueing,
     senders: Queueing,
@@ -144,7 +135,7 @@ impl Core {
                 counters,
                 services: Vec::new(),
                 doors: Vec::new(),
-                refusals: plan.refusals.clone(),
+                throttles: plan.throttles.clone(),
                 self_signalled: false,
                 told: false,
                 dials: Vec::new(),
@@ -161,8 +152,6 @@ impl Core {
             due: Vec::new(),
             draining: false,
             last_looks: 0,
-            cuts: Throttle::new(TELL_EVERY),
-            bad_ends: [const { Throttle::new(TELL_EVERY) }; Closed::KINDS],
             makers: Queueing::default(),
             senders: Queueing::default(),
             log_connections: plan.log_connections,

@@ -29,7 +29,7 @@ const STOPPED_BY: u64 = 1_000 * MS;
 fn setup() -> LoopSetup {
     LoopSetup {
         plan: Arc::new(Plan {
-            refusals: Arc::default(),
+            throttles: Arc::default(),
             log_connections: false,
             made: MakeShares::default(),
             shares: SendShares::default(),

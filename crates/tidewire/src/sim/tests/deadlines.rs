@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::codec::Lines;
 use crate::reactor::lines_of_tests::logged;
-use crate::sim::{Conditions, PlainId, PlainState, Sim, SimService};
-use crate::{Closed, Cx, Endpoint, Input, Layered, Limits, Next, Protocol, Service, service_fn};
+use crate::sim::{Conditions, PlainId, PlainState, Shape, Sim, SimService};
+use crate::{Closed, Cx, Input, Layered, Limits, Next, Protocol, Service, service_fn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -52,7 +52,6 @@ fn limits() -> Limits {
 struct Run<S: Service> {
     sim: Sim,
     service: SimService<S>,
-    addr: Endpoint,
     peer: PlainId,
 }
 
@@ -65,13 +64,8 @@ fn run_under<S: Service>(conditions: Conditions, service: S, limits: Limits) -> 
     let at = sim.add_loop();
     let service = sim.service(at, service, limits);
     let addr = sim.listen(service);
-    let peer = sim.plain(&addr);
-    Run {
-        sim,
-        service,
-        addr,
-        peer,
-    }
+    let peer = sim.plain(addr);
+    Run { sim, service, peer }
 }
 
 impl<S: Service> Run<S> {
@@ -347,28 +341,35 @@ fn what_our_kernel_takes_renews_the_linger_limit_and_nothing_else_does() {
 
 #[test]
 fn of_many_that_end_badly_for_one_reason_a_line_a_second_is_written() {
-    let limits = Limits {
-        carried: 1 << 16,
-        ..limits()
-    };
-    let told = logged(|| {
-        let mut run = run(lengths(), limits);
-        for n in 1..=6 {
-            run.sim.send(run.peer, &vec![b'x'; 1 << 17]);
-            run.sim.run_for(SECOND / 10);
-            assert_eq!(run.closed(Closed::CarriedLimit), n);
-            if n == 5 {
-                run.sim.run_for(SECOND);
+    // With threads each has a loop of its own.
+    for shape in [Shape::Readiness, Shape::Completion, Shape::Threads] {
+        let limits = Limits {
+            carried: 1 << 16,
+            ..limits()
+        };
+        let told = logged(|| {
+            let mut sim = Sim::under(1, Conditions::calm());
+            let at = sim.shape(shape).add_loop();
+            let service = sim.service(at, lengths(), limits);
+            let addr = sim.listen(service);
+            for n in 1..=6 {
+                let peer = sim.plain(&addr);
+                sim.send(peer, &vec![b'x'; 1 << 17]);
+                sim.run_for(SECOND / 10);
+                let ended = sim.counters(at).closed_for(Closed::CarriedLimit);
+                assert_eq!(ended, n, "{shape:?}");
+                if n == 5 {
+                    sim.run_for(SECOND);
+                }
             }
-            run.peer = run.sim.plain(&run.addr);
-            run.sim.run_for(SECOND / 10);
-        }
-    });
-    let ends = told
-        .iter()
-        .filter(|line| line.contains("connection closed"));
-    let held_back: Vec<_> = ends.map(|line| line.rsplit_once(' ').unwrap().1).collect();
-    assert_eq!(held_back, ["held_back=0", "held_back=4"], "{told:?}");
+        });
+        let ends = told
+            .iter()
+            .filter(|line| line.contains("connection closed"));
+        let held_back: Vec<_> = ends.map(|line| line.rsplit_once(' ').unwrap().1).collect();
+        let want = ["held_back=0", "held_back=4"];
+        assert_eq!(held_back, want, "{shape:?}: {told:?}");
+    }
 }
 
 /// Consumes all at once, and says itself when requests begin and end.

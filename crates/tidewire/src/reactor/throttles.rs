@@ -1,0 +1,41 @@
+//! What is counted each time, and logged so that a flood of it does not become one of lines.
+
+use std::time::Duration;
+
+use crate::reactor::throttle::Throttle;
+use crate::vocabulary::closed::{Closed, Refusal};
+use crate::vocabulary::time::Instant;
+
+/// One line for each reason a second, over all loops: each connection has one of its own with the threads engine.
+pub(crate) struct Throttles {
+    refusals: [Throttle; Refusal::KINDS],
+    ends: [Throttle; Closed::KINDS],
+    /// Of connections cut with output queued, whatever the reason.
+    pub(crate) cuts: Throttle,
+}
+
+const fn a_second() -> Throttle {
+    Throttle::new(Duration::from_secs(1))
+}
+
+impl Default for Throttles {
+    fn default() -> Throttles {
+        Throttles {
+            refusals: [const { a_second() }; Refusal::KINDS],
+            ends: [const { a_second() }; Closed::KINDS],
+            cuts: a_second(),
+        }
+    }
+}
+
+impl Throttles {
+    /// Whether this refusal is logged: how many of its kind were not since the last that was.
+    pub(crate) fn refused(&self, why: Refusal, now: Instant) -> Option<u64> {
+        self.refusals[why.kind()].pass(now)
+    }
+
+    /// The same of a connection that has ended badly.
+    pub(crate) fn ended(&self, why: Closed, now: Instant) -> Option<u64> {
+        self.ends[why.kind()].pass(now)
+    }
+}
