@@ -205,7 +205,21 @@ fn an_objective_is_held_or_missed() {
         let output = run(&[&["bench", "echo"], args, &short[..]].concat());
         (output.status.code(), stdout(&output) + &stderr(&output))
     };
-    let (code, said) = status(&["--rate", "100", "--slo", "p50<9s"]);
+    // Of 20 messages the last may be so late on a busy machine that fewer than 99 a second were answered: that is missed,
+    // rightly, and another run is another chance. Nothing but that may miss it.
+    let mut tries = (0..20).map(|_| status(&["--rate", "100", "--slo", "p50<9s"]));
+    let held = tries.find(|(code, said)| {
+        let too_few = said.lines().any(|line| {
+            let answered = line
+                .strip_suffix(" a second were answered")
+                .filter(|line| line.contains("p50<9s is missed at 100 a second: "))
+                .and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
+            answered.is_some_and(|answered| answered < 99)
+        });
+        assert_eq!(too_few, *code == Some(3), "{said}");
+        !too_few
+    });
+    let (code, said) = held.expect("one run of twenty in which all is answered in time");
     assert!(matches!(code, Some(0 | 4)), "{said}");
     let (code, said) = status(&["--rate", "100", "--slo", "p99<1ns"]);
     // A busy machine may have the run not believed at all.
