@@ -2,7 +2,7 @@
 //!
 //! A [`Vm`] runs a script against a [`Host`], which does what `redis.call` asks for and says whether to
 //! go on; it knows nothing of a store. Scripts can leave nothing behind for others: what they see as
-//! globals is made for each run, and the tables behind are out of reach. Memory is bounded, and the host
+//! globals cannot be written to, and the tables behind are out of reach. Memory is bounded, and the host
 //! is asked every some thousand instructions whether to stop, which no `pcall` can swallow. Functions come in
 //! [libraries](Vm::load), each with globals of its own; what its functions keep between them stays in this interpreter.
 //!
@@ -12,11 +12,13 @@
 //! use tidewire_lua::{Answer, Call, Ended, Host, Run, Stop, Value, Verdict, Vm};
 //!
 //! /// Echoes the last argument of each command.
-//! struct Echo;
+//! #[derive(Default)]
+//! struct Echo(Vec<u8>);
 //!
 //! impl Host for Echo {
-//!     fn call(&mut self, call: Call<'_>) -> Result<Value, Stop> {
-//!         Ok(Value::Bulk(call.args.last().cloned().unwrap_or_default()))
+//!     fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop> {
+//!         self.0 = call.args.last().unwrap().to_vec();
+//!         Ok(Value::Bulk(&self.0))
 //!     }
 //!     fn log(&mut self, _: u8, _: &[u8]) {}
 //! }
@@ -24,7 +26,7 @@
 //! let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
 //! let script = b"return {redis.call('echo', ARGV[1]), #KEYS}";
 //! let run = Run { name: "f1", text: script, keys: &[b"k"], args: &[b"x"] };
-//! let ended = vm.run(run, &mut Echo);
+//! let ended = vm.run(run, &mut Echo::default());
 //! assert_eq!(ended, Ended::Done(Answer::Array(vec![Answer::Bulk(b"x".to_vec()), Answer::Integer(1)])));
 //! ```
 
@@ -32,15 +34,18 @@
 
 mod answer;
 mod bit;
+mod host;
 mod json;
 mod library;
 mod msgpack;
 mod number;
 mod pack;
 mod random;
+mod room;
 mod value;
 mod vm;
 
 pub use answer::Answer;
+pub use host::{Call, Host, Stop};
 pub use value::Value;
-pub use vm::{Call, Ended, FLAGS, Fcall, Host, Registered, Run, Stop, Verdict, Vm};
+pub use vm::{Ended, FLAGS, Fcall, Registered, Run, Verdict, Vm};

@@ -1,6 +1,6 @@
 -- What stands between a script and the interpreter. Runs once for each interpreter; gives a function that
--- runs a script. The real tables of the libraries never reach a script: it sees empty ones made for its
--- run, which look them up, so whatever it does to those is gone with it.
+-- runs a script. The real tables of the libraries never reach a script: it sees empty ones, which look them up and
+-- which nothing it has can write to, so there is nothing that it could leave behind.
 
 local rust = ...
 local error, type, next, select = error, type, next, select
@@ -8,15 +8,14 @@ local getmetatable, setmetatable, rawset = getmetatable, setmetatable, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
 local byte, rep, concat, floor = string.byte, string.rep, table.concat, math.floor
-local gsub, find, tonumber = string.gsub, string.find, tonumber
+local gsub, find, tonumber, insert = string.gsub, string.find, tonumber, table.insert
 local stopped, is_deep = rust.stopped, rust.is_deep
 -- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
 local INT_END, CHUNK_MAX = 2147483648, 1073741824
 
 local READONLY = 'Attempt to modify a readonly table'
--- Of the running script: what logs its lines, and says whether it may run a command; its environment; and what runs
--- commands for functions of libraries.
-local log, current, call_now, pcall_now
+-- The environment of what runs.
+local current
 -- What the library that is being loaded has registered.
 local registering
 
@@ -41,8 +40,11 @@ local function resumed(ok, e, ...)
   return ok, rust.message(e)
 end
 
-local function is_shielded(t)
-  return type(t) == 'table' and getmetatable(t) == false
+-- The tables that nobody writes to: C's functions would, past their metatables.
+local shielded = setmetatable({}, { __mode = 'k' })
+local function shield(t, meta)
+  shielded[t] = true
+  return setmetatable(t, meta)
 end
 
 local function load_text(text, name)
@@ -91,12 +93,12 @@ function base.collectgarbage(what)
 end
 
 function base.rawset(t, key, value)
-  if is_shielded(t) then error(READONLY, 0) end
+  if shielded[t] then error(READONLY, 0) end
   return rawset(t, key, value)
 end
 
 function base.setmetatable(t, meta)
-  if is_shielded(t) then error(READONLY, 0) end
+  if shielded[t] then error(READONLY, 0) end
   return setmetatable(t, meta)
 end
 
@@ -148,6 +150,11 @@ function string.gsub(s, pattern, by, n)
   return gsub(s, pattern, by, n)
 end
 string.gfind = string.gmatch
+
+function table.insert(t, ...)
+  if shielded[t] then error(READONLY, 2) end
+  return insert(t, ...)
+end
 getmetatable('').__metatable = false
 
 math.random = rust.random
@@ -155,6 +162,7 @@ math.randomseed = rust.randomseed
 coroutine.resume = function(...) return resumed(resume(...)) end
 
 local redis = {
+  call = rust.call, pcall = rust.pcall,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REPL_NONE = 0, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_ALL = 3,
   REDIS_VERSION = rust.version, REDIS_VERSION_NUM = rust.version_number,
@@ -168,7 +176,7 @@ function redis.log(...)
   local level = ...
   if type(level) ~= 'number' then refuse('First argument must be a number (log level).') end
   if level < 0 or level > 3 then refuse('Invalid debug level.') end
-  log(...)
+  rust.log(...)
 end
 
 function redis.setresp(...)
@@ -203,7 +211,7 @@ function redis.acl_check_cmd(...)
   if select('#', ...) == 0 then
     refuse('Please specify at least one argument for this redis.acl_check_cmd() call')
   end
-  local may = log(true, ...)
+  local may = rust.may_call(...)
   if may == nil then refuse('Invalid command passed to redis.acl_check_cmd()') end
   return may
 end
@@ -247,18 +255,19 @@ local globals = {
   __metatable = false,
 }
 
-local function run_script(script, call, protected_call, log_line, keys, args)
-  local env = { KEYS = keys, ARGV = args }
-  env._G = env
-  for name, meta in next, shields do env[name] = setmetatable({}, meta) end
-  rawset(env.redis, 'call', call)
-  rawset(env.redis, 'pcall', protected_call)
-  setmetatable(env, globals)
-  setfenv(script, env)
-  log, current = log_line, env
-  local ok, result = xpcall(script, rust.handler)
-  log, current = nil, nil
-  return ok, result
+for name, meta in next, shields do base[name] = shield({}, meta) end
+
+-- What scripts see as their globals: beside these only KEYS and ARGV, which they may set.
+local env = { KEYS = false, ARGV = false }
+base._G = env
+shield(env, globals)
+
+local function run_script(script, keys, args)
+  -- They may be gone: that is all that a script can do to its globals.
+  rawset(env, 'KEYS', keys)
+  rawset(env, 'ARGV', args)
+  current = env
+  return xpcall(script, rust.handler)
 end
 
 -- What a library finds while it is loaded, and what its functions find later: no command can be run before.
@@ -337,32 +346,25 @@ for name, value in next, redis do
 end
 setmetatable(while_loading, getmetatable(base))
 local afterwards = library(redis, register)
-function afterwards.call(...) return call_now(...) end
-function afterwards.pcall(...) return pcall_now(...) end
 
 local function load_library(chunk)
-  local env = {}
-  env._G = env
-  for name, meta in next, shields do
-    if name ~= 'redis' then env[name] = setmetatable({}, meta) end
-  end
+  local env, redis = {}, {}
+  env._G, env.redis = env, redis
   local meta = { __index = while_loading, __newindex = shields.redis.__newindex, __metatable = false }
-  env.redis = setmetatable({}, meta)
-  setmetatable(env, globals)
+  shield(redis, meta)
+  shield(env, globals)
   setfenv(chunk, env)
-  registering, current, log = {}, env, rust.log_of_loading
+  registering, current = {}, env
   local ok, result = xpcall(chunk, rust.handler)
   if ok then result = registering end
-  registering, current, log = nil, nil, nil
+  registering = nil
   meta.__index = afterwards
   return ok, result, env
 end
 
-local function call_function(f, env, call, protected_call, log_line, keys, args)
-  log, current, call_now, pcall_now = log_line, env, call, protected_call
-  local ok, result = xpcall(function() return f(keys, args) end, rust.handler)
-  log, current, call_now, pcall_now = nil, nil, nil, nil
-  return ok, result
+local function call_function(f, env, keys, args)
+  current = env
+  return xpcall(function() return f(keys, args) end, rust.handler)
 end
 
-return run_script, load_library, call_function
+return run_script, load_library, call_function, env

@@ -1,19 +1,23 @@
 //! What `redis.call` answers, and how it becomes a value of Lua.
 
+use std::borrow::Cow;
+
 use mlua::{Lua, Result, Table, Value as Lua51};
+
+use crate::room::EACH;
 
 /// Deepest nesting of replies that is read.
 const DEPTH: usize = 64;
 
 /// A reply to a command.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum Value<'a> {
     /// A string; `bulk` in the protocol.
-    Bulk(Vec<u8>),
+    Bulk(&'a [u8]),
     /// A status such as `OK`.
-    Status(Vec<u8>),
+    Status(&'a [u8]),
     /// An error: its code and text.
-    Error(Vec<u8>),
+    Error(Cow<'a, [u8]>),
     /// A whole number.
     Integer(i64),
     /// Nothing, in the second version of the protocol.
@@ -25,23 +29,37 @@ pub enum Value {
     /// A number with a fraction, in the third version.
     Double(f64),
     /// A number of any length, as text.
-    Big(Vec<u8>),
+    Big(&'a [u8]),
     /// Text for people: its format of three letters, and itself.
-    Verbatim(Vec<u8>, Vec<u8>),
+    Verbatim(&'a [u8], &'a [u8]),
     /// Several in order.
-    Array(Vec<Value>),
+    Array(Vec<Value<'a>>),
     /// Pairs.
-    Map(Vec<(Value, Value)>),
+    Map(Vec<(Value<'a>, Value<'a>)>),
     /// Several in no order.
-    Set(Vec<Value>),
+    Set(Vec<Value<'a>>),
 }
 
-impl Value {
+impl<'a> Value<'a> {
     /// The reply that `bytes` begin with, in either version of the protocol, and what is behind it; `None`
     /// if they do not begin with a whole one, or it nests more than 64 deep.
     #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<(Value, &[u8])> {
+    pub fn parse(bytes: &'a [u8]) -> Option<(Value<'a>, &'a [u8])> {
         parse(bytes, DEPTH)
+    }
+
+    /// Bytes that it takes at most as a value of Lua.
+    pub(crate) fn room(&self) -> usize {
+        let sum = |all: &[Value<'_>]| all.iter().map(Value::room).sum::<usize>();
+        let inside = match self {
+            Value::Bulk(text) | Value::Status(text) | Value::Big(text) => text.len(),
+            Value::Error(text) => text.len(),
+            Value::Verbatim(format, text) => format.len() + text.len(),
+            Value::Array(all) | Value::Set(all) => sum(all),
+            Value::Map(pairs) => pairs.iter().map(|(a, b)| a.room() + b.room()).sum(),
+            Value::Integer(_) | Value::Double(_) | Value::Bool(_) | Value::Nil | Value::Null => 0,
+        };
+        inside + EACH
     }
 
     /// As a value of Lua.
@@ -102,7 +120,19 @@ fn is_key(value: &Lua51) -> bool {
     }
 }
 
-fn list(lua: &Lua, all: &[Value]) -> Result<Table> {
+/// Where the line ends that `bytes` begin with.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + bytes[from..].iter().position(|b| *b == b'\r')?;
+        if *bytes.get(at + 1)? == b'\n' {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+fn list(lua: &Lua, all: &[Value<'_>]) -> Result<Table> {
     let table = lua.create_table_with_capacity(all.len(), 0)?;
     for (at, value) in all.iter().enumerate() {
         table.raw_set(at + 1, value.to_lua(lua)?)?;
@@ -110,20 +140,20 @@ fn list(lua: &Lua, all: &[Value]) -> Result<Table> {
     Ok(table)
 }
 
-fn parse(bytes: &[u8], depth: usize) -> Option<(Value, &[u8])> {
+fn parse(bytes: &[u8], depth: usize) -> Option<(Value<'_>, &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
-    let end = rest.windows(2).position(|two| two == b"\r\n")?;
+    let end = line_end(rest)?;
     let (line, rest) = (&rest[..end], &rest[end + 2..]);
     let text = || std::str::from_utf8(line).ok();
     let number = || text()?.parse::<i64>().ok();
     let value = match kind {
-        b'+' => Value::Status(line.to_vec()),
-        b'-' => Value::Error(line.to_vec()),
+        b'+' => Value::Status(line),
+        b'-' => Value::Error(line.into()),
         b':' => Value::Integer(number()?),
         b'_' => Value::Null,
         b'#' => Value::Bool(line == b"t"),
         b',' => Value::Double(text()?.parse().ok()?),
-        b'(' => Value::Big(line.to_vec()),
+        b'(' => Value::Big(line),
         b'$' | b'=' => {
             let Ok(len) = usize::try_from(number()?) else {
                 return Some((Value::Nil, rest));
@@ -131,9 +161,9 @@ fn parse(bytes: &[u8], depth: usize) -> Option<(Value, &[u8])> {
             let (bytes, rest) = rest.split_at_checked(len)?;
             let rest = rest.strip_prefix(b"\r\n")?;
             let value = match kind {
-                b'$' => Value::Bulk(bytes.to_vec()),
+                b'$' => Value::Bulk(bytes),
                 _ if bytes.get(3) != Some(&b':') => return None,
-                _ => Value::Verbatim(bytes[..3].to_vec(), bytes[4..].to_vec()),
+                _ => Value::Verbatim(&bytes[..3], &bytes[4..]),
             };
             return Some((value, rest));
         }
@@ -188,7 +218,7 @@ mod tests {
             panic!("an array");
         };
         assert_eq!(parts.len(), 9);
-        assert_eq!(parts[7], Value::Verbatim(b"txt".to_vec(), b"a".to_vec()));
+        assert_eq!(parts[7], Value::Verbatim(b"txt", b"a"));
         for cut in 0..all.len() {
             assert!(Value::parse(&all[..cut]).is_none(), "{cut}");
         }

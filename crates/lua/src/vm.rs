@@ -1,17 +1,17 @@
 //! The interpreter: compiles scripts, runs them, and stops them.
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use mlua::{ChunkMode, Error, Function, HookTriggers, LightUserData, Lua, LuaOptions, MultiValue};
-use mlua::{Result as LuaResult, StdLib, Table, Value as Lua51, VmState};
+use mlua::{ChunkMode, Error, Function, HookTriggers, IntoLua, LightUserData, Lua, LuaOptions};
+use mlua::{MultiValue, Result as LuaResult, StdLib, Table, Value as Lua51, VmState};
 use sha1::{Digest, Sha1};
 
 use crate::answer::{Answer, Taker, argument};
+use crate::host::{self, Host, Stop};
 use crate::random::Random;
-use crate::value::Value;
+use crate::room::{self, lifted};
 use crate::{bit, json, library, msgpack, pack};
 
 /// Instructions between two times that the host is asked whether to go on.
@@ -37,34 +37,6 @@ pub const FLAGS: [&str; 5] = [
     "allow-cross-slot-keys",
 ];
 
-/// What a script asks its host for.
-pub trait Host {
-    /// Runs a command and gives its reply; an error of the command is a [`Value::Error`].
-    ///
-    /// # Errors
-    /// The script is to stop, whatever it does.
-    fn call(&mut self, call: Call<'_>) -> Result<Value, Stop>;
-
-    /// `redis.log`: a level from 0, debugging, to 3, a warning.
-    fn log(&mut self, level: u8, text: &[u8]);
-
-    /// `redis.acl_check_cmd`: whether who runs the script may run a command; `None` if there is no such command.
-    fn may_call(&mut self, args: &[Vec<u8>]) -> Option<bool> {
-        let _ = args;
-        Some(true)
-    }
-
-    /// What `math.random` begins with in this run.
-    fn chance(&mut self) -> u32 {
-        0
-    }
-
-    /// The watch has said [`Verdict::Tell`]: between two of the script's commands. Gives why it is to stop, if it is.
-    fn told(&mut self) -> Option<Stop> {
-        None
-    }
-}
-
 /// What is to become of a script that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -75,19 +47,6 @@ pub enum Verdict {
     /// It stops.
     Stop(Stop),
 }
-
-/// A call of `redis.call` or `redis.pcall`.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The command's name, then its arguments; at least one.
-    pub args: &'a [Vec<u8>],
-    /// The script wants replies in the third version of the protocol.
-    pub resp3: bool,
-}
-
-/// Why a script was ended: the error line for who asked for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop(pub Cow<'static, str>);
 
 /// A script and what it is given.
 #[derive(Clone, Copy, Debug)]
@@ -141,15 +100,15 @@ pub enum Ended {
 
 /// What the interpreter's functions share.
 #[derive(Default)]
-struct State {
-    stopped: RefCell<Option<Stop>>,
-    resp3: Cell<bool>,
+pub(crate) struct State {
+    pub(crate) stopped: RefCell<Option<Stop>>,
+    pub(crate) resp3: Cell<bool>,
+    /// Bytes that the interpreter may take.
+    pub(crate) memory_max: Cell<usize>,
     /// Where the thread's stack was when the script began.
     stack: Cell<usize>,
     random: Random,
     json: Rc<RefCell<json::Config>>,
-    /// Tells the host of the running script.
-    tell: RefCell<Option<Function>>,
 }
 
 /// A library that was loaded.
@@ -165,10 +124,11 @@ pub struct Vm {
     enter: Function,
     enter_library: Function,
     enter_function: Function,
+    /// The globals of scripts.
+    env: Table,
     state: Rc<State>,
     compiled: RefCell<HashMap<String, Function>>,
     libraries: RefCell<HashMap<u64, Rc<Library>>>,
-    memory_max: usize,
     /// The names of chunks as strings of its own: the parser of Lua 5.1 holds the one it is given in a place where the
     /// collector does not look (CVE-2025-49844).
     _names: [mlua::String; 2],
@@ -198,8 +158,10 @@ impl Vm {
         lua.set_memory_limit(memory_max)?;
         let names = [lua.create_string(CHUNK)?, lua.create_string(LIBRARY)?];
         let state = Rc::new(State::default());
+        state.memory_max.set(memory_max);
         let rust = functions(&lua, &state, memory_max)?;
-        let (enter, enter_library, enter_function) = lua
+        host::functions(&lua, &state, &rust)?;
+        let (enter, enter_library, enter_function, env) = lua
             .load(include_str!("prelude.lua"))
             .set_name("=prelude")
             .set_mode(ChunkMode::Text)
@@ -211,12 +173,7 @@ impl Vm {
                 match watch() {
                     Verdict::Go => {}
                     Verdict::Stop(stop) => *watched.stopped.borrow_mut() = Some(stop),
-                    Verdict::Tell => {
-                        let tell = watched.tell.borrow().clone();
-                        if let Some(tell) = tell {
-                            tell.call::<()>(())?;
-                        }
-                    }
+                    Verdict::Tell => *watched.stopped.borrow_mut() = host::tell(),
                 }
             }
             match &*watched.stopped.borrow() {
@@ -229,10 +186,10 @@ impl Vm {
             enter,
             enter_library,
             enter_function,
+            env,
             state,
             compiled: RefCell::default(),
             libraries: RefCell::default(),
-            memory_max,
             _names: names,
         })
     }
@@ -249,7 +206,7 @@ impl Vm {
         if let Some(function) = self.compiled.borrow().get(name) {
             return Ok(function.clone());
         }
-        let function = self.chunk(CHUNK, text)?;
+        let function = self.chunk(CHUNK, text, Some(self.env.clone()))?;
         let mut compiled = self.compiled.borrow_mut();
         if compiled.len() >= COMPILED {
             compiled.clear();
@@ -258,15 +215,18 @@ impl Vm {
         Ok(function)
     }
 
-    /// Compiles a text.
-    fn chunk(&self, name: &str, text: &[u8]) -> Result<Function, Vec<u8>> {
+    /// Compiles a text, which finds its globals there.
+    fn chunk(&self, name: &str, text: &[u8], env: Option<Table>) -> Result<Function, Vec<u8>> {
         if text.first() == Some(&27) {
             return Err(b"a script has to be text".to_vec());
         }
         if text.len() > CHUNK_MAX {
             return Err(b"a script has at most a GiB".to_vec());
         }
-        let chunk = self.lua.load(text);
+        let mut chunk = self.lua.load(text);
+        if let Some(env) = env {
+            chunk = chunk.set_environment(env);
+        }
         let chunk = chunk.set_name(name).set_mode(ChunkMode::Text);
         chunk
             .into_function()
@@ -280,7 +240,7 @@ impl Vm {
     pub fn load(&self, library: u64, text: &[u8]) -> Result<Vec<Registered>, Vec<u8>> {
         let prefixed = |prefix: &str, text: &[u8]| [prefix.as_bytes(), text].concat();
         let chunk = self
-            .chunk(LIBRARY, text)
+            .chunk(LIBRARY, text, None)
             .map_err(|why| prefixed("ERR Error compiling function: ", &why))?;
         self.begin(0);
         let result: LuaResult<(bool, Lua51, Table)> = self.enter_library.call(chunk);
@@ -379,16 +339,17 @@ impl Vm {
 
     /// How it ended, by what the prelude came back with.
     fn ended(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
-        self.state.tell.replace(None);
         if let Some(stop) = self.state.stopped.take() {
             return Ended::Stopped(stop);
         }
         match result {
             Ok((true, value)) => {
                 let mut taker = Taker {
-                    left: self.memory_max,
+                    left: self.state.memory_max.get(),
                     resp3: self.state.resp3.get(),
                 };
+                // It makes no more than the names of a few fields.
+                let _lifted = lifted(&self.lua, taker.left, 0);
                 match taker.take(&value) {
                     Ok(answer) => Ended::Done(answer),
                     Err(_) => Ended::Failed(b"ERR the script's answer is too large".to_vec()),
@@ -410,64 +371,33 @@ impl Vm {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> LuaResult<(bool, Lua51)> {
+        let max = self.state.memory_max.get();
         let list = |all: &[&[u8]]| -> LuaResult<Table> {
-            let table = self.lua.create_table_with_capacity(all.len(), 0)?;
-            for (at, bytes) in all.iter().enumerate() {
-                table.raw_set(at + 1, self.lua.create_string(bytes)?)?;
-            }
-            Ok(table)
+            let bytes: usize = all.iter().map(|text| text.len()).sum();
+            let _lifted = lifted(&self.lua, max, bytes + all.len() * room::EACH);
+            self.lua
+                .create_sequence_from(all.iter().map(|text| Text(text)))
         };
         let (keys, args) = (list(keys)?, list(args)?);
-        let state = &self.state;
-        let host = RefCell::new(host);
-        self.lua.scope(|scope| {
-            let call = scope.create_function(|lua, args: MultiValue| {
-                match serve(state, &mut **host.borrow_mut(), &args)? {
-                    Value::Error(text) => Err(Error::external(Raised(text))),
-                    value => value.to_lua(lua),
-                }
-            })?;
-            let protected = scope.create_function(|lua, args: MultiValue| {
-                serve(state, &mut **host.borrow_mut(), &args)?.to_lua(lua)
-            })?;
-            let tell = scope.create_function(|_, args: MultiValue| {
-                match args.front() {
-                    None => {
-                        // By the hook, and so not within a command.
-                        *state.stopped.borrow_mut() = host.borrow_mut().told();
-                        return Ok(None);
-                    }
-                    // No level: it asks what it may do.
-                    Some(Lua51::Boolean(_)) => {
-                        let words: Option<Vec<Vec<u8>>> =
-                            args.iter().skip(1).map(argument).collect();
-                        return Ok(words.and_then(|words| host.borrow_mut().may_call(&words)));
-                    }
-                    Some(_) => {}
-                }
-                let level = args.front().and_then(library::as_number);
-                let words: Vec<Vec<u8>> = args.iter().skip(1).filter_map(argument).collect();
-                host.borrow_mut()
-                    .log(level.unwrap_or_default() as u8, &words.join(&b' '));
-                Ok(None::<bool>)
-            })?;
-            state.tell.replace(Some(tell.clone()));
-            match env {
-                None => self
-                    .enter
-                    .call((function, call, protected, tell, keys, args)),
-                Some(env) => {
-                    let all = (function, env, call, protected, tell, keys, args);
-                    self.enter_function.call(all)
-                }
-            }
+        host::against(host, || match env {
+            None => self.enter.call((function, keys, args)),
+            Some(env) => self.enter_function.call((function, env, keys, args)),
         })
+    }
+}
+
+/// A string to be.
+struct Text<'a>(&'a [u8]);
+
+impl IntoLua for Text<'_> {
+    fn into_lua(self, lua: &Lua) -> LuaResult<Lua51> {
+        lua.create_string(self.0).map(Lua51::String)
     }
 }
 
 /// The error of a command, to be raised.
 #[derive(Debug)]
-struct Raised(Vec<u8>);
+pub(crate) struct Raised(pub(crate) Vec<u8>);
 
 impl std::fmt::Display for Raised {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -476,27 +406,6 @@ impl std::fmt::Display for Raised {
 }
 
 impl std::error::Error for Raised {}
-
-/// Runs a command for a script.
-fn serve(state: &State, host: &mut dyn Host, args: &MultiValue) -> LuaResult<Value> {
-    let error = |text: &str| Ok(Value::Error(text.into()));
-    let count = args.len();
-    let args: Vec<Vec<u8>> = args.iter().map_while(argument).collect();
-    if count == 0 {
-        return error("ERR Please specify at least one argument for this redis lib call");
-    }
-    if args.len() < count {
-        return error("ERR Lua redis lib command arguments must be strings or integers");
-    }
-    let call = Call {
-        args: &args,
-        resp3: state.resp3.get(),
-    };
-    host.call(call).map_err(|stop| {
-        *state.stopped.borrow_mut() = Some(stop);
-        Error::runtime("stopped")
-    })
-}
 
 /// About where the thread's stack is.
 #[inline(never)]
@@ -545,8 +454,6 @@ fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
         Ok(FLAGS.iter().any(|known| known.as_bytes() == flag))
     })?;
     rust.raw_set("is_flag", is_flag)?;
-    // Nobody has run it yet.
-    rust.raw_set("log_of_loading", lua.create_function(|_, ()| Ok(()))?)?;
     let told = lua.create_function(|lua, error: Lua51| match error {
         Lua51::Error(error) => Ok(Lua51::String(lua.create_string(plain(&error))?)),
         other => Ok(other),

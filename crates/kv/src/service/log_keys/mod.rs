@@ -192,11 +192,11 @@ fn hidden(store: &Store, db: u16, prefix: &[u8], now_ms: u64) -> Option<Vec<u8>>
             return None;
         };
         if let Some(Value::Bulk(key)) = keys.first() {
-            return Some(key.clone());
+            return Some(key.to_vec());
         }
-        if next == b"0" {
+        if *next == b"0" {
             return None;
         }
-        cursor.clone_from(next);
+        cursor = next.to_vec();
     }
 }

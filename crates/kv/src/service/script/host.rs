@@ -1,5 +1,6 @@
 //! What `redis.call` does: finds the command, checks it, and runs it under the locks that are held.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -81,18 +82,26 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) busy: Option<Busy<'s>>,
 }
 
-fn error(text: &str) -> Value {
-    Value::Error(text.as_bytes().to_vec())
+/// What speaks against a command in a script: a code and text.
+type Refusal = Cow<'static, [u8]>;
+
+fn error(text: &'static str) -> Result<Result<(), Refusal>, Stop> {
+    Ok(Err(text.as_bytes().into()))
 }
 
 impl Host for Commands<'_, '_, '_, '_> {
-    fn call(&mut self, call: Call<'_>) -> Result<Value, Stop> {
+    fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop> {
         self.batch.come_back();
-        let value = self.run(call);
+        let ran = self.run(call);
         if self.busy.is_some() {
             self.batch.leave();
         }
-        value
+        if let Err(refused) = ran? {
+            return Ok(Value::Error(refused));
+        }
+        let value = Value::parse(self.reply.bytes()).map(|(value, _)| value);
+        let deep: &[u8] = b"ERR a reply nests too deep for scripts";
+        Ok(value.unwrap_or(Value::Error(deep.into())))
     }
 
     fn told(&mut self) -> Option<Stop> {
@@ -117,14 +126,13 @@ impl Host for Commands<'_, '_, '_, '_> {
     }
 
     /// A command with a wrong number of arguments counts as none.
-    fn may_call(&mut self, args: &[Vec<u8>]) -> Option<bool> {
-        let args: Vec<&[u8]> = args.iter().map(|arg| &arg[..]).collect();
+    fn may_call(&mut self, args: &[&[u8]]) -> Option<bool> {
         let entry = table().find(args.first()?)?;
-        if !entry.takes(args.len()) || entry.check_subcommand(&args).is_err() {
+        if !entry.takes(args.len()) || entry.check_subcommand(args).is_err() {
             return None;
         }
         self.conn.session.heed(self.batch.shared);
-        Some(self.conn.session.rights().check(entry, &args).is_ok())
+        Some(self.conn.session.rights().check(entry, args).is_ok())
     }
 
     fn chance(&mut self) -> u32 {
@@ -145,24 +153,24 @@ impl Host for Commands<'_, '_, '_, '_> {
 }
 
 impl Commands<'_, '_, '_, '_> {
-    /// Runs a command under the locks.
-    fn run(&mut self, call: Call<'_>) -> Result<Value, Stop> {
-        let args: Vec<&[u8]> = call.args.iter().map(|arg| &arg[..]).collect();
+    /// Runs a command under the locks; its reply is written then.
+    fn run(&mut self, call: Call<'_>) -> Result<Result<(), Refusal>, Stop> {
+        let args = call.args;
         let Some(entry) = table().find(args[0]) else {
-            return Ok(error("ERR Unknown Redis command called from script"));
+            return error("ERR Unknown Redis command called from script");
         };
-        if let Err(why) = check(entry, &args) {
-            return Ok(error(why));
+        if let Err(why) = check(entry, args) {
+            return error(why);
         }
-        if let Err(denied) = self.conn.permit(entry, &args, Where::Script, self.at) {
-            return Ok(Value::Error(denied.0.into_owned()));
+        if let Err(denied) = self.conn.permit(entry, args, Where::Script, self.at) {
+            return Ok(Err(denied.0));
         }
         let shown = self.batch.shared.log_keys.get();
-        if shown.is_some_and(|shown| shown.concerns(entry, &args)) {
-            return Ok(error(NOT_HERE));
+        if shown.is_some_and(|shown| shown.concerns(entry, args)) {
+            return error(NOT_HERE);
         }
         if self.batch.shared.attention.is_monitored() {
-            self.conn.show_to_monitors(entry, &args, "lua", self.at);
+            self.conn.show_to_monitors(entry, args, "lua", self.at);
         }
         self.reply.clear();
         self.reply.proto = if call.resp3 {
@@ -178,42 +186,41 @@ impl Commands<'_, '_, '_, '_> {
                 let wrote = scripts.wrote.load(Relaxed);
                 if spec.is_write() {
                     if self.read_only {
-                        return Ok(error(READ_ONLY));
+                        return error(READ_ONLY);
                     }
-                    if self.out_of_memory && spec.needs_memory(&args) && !wrote {
-                        return Ok(error(OUT_OF_MEMORY));
+                    if self.out_of_memory && spec.needs_memory(args) && !wrote {
+                        return error(OUT_OF_MEMORY);
                     }
-                    match self.batch.reserve_next(spec, &args) {
+                    match self.batch.reserve_next(spec, args) {
                         Ok(()) => {}
                         Err(NoRoom::Busy) if self.may_wait && !wrote => {
                             return Err(Stop(LATER.into()));
                         }
-                        Err(why) => return Ok(error(self.batch.refusal(why))),
+                        Err(why) => return error(self.batch.refusal(why)),
                     }
                     scripts.wrote.store(true, Relaxed);
                 }
-                if let Ran::Outside = self.batch.run(spec, &args, self.reply) {
-                    return Ok(error(NOT_ALLOWED));
+                if let Ran::Outside = self.batch.run(spec, args, self.reply) {
+                    return error(NOT_ALLOWED);
                 }
-                self.conn.note_read(self.batch, spec, &args);
+                self.conn.note_read(self.batch, spec, args);
             }
             What::Session(spec) => {
                 let says = matches!(spec.name, "publish" | "spublish");
                 if says && self.read_only {
-                    return Ok(error(READ_ONLY));
+                    return error(READ_ONLY);
                 }
                 self.said |= says;
-                self.at.session(self.conn, spec, &args, self.reply);
+                self.at.session(self.conn, spec, args, self.reply);
                 self.batch.db = self.conn.session.db;
             }
         }
         if self.reply.is_over() {
             self.reply.take_back(0);
-            return Ok(error("ERR a reply is larger than the memory of scripts"));
+            return error("ERR a reply is larger than the memory of scripts");
         }
         self.at.count_call(entry, self.reply.bytes());
-        let value = Value::parse(self.reply.bytes()).map(|(value, _)| value);
-        Ok(value.unwrap_or_else(|| error("ERR a reply nests too deep for scripts")))
+        Ok(Ok(()))
     }
 }
 
