@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use mlua::{BorrowedBytes, Error, Lua, MultiValue, Result as LuaResult, Table, Value as Lua51};
+use smallvec::SmallVec;
 
 use crate::answer::argument;
 use crate::library;
@@ -95,8 +96,11 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, rust: &Table) -> LuaResult
     rust.raw_set("log", log)
 }
 
+/// Words of most commands.
+const FEW: usize = 6;
+
 /// The words of a command, where they stand in Lua.
-struct Words<'a>(Vec<Word<'a>>);
+struct Words<'a>(SmallVec<[Word<'a>; FEW]>);
 
 enum Word<'a> {
     Text(BorrowedBytes<'a>),
@@ -122,7 +126,7 @@ impl<'a> Words<'a> {
         args.iter().map(word).collect::<Option<_>>().map(Words)
     }
 
-    fn all(&self) -> Vec<&[u8]> {
+    fn all(&self) -> SmallVec<[&[u8]; FEW]> {
         self.0.iter().map(Word::bytes).collect()
     }
 }

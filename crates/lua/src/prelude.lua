@@ -259,15 +259,21 @@ for name, meta in next, shields do base[name] = shield({}, meta) end
 
 -- What scripts see as their globals: beside these only KEYS and ARGV, which they may set.
 local env = { KEYS = false, ARGV = false }
-base._G = env
+base._G, base.KEYS, base.ARGV = env, false, false
 shield(env, globals)
 
+local handler = rust.handler
+
 local function run_script(script, keys, args)
-  -- They may be gone: that is all that a script can do to its globals.
-  rawset(env, 'KEYS', keys)
-  rawset(env, 'ARGV', args)
+  if env.KEYS and env.ARGV then
+    env.KEYS, env.ARGV = keys, args
+  else
+    -- A script has put them away: that is all that it can do to its globals.
+    rawset(env, 'KEYS', keys)
+    rawset(env, 'ARGV', args)
+  end
   current = env
-  return xpcall(script, rust.handler)
+  return xpcall(script, handler)
 end
 
 -- What a library finds while it is loaded, and what its functions find later: no command can be run before.

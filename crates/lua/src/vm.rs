@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use mlua::{ChunkMode, Error, Function, HookTriggers, IntoLua, LightUserData, Lua, LuaOptions};
+use mlua::{
+    ChunkMode, Either, Error, Function, HookTriggers, IntoLua, LightUserData, Lua, LuaOptions,
+};
 use mlua::{MultiValue, Result as LuaResult, StdLib, Table, Value as Lua51, VmState};
 use sha1::{Digest, Sha1};
 
@@ -127,7 +129,9 @@ pub struct Vm {
     /// The globals of scripts.
     env: Table,
     state: Rc<State>,
-    compiled: RefCell<HashMap<String, Function>>,
+    compiled: RefCell<HashMap<String, Rc<Function>>>,
+    /// What was run last: it often is what is run next.
+    last: RefCell<Option<(String, Rc<Function>)>>,
     libraries: RefCell<HashMap<u64, Rc<Library>>>,
     /// The names of chunks as strings of its own: the parser of Lua 5.1 holds the one it is given in a place where the
     /// collector does not look (CVE-2025-49844).
@@ -189,6 +193,7 @@ impl Vm {
             env,
             state,
             compiled: RefCell::default(),
+            last: RefCell::default(),
             libraries: RefCell::default(),
             _names: names,
         })
@@ -202,16 +207,26 @@ impl Vm {
         self.function(name, text).map(|_| ())
     }
 
-    fn function(&self, name: &str, text: &[u8]) -> Result<Function, Vec<u8>> {
-        if let Some(function) = self.compiled.borrow().get(name) {
+    fn function(&self, name: &str, text: &[u8]) -> Result<Rc<Function>, Vec<u8>> {
+        if let Some((last, function)) = &*self.last.borrow()
+            && last == name
+        {
             return Ok(function.clone());
         }
-        let function = self.chunk(CHUNK, text, Some(self.env.clone()))?;
-        let mut compiled = self.compiled.borrow_mut();
-        if compiled.len() >= COMPILED {
-            compiled.clear();
-        }
-        compiled.insert(name.to_owned(), function.clone());
+        let known = self.compiled.borrow().get(name).cloned();
+        let function = match known {
+            Some(function) => function,
+            None => {
+                let function = Rc::new(self.chunk(CHUNK, text, Some(self.env.clone()))?);
+                let mut compiled = self.compiled.borrow_mut();
+                if compiled.len() >= COMPILED {
+                    compiled.clear();
+                }
+                compiled.insert(name.to_owned(), function.clone());
+                function
+            }
+        };
+        self.last.replace(Some((name.to_owned(), function.clone())));
         Ok(function)
     }
 
@@ -297,14 +312,14 @@ impl Vm {
             return Ended::Failed(b"ERR Function not found".to_vec());
         };
         self.begin(host.chance());
-        let of = (function, Some(env));
-        let result = self.enter(of, call.keys, call.args, host);
+        let result = self.enter((&function, Some(env)), call.keys, call.args, host);
         self.ended(result, call.function)
     }
 
     /// Forgets all compiled scripts.
     pub fn forget(&self) {
         self.compiled.borrow_mut().clear();
+        self.last.replace(None);
     }
 
     /// Bytes that the interpreter takes.
@@ -324,7 +339,7 @@ impl Vm {
             }
         };
         self.begin(host.chance());
-        let result = self.enter((function, None), run.keys, run.args, host);
+        let result = self.enter((&function, None), run.keys, run.args, host);
         self.ended(result, run.name)
     }
 
@@ -366,7 +381,7 @@ impl Vm {
     /// Calls a script, or a function with the globals of its library.
     fn enter(
         &self,
-        (function, env): (Function, Option<Table>),
+        (function, env): (&Function, Option<Table>),
         keys: &[&[u8]],
         args: &[&[u8]],
         host: &mut dyn Host,
@@ -376,17 +391,24 @@ impl Vm {
             let bytes: usize = all.iter().map(|text| text.len()).sum();
             let _lifted = lifted(&self.lua, max, bytes + all.len() * room::EACH);
             self.lua
-                .create_sequence_from(all.iter().map(|text| Text(text)))
+                .create_sequence_from(all.iter().map(|bytes| text(bytes)))
         };
         let (keys, args) = (list(keys)?, list(args)?);
         host::against(host, || match env {
-            None => self.enter.call((function, keys, args)),
-            Some(env) => self.enter_function.call((function, env, keys, args)),
+            None => self.enter.call((function, &keys, &args)),
+            Some(env) => self.enter_function.call((function, &env, &keys, &args)),
         })
     }
 }
 
-/// A string to be.
+/// A string to be. What is UTF-8 goes straight onto the stack.
+fn text(bytes: &[u8]) -> Either<&str, Text<'_>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Either::Left(text),
+        Err(_) => Either::Right(Text(bytes)),
+    }
+}
+
 struct Text<'a>(&'a [u8]);
 
 impl IntoLua for Text<'_> {
