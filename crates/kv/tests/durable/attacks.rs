@@ -356,3 +356,49 @@ fn keys_with_long_names_expire() {
     }
     assert_eq!(opened.store.keyspace(0).keys, 0);
 }
+
+/// Nobody hears of a library, or that there is none, before a crash can take that no more back.
+#[test]
+fn libraries_are_heard_of_once_they_are_durable() {
+    let library = |n: u32| {
+        let code =
+            format!("#!lua name=lib\nredis.register_function('f{n}', function() return {n} end)");
+        let mut bytes = b"*4\r\n$8\r\nFUNCTION\r\n$4\r\nLOAD\r\n$7\r\nREPLACE\r\n".to_vec();
+        bytes.extend_from_slice(format!("${}\r\n{code}\r\n", code.len()).as_bytes());
+        bytes
+    };
+    let asked = [
+        "FUNCTION LIST",
+        "FUNCTION STATS",
+        "FUNCTION DUMP",
+        "FCALL f2 0",
+        "FCALL_RO f1 0",
+        "FUNCTION DELETE other",
+    ];
+    for lines in asked.map(|line| vec![line]).into_iter().chain([
+        vec!["MULTI", "FUNCTION LIST", "EXEC"],
+        vec!["MULTI", "FCALL f2 0", "EXEC"],
+        vec!["MULTI", "FCALL f1 0", "EXEC"],
+    ]) {
+        let mut world = World::new(Policy::Sync);
+        world.send(0, &library(1));
+        assert_eq!(world.answered(0), "$3|lib|");
+        // Where scripts that nobody has seen run are run, is not the question.
+        world.ask(0, &["FCALL f1 0"]);
+        world.send(0, &library(2));
+        assert_eq!(world.heard(0), "");
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+        world.send(1, &bytes);
+        let early = world.heard(1);
+        let queued = early.replace("+OK|", "").replace("+QUEUED|", "");
+        assert_eq!(
+            queued, "",
+            "{lines:?} is answered before what it tells of is durable"
+        );
+        assert_eq!(world.answered(0), "$3|lib|");
+        assert_ne!(world.answered(1), "", "{lines:?}");
+        // And nobody waits for what is.
+        world.send(1, &bytes);
+        assert_ne!(world.heard(1), "", "{lines:?}");
+    }
+}

@@ -161,10 +161,14 @@ impl RespConn {
                 if let Err(error) = tell(sub, rest, asked, at) {
                     reply.error(error.0);
                 }
+                batch.heed_libraries();
                 return Outcome::Done;
             }
         };
-        match plan.and_then(|plan| apply(&plan, batch, in_transaction, at)) {
+        let applied = plan.and_then(|plan| apply(&plan, batch, in_transaction, at));
+        // What is refused tells of those that are there.
+        batch.heed_libraries();
+        match applied {
             Ok(true) if sub == b"load" => {
                 let name = args
                     .last()
