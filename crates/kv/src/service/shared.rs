@@ -18,6 +18,7 @@ use super::log_keys::Shown;
 use super::message::Message;
 use super::monitor::Monitors;
 use super::pubsub::Hub;
+use super::replication::Replication;
 use super::script::Scripts;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) durable: OnceLock<Durable<Message>>,
     /// When that commits.
     pub(crate) promised: Option<Policy>,
+    /// The home of the store, if it has one.
+    pub(crate) replication: OnceLock<Replication>,
     /// How far the store is that is being recovered.
     pub(crate) loaded: Loaded,
     pub(crate) config: Config,
@@ -87,6 +90,7 @@ impl Shared {
             monitors: Apart::default(),
             durable: OnceLock::new(),
             promised,
+            replication: OnceLock::new(),
             loaded: Loaded::default(),
             config: Config::new(settings),
             clients: Apart::default(),
