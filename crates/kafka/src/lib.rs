@@ -27,11 +27,11 @@ mod target;
 mod without;
 
 #[cfg(feature = "client")]
-pub use client::{Reader, held, home, homes, membership};
+pub use client::{Polled, Reader, held, home, homes, membership};
 pub use format::{Found, Malformed};
 pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
 #[cfg(not(feature = "client"))]
-pub use without::{Reader, held, home, homes, membership};
+pub use without::{Polled, Reader, held, home, homes, membership};
 
 /// Why there is no home.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -41,6 +41,17 @@ pub fn membership(
     Err(Unavailable::NotBuilt)
 }
 
+/// What a [`Reader`] finds within a time.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next record.
+    Record(Found),
+    /// There is no more that is committed now.
+    End,
+    /// Nothing has come.
+    Nothing,
+}
+
 /// What reads a home; there is none.
 #[derive(Debug)]
 pub struct Reader(std::convert::Infallible);
@@ -52,6 +63,22 @@ impl Reader {
     /// Always.
     pub fn open(_: &Target, _: &Settings, _: Option<u64>) -> Result<Reader, Unavailable> {
         Err(Unavailable::NotBuilt)
+    }
+
+    /// There is none to be asked.
+    ///
+    /// # Errors
+    /// None.
+    pub fn poll(&mut self, _: std::time::Duration) -> Result<Polled, Unavailable> {
+        match self.0 {}
+    }
+
+    /// There is none to be asked.
+    ///
+    /// # Errors
+    /// None.
+    pub fn end(&self, _: std::time::Duration) -> Result<u64, Unavailable> {
+        match self.0 {}
     }
 
     /// There is none to be asked.

@@ -60,6 +60,8 @@ pub struct Replicator {
     forgetful: bool,
     remember_due: Duration,
     shown: Shown,
+    /// Hears that the home has another owner.
+    when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
 }
 
 /// What it waits for.
@@ -141,6 +143,7 @@ impl Replicator {
             forgetful: false,
             remember_due: Duration::ZERO,
             shown: Shown::default(),
+            when_lost: None,
             log,
         };
         for stream in replicator.log.streams("", usize::MAX) {
@@ -153,6 +156,19 @@ impl Replicator {
         }
         replicator.tell(None);
         replicator
+    }
+
+    /// Has `lost` called when the home turns out to have another owner, before the log is told.
+    #[must_use]
+    pub fn when_lost(mut self, lost: impl Fn(Arc<str>) + Send + 'static) -> Replicator {
+        self.when_lost = Some(Box::new(lost));
+        self
+    }
+
+    fn say_lost(&self, why: &str) {
+        if let Some(lost) = &self.when_lost {
+            lost(why.into());
+        }
     }
 
     /// What the producers of its partition are bound to, once it is claimed.
@@ -326,6 +342,7 @@ impl Replicator {
             None => "the home does not know any more what was carried there",
         };
         self.state = State::Over;
+        self.say_lost(why);
         self.tell(Some(
             format!("{why}: nothing is carried from here any more").into(),
         ));
@@ -372,6 +389,7 @@ impl Replicator {
             && owner.log != self.owner.log
             && self.share == Share::Whole
         {
+            self.say_lost("the home has the log of another server");
             return Err(format!(
                 "the home holds the records of another log ({:016x}; this one is {:016x}): it is carried nowhere \
                  until it has a home of its own, or is the one that was restored from there",
@@ -379,8 +397,29 @@ impl Replicator {
             )
             .into());
         }
-        for (stream, place) in self.places(held) {
+        let places = self.places(held);
+        if self.settings.needs_all {
+            self.reaches(&places)?;
+        }
+        for (stream, place) in places {
             self.fits_in(&stream, place)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is missing between what the home holds and what the log does.
+    fn reaches(&self, places: &BTreeMap<Arc<str>, Place>) -> Result<(), Arc<str>> {
+        for stream in self.log.streams("", usize::MAX) {
+            let home = places.get(&stream.name).map_or(0, |place| place.next);
+            let first = stream.range.first;
+            if first > home {
+                return Err(format!(
+                    "this log begins at position {first} of stream {:?}, and what is at home ends at {home}: what was between \
+                     is in no record any more, and nothing is carried without it",
+                    stream.name
+                )
+                .into());
+            }
         }
         Ok(())
     }

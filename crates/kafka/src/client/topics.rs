@@ -43,11 +43,13 @@ pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<(), String>
         name: target.topic.clone(),
         is_compacted: false,
         message_max: message_max(settings),
+        keeps_all: settings.keeps_all,
     };
     let marks = Kind {
         name: target.marks(),
         is_compacted: true,
         message_max: 0,
+        keeps_all: false,
     };
     for kind in [data, marks] {
         let mut faults = look(&admin, target, &kind)?;
@@ -81,6 +83,8 @@ struct Kind {
     name: String,
     is_compacted: bool,
     message_max: u64,
+    /// Neither age nor size removes records.
+    keeps_all: bool,
 }
 
 /// What is wrong with a topic; `None` if there is none.
@@ -174,6 +178,14 @@ impl Kind {
                 "its max.message.bytes is {most}, {least} is needed for the payloads that are taken"
             ));
         }
+        for name in ["retention.ms", "retention.bytes"] {
+            let kept = value(name);
+            if self.keeps_all && kept != "-1" {
+                faults.push(format!(
+                    "its {name} is {kept}, -1 is needed: a store is made of all of its records"
+                ));
+            }
+        }
         if self.is_compacted != value("cleanup.policy").contains("compact") {
             faults.push(format!("its cleanup.policy is {}", value("cleanup.policy")));
         }
@@ -206,6 +218,9 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
     .set("unclean.leader.election.enable", "false");
     if kind.message_max > 0 {
         topic = topic.set("max.message.bytes", &most);
+    }
+    if kind.keeps_all {
+        topic = topic.set("retention.ms", "-1").set("retention.bytes", "-1");
     }
     if kind.is_compacted {
         topic = topic.set("cleanup.policy", "compact");
