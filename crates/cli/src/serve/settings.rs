@@ -279,10 +279,8 @@ impl Settings {
 
     /// When changes of keys are durable; `None` for never.
     pub(crate) fn kv_durability(&self) -> Option<Policy> {
-        let durability = self.kv.durability.as_ref();
-        durability
-            .and_then(|level| level.0)
-            .filter(|_| self.serves_kv())
+        let policy = self.kv.durability().policy();
+        policy.filter(|_| self.serves_kv())
     }
 }
 

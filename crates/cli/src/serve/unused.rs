@@ -19,7 +19,9 @@ enum For {
     AckOrIngest,
     /// Whatever writes to the log of messages, or to that of keys.
     Log,
-    /// A log of messages that has a home.
+    /// Anything that has a home.
+    Home,
+    /// A log of messages that has one.
     Replicated,
     /// One that is synced before anybody is answered.
     SyncedLog,
@@ -49,8 +51,8 @@ fn of(setting: &Setting) -> Option<For> {
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
         "kv-log-reply" | "kv-log-past-tokens" => For::LogKeys,
         "max-payload" | "replicate" => For::AckOrIngest,
-        "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "fleet-hand-over"
-        | "backlog-bytes" => For::Replicated,
+        "replicate-config" | "replicate-unsafe" | "backlog-bytes" => For::Home,
+        "fleet" | "fleet-address" | "fleet-hand-over" => For::Replicated,
         "group-wait" => For::SyncedLog,
         "address-v6" => For::Addresses,
         "prefix-v4" | "prefix-v6" => For::Prefixes,
@@ -112,6 +114,10 @@ impl Given {
             For::Log => (
                 !settings.log_directories().is_empty(),
                 "no service here writes to a log: ingest does, ack with --ack-level, kv with --durability",
+            ),
+            For::Home => (
+                settings.durable.replicate.is_some() || settings.kv.has_home(),
+                "nothing is replicated here: see --replicate, and for keys --kv-replicate and --follow",
             ),
             For::Replicated => (
                 settings.durable.replicate.is_some(),

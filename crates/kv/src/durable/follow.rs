@@ -48,11 +48,11 @@ pub enum FollowError {
 
 /// What a home holds, read in order.
 pub trait Source: Send {
-    /// What comes next. May wait for it for a moment.
+    /// What comes next; if it `waits`, for a moment, should there be nothing.
     ///
     /// # Errors
     /// The home cannot be read now; it may be asked again, and then goes on where it was.
-    fn next(&mut self) -> Result<Heard, Arc<str>>;
+    fn next(&mut self, waits: bool) -> Result<Heard, Arc<str>>;
 }
 
 /// What a [`Source`] says.
@@ -353,7 +353,7 @@ impl Follower {
         };
         let mut next = self.applier.next;
         while bytes < AT_ONCE && records.len() < RECORDS && next < end {
-            match source.next() {
+            match source.next(records.is_empty()) {
                 Ok(Heard::Record(record)) => {
                     bytes += record.frames.len();
                     next = record.first + u64::from(record.count);

@@ -1,6 +1,7 @@
 //! What the server says of the home of its store, and how it is told to take one over: INFO, ROLE, REPLICAOF.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::call::{Call, Flow};
 use super::info::line;
@@ -46,10 +47,19 @@ pub struct Replicated {
 #[derive(Clone, Debug)]
 pub struct Replication(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     home: String,
     now: Mutex<Replicated>,
+    /// Says how it is when somebody asks.
+    look: OnceLock<Look>,
+}
+
+type Look = Box<dyn Fn(&mut Replicated) + Send + Sync>;
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.home)
+    }
 }
 
 impl Replication {
@@ -60,13 +70,26 @@ impl Replication {
             role,
             ..Replicated::default()
         });
-        Replication(Arc::new(Inner { home, now }))
+        Replication(Arc::new(Inner {
+            home,
+            now,
+            look: OnceLock::new(),
+        }))
     }
 
     /// How it is.
     #[must_use]
     pub fn status(&self) -> Replicated {
-        self.lock().clone()
+        let mut status = self.lock().clone();
+        if let Some(look) = self.0.look.get() {
+            look(&mut status);
+        }
+        status
+    }
+
+    /// From now on `look` says how it is. The first call counts.
+    pub fn watch(&self, look: impl Fn(&mut Replicated) + Send + Sync + 'static) {
+        self.0.look.get_or_init(|| Box::new(look));
     }
 
     /// It is otherwise.
