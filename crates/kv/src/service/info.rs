@@ -52,7 +52,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
         }
     }
     // It counts keys.
-    call.session.barrier = call.session.barrier.max(call.shared.last_ticket());
+    call.session.barrier = call.session.barrier.max(call.shared.told_ticket());
     call.reply.verbatim(&text);
     Flow::Done
 }

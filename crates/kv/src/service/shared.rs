@@ -139,6 +139,14 @@ impl Shared {
         }
     }
 
+    /// The same for who is told of the server rather than of keys: that has to be heard while the home is away, or gone.
+    pub(crate) fn told_ticket(&self) -> u64 {
+        match self.durable.get() {
+            Some(durable) if durable.log.awaits_home() || durable.log.lost().is_some() => 0,
+            _ => self.last_ticket(),
+        }
+    }
+
     pub(crate) fn databases(&self) -> u16 {
         self.store.databases()
     }
