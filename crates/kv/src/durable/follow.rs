@@ -168,6 +168,12 @@ impl Applier {
     }
 }
 
+/// The name under which the marks at home say how far the log of this number had come when another one took its store over.
+#[must_use]
+pub fn left_by(log: u64) -> Arc<str> {
+    format!("{STREAM}@{log:016x}").into()
+}
+
 /// What can be set about a follower.
 #[derive(Clone, Debug)]
 pub struct FollowSettings {
@@ -411,8 +417,13 @@ impl Follower {
             return self
                 .give_up(format!("the marks at home say {end}, and {next} was read there").into());
         }
+        let mut claim = Transaction::new(owner);
+        if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {
+            // What that one has behind this is nowhere else.
+            claim.streams.insert(left_by(former.log), *place);
+        }
         // At once: until this is committed the former owner may open the home again.
-        let number = self.ask(home, Ask::Carry(Transaction::new(owner)));
+        let number = self.ask(home, Ask::Carry(claim));
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
     }
 

@@ -11,7 +11,7 @@ mod replay;
 pub mod snapshot;
 
 pub use follow::{
-    Applier, FollowError, FollowSettings, Follower, Heard, Source, Standing, go_on_at,
+    Applier, FollowError, FollowSettings, Follower, Heard, Source, Standing, go_on_at, left_by,
 };
 pub use kv_log::KvLog;
 #[doc(hidden)]
