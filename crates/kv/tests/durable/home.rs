@@ -526,7 +526,7 @@ impl World {
             (state.is_away, state.is_kind) = (false, true);
             state.finish();
         }
-        for _ in 0..400 {
+        for _ in 0..2000 {
             self.ms += 2;
             for at in 0..self.nodes.len() {
                 match std::mem::replace(&mut self.nodes[at], Node::Down(None)) {
