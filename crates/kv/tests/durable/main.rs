@@ -29,6 +29,7 @@ mod by_hand;
 mod disk;
 mod events;
 mod facts;
+mod following;
 mod golden;
 mod home;
 mod midway;
