@@ -100,8 +100,7 @@ impl Following {
                     why,
                     "the key-value store of another server is not followed any more"
                 );
-                thread.needs.replication.change(|now| now.is_linked = false);
-                thread.needs.replication.answer(Err(why.clone().into()));
+                thread.needs.replication.ends(why.clone().into());
                 thread.shared.told().failure = Some(why);
             }
         });

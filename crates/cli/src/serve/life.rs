@@ -212,7 +212,13 @@ impl<'a> Life<'a> {
         let endpoints = &self.settings.endpoints;
         let front = &self.settings.admin_front;
         let admin = self.admin.as_ref().map(|admin| (admin, front));
-        announce(endpoints, &self.running, &self.logs, admin)
+        announce(
+            endpoints,
+            &self.running,
+            &self.logs,
+            &self.settings.kv,
+            admin,
+        )
     }
 
     /// Serves until the end.

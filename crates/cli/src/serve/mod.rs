@@ -209,6 +209,9 @@ fn configure(
     settings.close_side_doors()?;
     settings.check_log_keys()?;
     settings.flags.check(&settings)?;
+    if settings.serves_kv() {
+        settings.kv.home(&settings.durable)?;
+    }
     inherited
         .settle(&mut settings.endpoints)
         .map_err(Failure::failed)?;

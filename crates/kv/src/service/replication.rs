@@ -41,6 +41,8 @@ pub struct Replicated {
     ended: u64,
     /// What became of the last that ended.
     refused: Option<Arc<str>>,
+    /// Why nothing is taken over any more.
+    over: Option<Arc<str>>,
 }
 
 /// The home of a store, as its server and its clients see it. Clones are the same one.
@@ -115,6 +117,14 @@ impl Replication {
         now.refused = result.err();
     }
 
+    /// Nothing is followed or taken over here any more.
+    pub fn ends(&self, why: Arc<str>) {
+        let mut now = self.lock();
+        now.is_linked = false;
+        now.trouble = Some(why.clone());
+        now.over = Some(why);
+    }
+
     /// Asks for it; for [`outcome`](Replication::outcome).
     fn ask(&self) -> u64 {
         let mut now = self.lock();
@@ -128,6 +138,9 @@ impl Replication {
 
     fn outcome(&self, asked: u64) -> Option<Result<(), Arc<str>>> {
         let now = self.lock();
+        if let Some(why) = now.over.clone().filter(|_| now.ended < asked) {
+            return Some(Err(why));
+        }
         (now.ended >= asked).then(|| now.refused.clone().map_or(Ok(()), Err))
     }
 
