@@ -73,6 +73,15 @@ impl Target {
         format!("{}-marks", self.topic)
     }
 
+    /// The topic of snapshots, with the same partition.
+    #[must_use]
+    pub fn snapshots(&self) -> Target {
+        Target {
+            topic: format!("{}-snapshots", self.topic),
+            ..self.clone()
+        }
+    }
+
     /// The transactional id of a share, which belongs to the partition, or to the log.
     #[must_use]
     pub fn transactional_id(&self, share: Share) -> String {

@@ -12,8 +12,9 @@ use tidewire_log::{Carried, Credit, Failure, Frames, Log, ReadError, Step, Tenur
 use crate::cut::{from, print};
 use crate::filling::Filling;
 use crate::hold::Hold;
-use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place};
+use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Words};
 use crate::lanes::Lanes;
+use crate::notes::Notes;
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -62,6 +63,7 @@ pub struct Replicator {
     shown: Shown,
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
+    notes: Notes,
 }
 
 /// What it waits for.
@@ -85,6 +87,7 @@ struct Carrying {
     streams: BTreeMap<Arc<str>, Place>,
     producers: Marks,
     covers: Option<Ticket>,
+    notes: Words,
     bytes: usize,
     messages: u64,
     /// What a mistake sends once more.
@@ -144,6 +147,7 @@ impl Replicator {
             remember_due: Duration::ZERO,
             shown: Shown::default(),
             when_lost: None,
+            notes: Notes::default(),
             log,
         };
         for stream in replicator.log.streams("", usize::MAX) {
@@ -163,6 +167,11 @@ impl Replicator {
     pub fn when_lost(mut self, lost: impl Fn(Arc<str>) + Send + 'static) -> Replicator {
         self.when_lost = Some(Box::new(lost));
         self
+    }
+
+    /// What is left word of beside the records.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
     }
 
     fn say_lost(&self, why: &str) {
@@ -465,7 +474,7 @@ impl Replicator {
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
-        if is_free && due.is_some_and(|due| due <= now) {
+        if is_free && (due.is_some_and(|due| due <= now) || self.notes.are_pending()) {
             self.send(now, home);
             return Step::Worked;
         }
@@ -593,6 +602,8 @@ impl Replicator {
         if self.makes(|mistakes| mistakes.marks_apart) {
             self.filling.transaction.streams = std::mem::take(&mut filled.transaction.streams);
         }
+        let notes = self.notes.pending();
+        filled.transaction.notes = notes.clone();
         let ask = Ask::Carry(filled.transaction);
         let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
         let again = repeats.then(|| ask.clone());
@@ -603,6 +614,7 @@ impl Replicator {
             streams,
             producers,
             covers: filled.covers,
+            notes,
             bytes: filled.bytes,
             messages: filled.messages,
             again,
@@ -621,6 +633,7 @@ impl Replicator {
         self.retry = self.settings.retry_first;
         self.has_claimed = true;
         self.lanes.arrived(&carried.streams);
+        self.notes.arrived(carried.notes);
         if let Some(hold) = &self.hold {
             hold.learn(&carried.producers);
         }

@@ -1,22 +1,24 @@
 //! The thread of a server that follows another one's key-value store, and takes it over when it is asked to.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tidewire_kafka::{Polled, Reader, Settings as Home, Target};
-use tidewire_kv::durable::snapshot::{Keeper, Running as Snapshots};
+use tidewire_kafka::{AtHome, Polled, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_kv::durable::snapshot::{self, Keeper, Running as Snapshots};
 use tidewire_kv::durable::{
     Applier, FollowSettings, Follower, Heard, KvLog, Source, Standing, go_on_at,
 };
 use tidewire_kv::service::{Replication, Role};
 use tidewire_kv::store::Store;
-use tidewire_log::{Log, Refused, Step};
-use tidewire_replicate::{Bell, Owner};
+use tidewire_log::disk::real::RealDisk;
+use tidewire_log::{Log, Range, Refused, Step};
+use tidewire_replicate::{Bell, Owner, Share};
 
 use super::durable::LogOptions;
 use super::kv::now_ms;
@@ -26,6 +28,9 @@ use crate::exit::Failure;
 
 /// A file in the directory of a log that was made to take a store over: as long as it is there nothing was ever taken.
 const BEGUN: &str = "taking-over";
+
+/// Where a snapshot from home is kept for a moment, in the directory of the data.
+const FETCHED: &str = "kv-fetched";
 
 /// How long a record is waited for at a time.
 const POLL: Duration = Duration::from_millis(50);
@@ -43,8 +48,9 @@ pub(super) struct Needs {
     pub(super) replication: Replication,
     pub(super) target: Target,
     pub(super) options: LogOptions,
-    /// Of the snapshots of an owner.
+    /// Of the snapshots of an owner, here and at home.
     pub(super) growth: u64,
+    pub(super) home_growth: u64,
 }
 
 /// What a follower has become the owner with.
@@ -207,7 +213,10 @@ impl Thread {
         let bell = Bell::default();
         let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
         let mut home = home.map_err(|e| e.to_string())?;
-        let applier = Applier::new(self.needs.store.clone(), 0);
+        let Some(begin) = self.begin()? else {
+            return Ok(());
+        };
+        let applier = Applier::new(self.needs.store.clone(), begin);
         let mut follower = Follower::new(applier, FollowSettings::default());
         let mut owner = None;
         while !self.shared.stops() {
@@ -257,6 +266,79 @@ impl Thread {
         Ok(())
     }
 
+    /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before.
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        let target = &self.needs.target;
+        let at = loop {
+            if self.shared.stops() {
+                return Ok(None);
+            }
+            match tidewire_kafka::held(target, Share::Whole, &self.home) {
+                Ok(held) => {
+                    let word = held.notes.get(SNAPSHOT);
+                    break word.and_then(|word| AtHome::decode(word));
+                }
+                Err(why) => drop(self.source.fails(why.to_string())),
+            }
+            thread::sleep(AGAIN);
+        };
+        let Some(at) = at else {
+            return Ok(Some(0));
+        };
+        let directory = self.needs.options.directory().join(FETCHED);
+        let loaded = self.fetch(&at, &directory).and_then(|()| {
+            let disk = RealDisk::open(&directory).map_err(|e| e.to_string())?;
+            let range = Range {
+                first: at.position,
+                next: at.position,
+            };
+            let shared = self.shared.clone();
+            let mut goes_on = |_, _| match shared.stops() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            let (log, store) = (at.log, &self.needs.store);
+            let loaded = snapshot::load(&disk, log, range, store, now_ms(), &mut goes_on);
+            loaded.map_err(|e| e.to_string())
+        });
+        // It is at home, and never read here again.
+        let _ = fs::remove_dir_all(&directory);
+        if self.shared.stops() {
+            return Ok(None);
+        }
+        let failed =
+            |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
+        let loaded = loaded
+            .map_err(failed)?
+            .ok_or_else(|| failed("it is not there".into()))?;
+        let offset = Reader::find(target, &self.home, at.position);
+        self.source.read = offset.map_err(|e| e.to_string())?;
+        tracing::info!(
+            position = at.position,
+            bytes = at.bytes,
+            keys = loaded.keys,
+            offset = self.source.read,
+            "the newest snapshot at home was read"
+        );
+        Ok(Some(at.position))
+    }
+
+    /// Brings it into a directory of its own.
+    fn fetch(&self, at: &AtHome, directory: &Path) -> Result<(), String> {
+        let told = |e: io::Error| format!("{}: {e}", directory.display());
+        if directory.exists() {
+            fs::remove_dir_all(directory).map_err(told)?;
+        }
+        fs::create_dir_all(directory).map_err(told)?;
+        let file = fs::File::create(directory.join(snapshot::name(at.position)));
+        let mut file = io::BufWriter::new(file.map_err(told)?);
+        let mut goes_on = || !self.shared.stops();
+        let target = &self.needs.target;
+        tidewire_kafka::fetch_snapshot(target, &self.home, at, &mut file, &mut goes_on)
+            .map_err(|e| e.to_string())?;
+        file.flush().map_err(told)
+    }
+
     fn show(&mut self, follower: &Follower) {
         let now = Instant::now();
         match follower.is_at_end() {
@@ -293,6 +375,7 @@ impl Thread {
             target,
             options,
             growth,
+            home_growth,
         } = &self.needs;
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("taking the store over: {what}: {why}; start this server again to follow it")
@@ -324,7 +407,7 @@ impl Thread {
                 None => thread::sleep(PAUSE),
             }
         }
-        let carrier = Carrier::start(&embedded, kv_log, target, options);
+        let carrier = Carrier::start(&log, kv_log, target, options, *home_growth);
         let carrier = carrier.map_err(|e| failed("its home", &e.message))?;
         // Who is told that it is done is the owner by what the home says.
         while !embedded.progress().replicates {

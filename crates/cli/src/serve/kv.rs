@@ -65,6 +65,11 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-follow", long = "follow", value_name = "HOME")]
     pub(crate) follow: Option<String>,
 
+    /// How many bytes of changes go home before a snapshot does, the next that is made here: who follows the store later begins with
+    /// it, and what the one before it stands for is removed there. 0 is never [default: 1GiB]
+    #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
+    pub(crate) home_growth: Option<Size>,
+
     /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
     /// never less than the last snapshot is long. 0 is never: SAVE and BGSAVE make one [default: 256MiB]
     #[arg(
@@ -237,6 +242,11 @@ impl KvOptions {
         self.snapshot_growth.map_or(GROWTH, |size| size.0)
     }
 
+    /// What goes home before a snapshot does; bytes.
+    fn home_growth(&self) -> u64 {
+        self.home_growth.map_or(HOME_GROWTH, |size| size.0)
+    }
+
     /// How the log is shown as keys, if it is.
     fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
         let (Some(prefix), Some(log)) = (&self.log_keys, log) else {
@@ -318,6 +328,9 @@ const LOG_READERS: usize = 2;
 
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
+
+/// What may go home before a snapshot does.
+const HOME_GROWTH: u64 = 1 << 30;
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
 fn may_pass(error: &ReplayError) -> bool {
@@ -544,7 +557,13 @@ impl Kv {
         })?;
         *kept(&self.keeper) = Some(keeper);
         if let (Some(home), Some(replication)) = (&self.home, &self.replication) {
-            let carrier = Carrier::start(&log.embedded(), &kv_log, &home.target, log_options)?;
+            let carrier = Carrier::start(
+                log,
+                &kv_log,
+                &home.target,
+                log_options,
+                options.home_growth(),
+            )?;
             let carried = carrier.watched();
             replication.watch(move |to| carried.tell(to));
             if kv_log.awaits_home() && !await_home(log, &kv_log, &carrier, panel, goes_on)? {
@@ -595,6 +614,7 @@ impl Kv {
             target: home.target.clone(),
             options: log_options.clone(),
             growth: options.growth(),
+            home_growth: options.home_growth(),
         })?;
         let mut told = Instant::now();
         let is_current = loop {

@@ -14,8 +14,13 @@ use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying,
 
 use super::durable::{LogOptions, PolicyName};
 use super::kv::KvOptions;
+use super::kv_archive::{Archive, Needs};
+use super::log::OpenLog;
 use super::replica::client_settings;
 use crate::exit::Failure;
+
+/// No topic has more than 249 characters, and that of the snapshots has ten more.
+const TOPIC_MAX: usize = 239;
 
 /// When changes of keys are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +114,11 @@ impl KvOptions {
         let target: Target = home
             .parse()
             .map_err(|e| Failure::usage(format!("{flag}: {e}")))?;
+        if target.topic.len() > TOPIC_MAX {
+            return Err(Failure::usage(format!(
+                "{flag}: a topic of a store has at most {TOPIC_MAX} characters, as that of its snapshots has more"
+            )));
+        }
         if target.partitions.is_some() {
             return Err(Failure::usage(format!(
                 "{flag} {home}: a store has one partition: ?partition=N"
@@ -134,17 +144,22 @@ pub(super) fn client(log: &LogOptions) -> Result<Home, Failure> {
 
 /// Carries the log of a store home, for as long as this is kept.
 pub(crate) struct Carrier {
+    /// Ends before what it rings.
+    _archive: Archive,
     running: Running,
     log: Arc<EmbeddedLog>,
 }
 
 impl Carrier {
     pub(super) fn start(
-        log: &Arc<EmbeddedLog>,
+        log: &OpenLog,
         kv_log: &Arc<KvLog>,
         target: &Target,
         options: &LogOptions,
+        growth: u64,
     ) -> Result<Carrier, Failure> {
+        let directory = log.directory.clone();
+        let log = log.embedded();
         let bell = Bell::default();
         let cannot = |why: String| Failure::failed(format!("{target}: {why}"));
         let home = tidewire_kafka::home(target, &client(options)?, bell.clone());
@@ -166,12 +181,26 @@ impl Carrier {
             }
             theirs.lose(why);
         });
-        let running = Running::start(replicator, home, &**log, bell);
+        let notes = replicator.notes();
+        let running = Running::start(replicator, home, &*log, bell);
         let running = running.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
+        let archive = Archive::start(Needs {
+            kv_log: kv_log.clone(),
+            identity: log.identity(),
+            directory,
+            target: target.clone(),
+            home: client(options)?,
+            notes,
+            bell: running.bell(),
+            shown: running.shown(),
+            growth,
+        });
+        let archive = archive.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
         tracing::info!(home = %target, "the key-value store is replicated");
         Ok(Carrier {
+            _archive: archive,
             running,
-            log: log.clone(),
+            log,
         })
     }
 

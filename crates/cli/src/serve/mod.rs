@@ -27,6 +27,7 @@ mod handing;
 mod http;
 mod inherit;
 mod kv;
+mod kv_archive;
 mod kv_home;
 mod life;
 mod limits;

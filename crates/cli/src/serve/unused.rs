@@ -19,7 +19,9 @@ enum For {
     AckOrIngest,
     /// Whatever writes to the log of messages, or to that of keys.
     Log,
-    /// Anything that has a home.
+    /// Keys that have a home.
+    KvHome,
+    /// Anything that has one.
     Home,
     /// A log of messages that has one.
     Replicated,
@@ -49,6 +51,7 @@ fn of(setting: &Setting) -> Option<For> {
         // They say that there is to be one, or where.
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
+        "kv-home-growth" => For::KvHome,
         "kv-log-reply" | "kv-log-past-tokens" => For::LogKeys,
         "max-payload" | "replicate" => For::AckOrIngest,
         "replicate-config" | "replicate-unsafe" | "backlog-bytes" => For::Home,
@@ -114,6 +117,10 @@ impl Given {
             For::Log => (
                 !settings.log_directories().is_empty(),
                 "no service here writes to a log: ingest does, ack with --ack-level, kv with --durability",
+            ),
+            For::KvHome => (
+                settings.kv.has_home(),
+                "the store has no home here: see --kv-replicate and --follow",
             ),
             For::Home => (
                 settings.durable.replicate.is_some() || settings.kv.has_home(),

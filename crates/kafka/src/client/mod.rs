@@ -2,6 +2,7 @@
 
 mod group;
 mod marks;
+mod pieces;
 mod reader;
 mod topics;
 mod worker;
@@ -15,6 +16,7 @@ use rdkafka::error::KafkaError;
 use tidewire_replicate::{Answer, Ask, Bell, Held, Home, Homes, Membership, Share};
 
 use crate::{Settings, Target, Unavailable};
+pub use pieces::{fetch_snapshot, forget, send_snapshot};
 pub use reader::{Polled, Reader};
 use worker::Worker;
 

@@ -89,6 +89,32 @@ impl Reader {
         }
     }
 
+    /// The offset of the first record that ends behind this position, where positions rise with offsets: those of the one log or
+    /// store whose home it is. Or the end.
+    ///
+    /// # Errors
+    /// What the client says, and records that are not of this format.
+    pub fn find(target: &Target, settings: &Settings, position: u64) -> Result<u64, Unavailable> {
+        let client = |error: KafkaError| Unavailable::Client(told(&error));
+        let consumer = marks::consumer(target, settings, "read_committed").map_err(client)?;
+        let ends = consumer.fetch_watermarks(&target.topic, target.partition, ANSWER);
+        let (first, next) = ends.map_err(client)?;
+        let number = |offset: i64| u64::try_from(offset).unwrap_or(0);
+        let (mut low, mut high) = (number(first), number(next));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut reader = Reader::open(target, settings, Some(middle))?;
+            // The next one there is may lie further on.
+            match reader.next(false)? {
+                Some(found) if found.record.first + u64::from(found.record.count) <= position => {
+                    low = found.offset + 1;
+                }
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
     /// The offset at which what is committed ends, if that is told within this time.
     ///
     /// # Errors

@@ -51,11 +51,34 @@ pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<(), String>
         message_max: 0,
         keeps_all: false,
     };
-    for kind in [data, marks] {
-        let mut faults = look(&admin, target, &kind)?;
+    ensure_all(&admin, target, settings, [data, marks])
+}
+
+/// The same of the topic of snapshots.
+pub(super) fn ensure_snapshots(target: &Target, settings: &Settings) -> Result<(), String> {
+    let admin: Admin = config(target, settings)
+        .create()
+        .map_err(|error| told(&error))?;
+    let pieces = Kind {
+        name: target.topic.clone(),
+        is_compacted: false,
+        message_max: message_max(settings),
+        keeps_all: true,
+    };
+    ensure_all(&admin, target, settings, [pieces])
+}
+
+fn ensure_all<const N: usize>(
+    admin: &Admin,
+    target: &Target,
+    settings: &Settings,
+    kinds: [Kind; N],
+) -> Result<(), String> {
+    for kind in kinds {
+        let mut faults = look(admin, target, &kind)?;
         if faults.is_none() {
-            create(&admin, target, settings, &kind)?;
-            faults = look(&admin, target, &kind)?;
+            create(admin, target, settings, &kind)?;
+            faults = look(admin, target, &kind)?;
         }
         let faults =
             faults.ok_or_else(|| format!("topic {} was made, and is not known yet", kind.name))?;
@@ -244,7 +267,7 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
 }
 
 /// Waits for what the client's own thread will bring.
-fn wait<F: Future>(future: F) -> F::Output {
+pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
