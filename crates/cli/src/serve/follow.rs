@@ -166,10 +166,15 @@ fn clean(directory: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "--follow: there is the log of a store in {shown}. If its server has taken the store over and is to go on as its \
-         owner, start it with --kv-replicate in place of --follow. If another server has the store by now, see with \
-         `tidewire log unreplicated` what is here alone, and move the directory away"
+        "--follow: there is something in {shown}, and no log of a store: move it away"
     )))
+}
+
+/// Whether this server has taken the store over that it was to follow, and may go on as its owner, if the home says so.
+pub(super) fn has_taken_over(directory: &Path) -> bool {
+    let is_segment = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "seg");
+    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    !directory.join(BEGUN).exists() && entries.any(is_segment)
 }
 
 /// Refuses the log of a store that was about to be taken over.

@@ -449,7 +449,11 @@ impl Kv {
             directory: log.and_then(|log| std::path::absolute(&log.directory).ok()),
             ..options.services(settings)?
         };
-        let home = options.home(&settings.durable)?;
+        let home = options.home(&settings.durable)?.map(|home| KvHome {
+            // By an earlier start it may have been taken over.
+            follows: home.follows && log.is_none(),
+            ..home
+        });
         let resp = match options.durability().policy() {
             None => RespService::new(store.clone(), own),
             Some(policy) => {
@@ -566,7 +570,8 @@ impl Kv {
             )?;
             let carried = carrier.watched();
             replication.watch(move |to| carried.tell(to));
-            if kv_log.awaits_home() && !await_home(log, &kv_log, &carrier, panel, goes_on)? {
+            let is_sure = options.follow.is_none() && !kv_log.awaits_home();
+            if !is_sure && !await_home(log, &kv_log, &carrier, panel, goes_on)? {
                 return Ok(false);
             }
             *kept(&self.carrier) = Some(carrier);

@@ -121,10 +121,7 @@ impl<'a> Life<'a> {
             let log = OpenLog::open(&settings.durable, owners, &panel, &mut awaits)?;
             logs.messages = Some(log);
         }
-        if let Some(policy) = settings
-            .kv_durability()
-            .filter(|_| settings.kv.follow.is_none())
-        {
+        if let Some(policy) = settings.kv_log_policy() {
             let has_home = settings.kv.has_home();
             let log = OpenLog::open_kv(&settings.durable, policy, has_home, &panel, &mut awaits)?;
             logs.kv = Some(log);

@@ -18,6 +18,7 @@ use super::deadlines::Deadlines;
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, Named, endpoints};
 use super::fleet::fleet;
+use super::follow::has_taken_over;
 use super::kv::KvOptions;
 use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
@@ -275,6 +276,13 @@ impl Settings {
             Kind::Ack(_) => self.ack_level != Level::None,
             Kind::Echo | Kind::Kv(_) | Kind::Http | Kind::Discard => false,
         })
+    }
+
+    /// When the log of keys commits that is there from the start; `None` if there is none, as with who follows another server's
+    /// store and has not taken it over.
+    pub(crate) fn kv_log_policy(&self) -> Option<Policy> {
+        let owns = self.kv.follow.is_none() || has_taken_over(&kv_directory(&self.durable));
+        self.kv_durability().filter(|_| owns)
     }
 
     /// When changes of keys are durable; `None` for never.

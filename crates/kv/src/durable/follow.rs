@@ -413,9 +413,8 @@ impl Follower {
         }
         let end = held.streams.get(STREAM).map_or(0, |place| place.next);
         if end < self.applier.next {
-            let next = self.applier.next;
-            return self
-                .give_up(format!("the marks at home say {end}, and {next} was read there").into());
+            // The former owner has opened it again behind that, and gone on: the claim would find itself fenced.
+            return self.again("the former owner goes on".into(), now);
         }
         let mut claim = Transaction::new(owner);
         if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tidewire::sim::for_each_seed;
-use tidewire_kv::durable::snapshot::Keeper;
+use tidewire_kv::durable::snapshot::{Keeper, load};
 use tidewire_kv::durable::{
     Accept, Applier, FollowSettings, Follower, Heard, KvLog, Source, Standing, go_on_at, open_with,
 };
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Mistakes, Store};
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_log::{EmbeddedLog, Log, Policy, Refused, Settings, Ticket, Writer};
+use tidewire_log::{EmbeddedLog, Log, Policy, Range, Refused, Settings, Ticket, Writer};
 use tidewire_replicate::{Owner, Replicator, Settings as Carrying};
 
 use crate::disk::{dump, now, settings, small, step};
@@ -27,6 +27,8 @@ use crate::sim_home::{Cluster, SimHome};
 pub(crate) struct Wrong {
     pub(crate) store: Mistakes,
     pub(crate) carrying: tidewire_replicate::Mistakes,
+    /// Leaves word of a snapshot at home before what is in it is there.
+    pub(crate) word_early: bool,
 }
 
 /// Far later than any deadline.
@@ -61,6 +63,15 @@ struct Owns {
     home: SimHome,
     stage: Stage,
     replicator: Option<Replicator>,
+    /// A snapshot that is to go home: its number, and its position.
+    sends: Option<(u64, u64)>,
+}
+
+/// A snapshot that somebody has sent home.
+struct Kept {
+    log: u64,
+    position: u64,
+    disk: SimDisk,
 }
 
 /// How far an owner is.
@@ -124,6 +135,10 @@ struct World {
     ms: u64,
     /// Takeovers that were finished.
     taken: u64,
+    /// Snapshots by their numbers, which count by the word for them at home.
+    kept: Vec<Kept>,
+    /// Followers that have begun with one.
+    begun: u64,
 }
 
 fn log_settings(is_large: bool) -> Settings {
@@ -160,6 +175,8 @@ impl World {
             is_large,
             ms: 1,
             taken: 0,
+            kept: Vec::new(),
+            begun: 0,
         };
         let first = SimDisk::new(world.rng.u64(..));
         let first = world.start(first, 1000).expect("nothing is there yet");
@@ -212,7 +229,8 @@ impl World {
         if self.rng.bool() {
             store.begin_loading();
         }
-        let applier = Applier::new(store.clone(), 0).with_mistakes(self.wrong.store);
+        let (position, at) = self.newest(&store);
+        let applier = Applier::new(store.clone(), position).with_mistakes(self.wrong.store);
         let within = FollowSettings {
             answer_within: Duration::from_millis(300),
             retry: Duration::from_millis(5),
@@ -224,12 +242,67 @@ impl World {
             follower: Follower::new(applier, within),
             source: SimSource {
                 cluster: self.cluster.clone(),
-                at: 0,
+                at,
                 random: self.rng.fork(),
             },
             home: self.home(),
             owner: None,
         }))
+    }
+
+    /// Reads the newest snapshot at home, if there is one: its position, and the record to go on with.
+    fn newest(&mut self, store: &Store) -> (u64, usize) {
+        let state = self.cluster.state();
+        let Some(word) = state.held.notes.get("snapshot") else {
+            return (0, 0);
+        };
+        let number = u64::from_le_bytes(word[..].try_into().expect("a number"));
+        let kept = &self.kept[usize::try_from(number).expect("one of few")];
+        let range = Range {
+            first: kept.position,
+            next: kept.position,
+        };
+        let go_on = &mut |_, _| Continue(());
+        let loaded = load(&kept.disk.fork(), kept.log, range, store, LATE, go_on);
+        assert_eq!(
+            loaded
+                .expect("a whole one")
+                .map(|found| found.header.position),
+            Some(kept.position)
+        );
+        self.begun += 1;
+        let is_behind = |record: &tidewire_replicate::Record| {
+            record.first + u64::from(record.count) > kept.position
+        };
+        let at = state.records.iter().position(is_behind);
+        (kept.position, at.unwrap_or(state.records.len()))
+    }
+
+    /// Sends the newest snapshot of an owner home, a step further.
+    fn send(&mut self, node: &mut Owns) {
+        let Some(replicator) = &node.replicator else {
+            return;
+        };
+        let status = node.kv_log.snapshots().status();
+        match node.sends {
+            None if status.position > 0 && !status.in_progress() && self.rng.u8(..20) == 0 => {
+                node.sends = Some((self.kept.len() as u64, status.position));
+                self.kept.push(Kept {
+                    log: node.log.identity(),
+                    position: status.position,
+                    disk: node.disk.fork(),
+                });
+            }
+            Some((number, position)) => {
+                let home = replicator.shown().status().home.get("kv").copied();
+                if home >= Some(position) || self.wrong.word_early {
+                    let notes = replicator.notes();
+                    notes.put("snapshot", &number.to_le_bytes());
+                    node.sends = None;
+                }
+            }
+            None => {}
+        }
     }
 
     /// Starts an owner on its disk.
@@ -272,6 +345,7 @@ impl World {
             home: self.home(),
             stage: Stage::Waits(found),
             replicator: Some(replicator),
+            sends: None,
         })))
     }
 
@@ -302,6 +376,7 @@ impl World {
             home: was.home,
             stage: Stage::Begins(end),
             replicator: None,
+            sends: None,
         })))
     }
 
@@ -415,6 +490,9 @@ impl World {
         }
         if let Some(replicator) = &mut node.replicator {
             replicator.step(Duration::from_millis(self.ms), &mut node.home);
+        }
+        if node.stage == Stage::Serves {
+            self.send(&mut node);
         }
         self.advance(&mut node)?;
         Ok(Node::Owner(Box::new(node)))
@@ -612,14 +690,14 @@ pub(crate) fn large(seed: u64, wrong: Wrong) -> Result<(), String> {
     run(seed, wrong, true).map(drop)
 }
 
-fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<(u64, usize), String> {
+fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<(u64, u64, usize), String> {
     let mut world = World::new(seed, wrong, is_large);
     let acts = world.rng.usize(400..4000);
     for _ in 0..acts {
         world.act()?;
     }
     world.heal()?;
-    Ok((world.taken, world.facts.len()))
+    Ok((world.taken, world.begun, world.facts.len()))
 }
 
 #[test]
@@ -635,13 +713,13 @@ fn units_of_several_records_are_never_torn_by_a_failover() {
 /// The others would prove nothing.
 #[test]
 fn stores_are_taken_over_in_these_tests() {
-    let (mut taken, mut facts) = (0, 0);
+    let (mut taken, mut begun, mut facts) = (0, 0, 0);
     for seed in 0..40 {
-        let (of_seed, told) = run(seed, Wrong::default(), false).expect("nothing is wrong");
-        (taken, facts) = (taken + of_seed, facts + told);
+        let one = run(seed, Wrong::default(), false).expect("nothing is wrong");
+        (taken, begun, facts) = (taken + one.0, begun + one.1, facts + one.2);
     }
     assert!(
-        taken > 50 && facts > 300,
-        "{taken} takeovers, {facts} facts"
+        taken > 50 && begun > 20 && facts > 300,
+        "{taken} takeovers, {begun} began with a snapshot, {facts} facts"
     );
 }

@@ -237,3 +237,12 @@ fn a_repeat_of_what_was_not_settled_is_found() {
     };
     is_found_at_home(homes, wrong);
 }
+
+#[test]
+fn a_word_for_a_snapshot_before_what_is_in_it_is_at_home_is_found() {
+    let wrong = Wrong {
+        word_early: true,
+        ..Wrong::default()
+    };
+    is_found_at_home(homes, wrong);
+}
