@@ -11,6 +11,7 @@ const PRODUCER: &str = "producer\0";
 const CLAIM: &str = "claim";
 const PLACE: &str = "place\0";
 const LOG: &str = "log\0";
+const NOTE: &str = "note\0";
 
 /// The headers of a record of messages: the version, who sent them, the position of the first in the owner's
 /// log, how many there are, when they were received in microseconds since the Unix epoch.
@@ -113,6 +114,10 @@ pub(crate) fn marks(of: &Transaction, share: Share) -> Vec<(Vec<u8>, Vec<u8>)> {
         };
         marks.push((key.into_bytes(), two(place.next, place.print)));
     }
+    for (name, word) in &of.notes {
+        let value = [&[VERSION], &word[..]].concat();
+        marks.push((format!("{NOTE}{name}").into_bytes(), value));
+    }
     for ((stream, name), last) in &of.producers {
         let mut value = vec![VERSION];
         value.extend_from_slice(&last.to_le_bytes());
@@ -146,6 +151,14 @@ pub(crate) fn take(
                 None => held.producers.remove(&of),
             };
         }
+        return Ok(());
+    }
+    if let Some(name) = key.strip_prefix(NOTE) {
+        match value.map(|value| value.split_first()) {
+            Some(Some((&VERSION, word))) => held.notes.insert(name.into(), word.into()),
+            Some(_) => return Err(OTHER_VERSION),
+            None => held.notes.remove(name),
+        };
         return Ok(());
     }
     let numbers = match value {
@@ -330,6 +343,20 @@ mod tests {
                 two(b"log\x000000000000000004\0stream\0s", 2, 3)
             ]
         );
+    }
+
+    #[test]
+    fn words_go_both_ways() {
+        let mut of = transaction();
+        of.notes.insert("snapshot".into(), b"\x01\x02"[..].into());
+        let found = held(&of, Share::Whole);
+        assert_eq!(found.notes, of.notes);
+        let (key, value) = (b"note\0snapshot".to_vec(), b"\x01\x01\x02".to_vec());
+        assert!(marks(&of, Share::Whole).contains(&(key.clone(), value)));
+        let mut found = found;
+        take(&key, None, Share::Whole, &mut found).unwrap();
+        assert!(found.notes.is_empty());
+        assert!(take(&key, Some(b"\x02"), Share::Whole, &mut found).is_err());
     }
 
     #[test]

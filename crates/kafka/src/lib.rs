@@ -22,16 +22,22 @@ mod client;
     allow(dead_code, reason = "only the client writes and reads it")
 )]
 mod format;
+mod snapshot;
 mod target;
 #[cfg(not(feature = "client"))]
 mod without;
 
 #[cfg(feature = "client")]
-pub use client::{Reader, held, home, homes, membership};
+pub use client::{
+    Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
+};
 pub use format::{Found, Malformed};
+pub use snapshot::{AtHome, SNAPSHOT};
 pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
 #[cfg(not(feature = "client"))]
-pub use without::{Reader, held, home, homes, membership};
+pub use without::{
+    Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
+};
 
 /// Why there is no home.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

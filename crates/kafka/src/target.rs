@@ -45,6 +45,8 @@ pub struct Settings {
     pub client: Vec<(String, String)>,
     /// Goes on with a topic that cannot keep the promise, with a word in the log. Default false.
     pub is_unsafe: bool,
+    /// What is carried is of use only as a whole: a topic that forgets records cannot keep the promise. Default false.
+    pub keeps_all: bool,
     /// The largest payload that the log takes; bytes.
     pub payload_max: u32,
     /// How long the group of a fleet waits for a member that hands over what was revoked, and does not say that it is
@@ -57,6 +59,7 @@ impl Default for Settings {
         Settings {
             client: Vec::new(),
             is_unsafe: false,
+            keeps_all: false,
             payload_max: 1 << 20,
             hand_over: Duration::from_secs(20),
         }
@@ -68,6 +71,15 @@ impl Target {
     #[must_use]
     pub fn marks(&self) -> String {
         format!("{}-marks", self.topic)
+    }
+
+    /// The topic of snapshots, with the same partition.
+    #[must_use]
+    pub fn snapshots(&self) -> Target {
+        Target {
+            topic: format!("{}-snapshots", self.topic),
+            ..self.clone()
+        }
     }
 
     /// The transactional id of a share, which belongs to the partition, or to the log.

@@ -1,8 +1,10 @@
 //! What there is without the client: a word about that.
 
+use std::io::{Read, Write};
+
 use tidewire_replicate::{Bell, Held, Home, Homes, Membership, Share};
 
-use crate::{Found, Settings, Target, Unavailable};
+use crate::{AtHome, Found, Settings, Target, Unavailable};
 
 /// Never: see [`Unavailable::NotBuilt`].
 ///
@@ -41,6 +43,53 @@ pub fn membership(
     Err(Unavailable::NotBuilt)
 }
 
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn send_snapshot(
+    _: &Target,
+    _: &Settings,
+    _: (u64, u64, u64),
+    _: &mut dyn Read,
+    _: &mut dyn FnMut() -> bool,
+) -> Result<AtHome, Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn fetch_snapshot(
+    _: &Target,
+    _: &Settings,
+    _: &AtHome,
+    _: &mut dyn Write,
+    _: &mut dyn FnMut() -> bool,
+) -> Result<(), Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// Never: see [`Unavailable::NotBuilt`].
+///
+/// # Errors
+/// Always.
+pub fn forget(_: &Target, _: &Settings, _: u64, _: u64) -> Result<(), Unavailable> {
+    Err(Unavailable::NotBuilt)
+}
+
+/// What a [`Reader`] finds within a time.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next record.
+    Record(Found),
+    /// There is no more that is committed now.
+    End,
+    /// Nothing has come.
+    Nothing,
+}
+
 /// What reads a home; there is none.
 #[derive(Debug)]
 pub struct Reader(std::convert::Infallible);
@@ -52,6 +101,30 @@ impl Reader {
     /// Always.
     pub fn open(_: &Target, _: &Settings, _: Option<u64>) -> Result<Reader, Unavailable> {
         Err(Unavailable::NotBuilt)
+    }
+
+    /// There is none to be asked.
+    ///
+    /// # Errors
+    /// None.
+    pub fn poll(&mut self, _: std::time::Duration) -> Result<Polled, Unavailable> {
+        match self.0 {}
+    }
+
+    /// Never: see [`Unavailable::NotBuilt`].
+    ///
+    /// # Errors
+    /// Always.
+    pub fn find(_: &Target, _: &Settings, _: u64) -> Result<u64, Unavailable> {
+        Err(Unavailable::NotBuilt)
+    }
+
+    /// There is none to be asked.
+    ///
+    /// # Errors
+    /// None.
+    pub fn end(&self, _: std::time::Duration) -> Result<u64, Unavailable> {
+        match self.0 {}
     }
 
     /// There is none to be asked.

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tidewire_kafka::{Reader, Settings as Home, Target};
+use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, Run, Settings, Ticket};
 use tidewire_replicate::{
     Bell, Ending, Member as Joining, Node, Owners, Phase, Replicator, Running,
-    Settings as Carrying, Whose,
+    Settings as Carrying, Share, Whose,
 };
 
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -332,4 +332,106 @@ fn a_fleet_shares_its_partitions_and_goes_on_without_a_member() {
         let times = if moved.contains(&partition) { 2 } else { 3 };
         assert_eq!(ids_of(&target, partition), 10 * times);
     }
+}
+
+/// A snapshot counts by the word for it; pieces of others are in its way, and what was removed is found to be.
+#[test]
+fn a_snapshot_goes_home_and_comes_back() {
+    let Some(target) = target("snapshot") else {
+        return;
+    };
+    let home = Home {
+        keeps_all: true,
+        ..Home::default()
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = open(directory.path());
+    let bell = Bell::default();
+    let kafka = tidewire_kafka::home(&target, &home, bell.clone()).expect("a client");
+    let replicator = Replicator::new(log.clone(), log.identity(), 7, Carrying::default());
+    let notes = replicator.notes();
+    let running = Running::start(replicator, kafka, &*log, bell).expect("a thread");
+    for n in 0..20 {
+        at_home(&log, append(&log, "p", 1 + 10 * n..=10 + 10 * n), &running);
+    }
+    let held = tidewire_kafka::held(&target, Share::Whole, &home).expect("the marks");
+    assert!(held.notes.is_empty());
+
+    let bytes: Vec<u8> = (0..1_300_000_u32).map(|n| n as u8).collect();
+    let mut goes_on = || true;
+    let mut send = |id, bytes: &[u8]| {
+        let what = (id, log.identity(), 100);
+        tidewire_kafka::send_snapshot(&target, &home, what, &mut &*bytes, &mut goes_on)
+    };
+    send(1, &bytes[..700_000]).expect("one that never counts");
+    let sent = send(2, &bytes).expect("a snapshot");
+    assert_eq!(
+        (sent.pieces, sent.bytes, sent.position),
+        (3, 1_300_000, 100)
+    );
+    notes.put(SNAPSHOT, &sent.encode());
+    running.bell().ring();
+    wait("the word does not come home", || {
+        notes.at_home(SNAPSHOT).as_deref() == Some(&sent.encode()[..])
+    });
+    let held = tidewire_kafka::held(&target, Share::Whole, &home).expect("the marks");
+    let word = held.notes.get(SNAPSHOT).expect("the word");
+    let found = AtHome::decode(word).expect("of a snapshot");
+    assert_eq!(found, sent);
+    let fetch = |what: &AtHome| {
+        let mut fetched = Vec::new();
+        tidewire_kafka::fetch_snapshot(&target, &home, what, &mut fetched, &mut || true)
+            .map(|()| fetched)
+    };
+    assert!(fetch(&found).expect("all pieces") == bytes);
+    assert!(fetch(&AtHome { pieces: 4, ..found }).is_err());
+    assert!(fetch(&AtHome { bytes: 1, ..found }).is_err());
+
+    // Where a position is, also behind what was removed.
+    let first = |from| {
+        let mut reader = Reader::open(&target, &home, from).expect("a reader");
+        let found = reader.next(false).expect("a record");
+        found.map(|found| found.record.first)
+    };
+    for (position, expected) in [
+        (0, Some(0)),
+        (100, Some(100)),
+        (195, Some(190)),
+        (200, None),
+    ] {
+        let offset = Reader::find(&target, &home, position).expect("an offset");
+        assert_eq!(first(Some(offset)), expected, "{position}");
+    }
+    let before = Reader::find(&target, &home, 100).expect("an offset");
+    tidewire_kafka::forget(&target, &home, before, found.from).expect("removed");
+    assert_eq!(first(None), Some(100));
+    assert!(fetch(&found).expect("all pieces") == bytes);
+    let offset = Reader::find(&target, &home, 0).expect("an offset");
+    assert_eq!(first(Some(offset)), Some(100));
+}
+
+/// A topic that forgets records is no home of a store.
+#[test]
+fn a_topic_that_forgets_is_refused_where_all_is_needed() {
+    let Some(target) = target("forgets") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = open(directory.path());
+    let ticket = append(&log, "p", 1..=1);
+    let running = replicate(&log, &target);
+    at_home(&log, ticket, &running);
+    drop(running);
+    let home = Home {
+        keeps_all: true,
+        ..Home::default()
+    };
+    let bell = Bell::default();
+    let kafka = tidewire_kafka::home(&target, &home, bell.clone()).expect("a client");
+    let replicator = Replicator::new(log.clone(), log.identity(), 8, Carrying::default());
+    let running = Running::start(replicator, kafka, &*log, bell).expect("a thread");
+    wait("it is not refused", || {
+        let trouble = running.shown().status().trouble;
+        trouble.is_some_and(|why| why.contains("retention.ms"))
+    });
 }

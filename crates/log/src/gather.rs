@@ -292,6 +292,14 @@ impl Gather {
         self.generation += 1;
     }
 
+    /// Takes nothing more while too much is not at home; somebody comes and says when there is room again.
+    fn pass_backlog(&self) -> Result<(), Refused> {
+        match self.backlog.as_ref().is_some_and(Backlog::is_full) {
+            true => Err(Refused::Busy),
+            false => Ok(()),
+        }
+    }
+
     fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
         match self.gate {
             Gate::Open => Ok(()),
@@ -328,6 +336,7 @@ impl Gather {
 
     /// Promises room for a later [`append_reserved`](Gather::append_reserved).
     pub(crate) fn reserve(&mut self, bytes: usize, settings: &Settings) -> Result<(), Refused> {
+        self.pass_backlog()?;
         self.admit(bytes, 0, settings)?;
         self.reserved += bytes;
         Ok(())
@@ -339,6 +348,7 @@ impl Gather {
         reserved: usize,
         settings: &Settings,
     ) -> Result<(), Refused> {
+        self.pass_backlog()?;
         self.pass_gate(settings)?;
         let is_whole = self.group.gathered() + self.reserved <= self.limit;
         if self.growth.room == Some(true) && self.growth.grown.is_none() && is_whole {
@@ -417,10 +427,7 @@ impl Gather {
             let retry_after = FULL_RETRY;
             return Err(Refused::StreamFull { retry_after });
         }
-        if self.backlog.as_ref().is_some_and(Backlog::is_full) {
-            // Somebody comes and says when there is room again.
-            return Err(Refused::Busy);
-        }
+        self.pass_backlog()?;
         self.admit(RECORDS_HEADER + length, 0, settings)?;
         self.put_records(run, frames).map(|placed| placed.ticket)
     }

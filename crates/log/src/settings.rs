@@ -84,6 +84,9 @@ pub struct Settings {
     /// The random number that tells this log from others, taken when the first segment is made;
     /// `None` draws one. Only a test that must repeat exactly gives one.
     pub identity: Option<u64>,
+    /// Where a stream begins, by its name, in a log that is made: for one that goes on where another has ended. Default:
+    /// none, all begin at position 0.
+    pub begins: Option<(String, u64)>,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -108,6 +111,7 @@ impl Default for Settings {
             verify: Verify::All,
             full_retry: Duration::from_secs(1),
             identity: None,
+            begins: None,
             mistakes: Mistakes::default(),
         }
     }

@@ -69,9 +69,14 @@ pub struct Held {
     pub claim: Option<Claim>,
     /// The last ids of its producers: of a partition of a fleet.
     pub producers: Marks,
+    /// What owners have left word of beside the records, by name.
+    pub notes: Words,
     /// How far each log has come in each tenure of a partition of a fleet.
     pub places: BTreeMap<(u64, u64), BTreeMap<Arc<str>, Place>>,
 }
+
+/// Words that are left at home, by their names.
+pub type Words = BTreeMap<Arc<str>, Arc<[u8]>>;
 
 /// Last ids, by stream and producer.
 pub type Marks = BTreeMap<(Arc<str>, Arc<str>), u64>;
@@ -115,6 +120,8 @@ pub struct Transaction {
     pub producers: Marks,
     /// Of a partition of a fleet: its streams are those of this tenure.
     pub claim: Option<Claim>,
+    /// What is left word of.
+    pub notes: Words,
 }
 
 impl Transaction {
@@ -126,6 +133,7 @@ impl Transaction {
             streams: BTreeMap::new(),
             producers: BTreeMap::new(),
             claim: None,
+            notes: Words::new(),
         }
     }
 }

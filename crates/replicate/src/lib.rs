@@ -21,6 +21,7 @@ mod lanes;
 mod look;
 mod membership;
 mod node;
+mod notes;
 mod owners;
 mod replicator;
 mod seen;
@@ -30,9 +31,10 @@ mod status;
 mod thread;
 
 pub use hold::{Ending, Guest, Hold};
-pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Transaction};
+pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Transaction, Words};
 pub use membership::{Event, Membership};
 pub use node::{Homes, Member, Node};
+pub use notes::Notes;
 pub use owners::{Owners, Whose};
 pub use replicator::{CURSOR, RELEASED, Replicator};
 #[doc(hidden)]

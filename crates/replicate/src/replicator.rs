@@ -12,8 +12,9 @@ use tidewire_log::{Carried, Credit, Failure, Frames, Log, ReadError, Step, Tenur
 use crate::cut::{from, print};
 use crate::filling::Filling;
 use crate::hold::Hold;
-use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place};
+use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Words};
 use crate::lanes::Lanes;
+use crate::notes::Notes;
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -60,6 +61,9 @@ pub struct Replicator {
     forgetful: bool,
     remember_due: Duration,
     shown: Shown,
+    /// Hears that the home has another owner.
+    when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
+    notes: Notes,
 }
 
 /// What it waits for.
@@ -83,6 +87,7 @@ struct Carrying {
     streams: BTreeMap<Arc<str>, Place>,
     producers: Marks,
     covers: Option<Ticket>,
+    notes: Words,
     bytes: usize,
     messages: u64,
     /// What a mistake sends once more.
@@ -141,6 +146,8 @@ impl Replicator {
             forgetful: false,
             remember_due: Duration::ZERO,
             shown: Shown::default(),
+            when_lost: None,
+            notes: Notes::default(),
             log,
         };
         for stream in replicator.log.streams("", usize::MAX) {
@@ -153,6 +160,24 @@ impl Replicator {
         }
         replicator.tell(None);
         replicator
+    }
+
+    /// Has `lost` called when the home turns out to have another owner, before the log is told.
+    #[must_use]
+    pub fn when_lost(mut self, lost: impl Fn(Arc<str>) + Send + 'static) -> Replicator {
+        self.when_lost = Some(Box::new(lost));
+        self
+    }
+
+    /// What is left word of beside the records.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
+    fn say_lost(&self, why: &str) {
+        if let Some(lost) = &self.when_lost {
+            lost(why.into());
+        }
     }
 
     /// What the producers of its partition are bound to, once it is claimed.
@@ -326,6 +351,7 @@ impl Replicator {
             None => "the home does not know any more what was carried there",
         };
         self.state = State::Over;
+        self.say_lost(why);
         self.tell(Some(
             format!("{why}: nothing is carried from here any more").into(),
         ));
@@ -372,6 +398,7 @@ impl Replicator {
             && owner.log != self.owner.log
             && self.share == Share::Whole
         {
+            self.say_lost("the home has the log of another server");
             return Err(format!(
                 "the home holds the records of another log ({:016x}; this one is {:016x}): it is carried nowhere \
                  until it has a home of its own, or is the one that was restored from there",
@@ -379,8 +406,29 @@ impl Replicator {
             )
             .into());
         }
-        for (stream, place) in self.places(held) {
+        let places = self.places(held);
+        if self.settings.needs_all {
+            self.reaches(&places)?;
+        }
+        for (stream, place) in places {
             self.fits_in(&stream, place)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is missing between what the home holds and what the log does.
+    fn reaches(&self, places: &BTreeMap<Arc<str>, Place>) -> Result<(), Arc<str>> {
+        for stream in self.log.streams("", usize::MAX) {
+            let home = places.get(&stream.name).map_or(0, |place| place.next);
+            let first = stream.range.first;
+            if first > home {
+                return Err(format!(
+                    "this log begins at position {first} of stream {:?}, and what is at home ends at {home}: what was between \
+                     is in no record any more, and nothing is carried without it",
+                    stream.name
+                )
+                .into());
+            }
         }
         Ok(())
     }
@@ -426,7 +474,7 @@ impl Replicator {
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
-        if is_free && due.is_some_and(|due| due <= now) {
+        if is_free && (due.is_some_and(|due| due <= now) || self.notes.are_pending()) {
             self.send(now, home);
             return Step::Worked;
         }
@@ -554,6 +602,8 @@ impl Replicator {
         if self.makes(|mistakes| mistakes.marks_apart) {
             self.filling.transaction.streams = std::mem::take(&mut filled.transaction.streams);
         }
+        let notes = self.notes.pending();
+        filled.transaction.notes = notes.clone();
         let ask = Ask::Carry(filled.transaction);
         let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
         let again = repeats.then(|| ask.clone());
@@ -564,6 +614,7 @@ impl Replicator {
             streams,
             producers,
             covers: filled.covers,
+            notes,
             bytes: filled.bytes,
             messages: filled.messages,
             again,
@@ -582,6 +633,7 @@ impl Replicator {
         self.retry = self.settings.retry_first;
         self.has_claimed = true;
         self.lanes.arrived(&carried.streams);
+        self.notes.arrived(carried.notes);
         if let Some(hold) = &self.hold {
             hold.learn(&carried.producers);
         }

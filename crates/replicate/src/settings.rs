@@ -25,6 +25,9 @@ pub struct Settings {
     /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
     /// 10 s.
     pub hand_over_within: Duration,
+    /// What is carried is of use only from its first record on: a log that begins behind the end of what is at home is not
+    /// carried. Default false.
+    pub needs_all: bool,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -41,6 +44,7 @@ impl Default for Settings {
             retry_first: Duration::from_millis(100),
             retry_last: Duration::from_secs(5),
             hand_over_within: Duration::from_secs(10),
+            needs_all: false,
             mistakes: Mistakes::default(),
         }
     }

@@ -140,6 +140,12 @@ impl Running {
     pub fn shown(&self) -> Shown {
         self.shown.clone()
     }
+
+    /// What wakes it.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
 }
 
 impl Drop for Running {

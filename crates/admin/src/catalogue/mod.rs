@@ -8,6 +8,7 @@ pub mod admin;
 pub mod http;
 pub mod ingest;
 pub mod kv;
+pub mod kv_home;
 pub mod log;
 pub mod process;
 pub mod replication;
@@ -25,6 +26,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         ingest::ALL,
         ack::ALL,
         kv::ALL,
+        kv_home::ALL,
         http::ALL,
         admin::ALL,
     ];

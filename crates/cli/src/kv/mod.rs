@@ -1,7 +1,8 @@
-//! `tidewire kv`: keys in and out of the key-value server, as dumps of Redis.
+//! `tidewire kv`: keys in and out of the key-value server, as dumps of Redis; and whose a replicated store is.
 
 mod export;
 mod import;
+mod promote;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use tidewire_log::{EmbeddedLog, Policy, ReadError};
 use crate::exit::Failure;
 use crate::serve::{KV_DIRECTORY, kv_settings};
 
-/// Moves keys in and out.
+/// Moves keys in and out, and stores from server to server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kv {
     /// Puts the keys of a dump of Redis (RDB) into a running server, or into the directory of one that is not
@@ -25,6 +26,9 @@ pub(crate) enum Kv {
     /// Writes the keys in the directory of a server, which is not running, as a dump that Redis and Valkey
     /// load.
     Export(export::Args),
+    /// Has a server that follows another one's store (serve kv --follow) take it over: the other one is fenced, the rest of
+    /// what is at home is read, and changes are taken from then on.
+    Promote(promote::Args),
 }
 
 impl Kv {
@@ -32,6 +36,7 @@ impl Kv {
         match self {
             Kv::Import(args) => import::run(args),
             Kv::Export(args) => export::run(args),
+            Kv::Promote(args) => promote::run(args),
         }
     }
 }

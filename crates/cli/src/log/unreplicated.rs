@@ -1,4 +1,5 @@
-//! What stays in the log of a member of a fleet, because a partition went to another one before it was at home.
+//! What stays in the log of a member of a fleet, because a partition went to another one before it was at home; or in that of a
+//! key-value store, because another server took it over.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,11 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidewire_kafka::{Settings as Home, Target};
+use tidewire_kv::durable::STREAM;
 use tidewire_log::{Credit, EmbeddedLog, Frames, Log, ReadError, Settings, Tenure, View};
 use tidewire_replicate::{CURSOR, Held, RELEASED, Share};
 
 use super::home::{last_id, patiently};
-use super::{Ended, Place, Shown, time};
+use super::{Ended, Place, Shown, time, unreplicated_store};
 use crate::exit::Failure;
 use crate::serve::client_settings;
 
@@ -23,7 +25,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
 
-    /// The home of the fleet, as --replicate has it: kafka://h1,h2,h3/TOPIC?partitions=12
+    /// The home of the fleet, as --replicate has it: kafka://h1,h2,h3/TOPIC?partitions=12; or of the store, as --kv-replicate
+    /// has it, with --data DIR/kv
     #[arg(long, value_name = "HOME")]
     home: String,
 
@@ -57,8 +60,18 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
     };
-    let count = target.partitions.unwrap_or(tidewire_kafka::PARTITIONS);
     let view = View::open(&args.place.data).map_err(|e| args.place.failed(&e))?;
+    if view.range(STREAM).is_some() && target.partitions.is_none() {
+        if args.release {
+            return Err(usage(
+                "--release is for fleets: the directory of a store that another server has is moved away as a whole".into(),
+            ));
+        }
+        let held = tidewire_kafka::held(&target, Share::Whole, &settings);
+        let held = held.map_err(|e| Failure::failed(e.to_string()))?;
+        return unreplicated_store::show(&view, &held, out);
+    }
+    let count = target.partitions.unwrap_or(tidewire_kafka::PARTITIONS);
     let mut held = BTreeMap::new();
     let mut marks = |number: u32| -> Result<Held, Failure> {
         if let Some(held) = held.get(&number) {
@@ -169,7 +182,7 @@ fn fate(held: &Held, log: u64, tenure: Tenure, stream: &str) -> Fate {
 }
 
 /// Reads a stream to its end, run by run.
-fn read(
+pub(super) fn read(
     view: &View,
     stream: &str,
     from: u64,

@@ -21,7 +21,7 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("data", "Of the log [default: tidewire-data]"),
             ("ingest-token-file", "What clients of ingest must show"),
             ("kv-maxmemory", "Memory of kv [default: no limit]"),
-            ("durability", "Of keys: none, sync, interval:1s, os"),
+            ("durability", "Of keys: none, sync, replicated, os"),
             ("kv-password-file", "What clients of kv must say"),
         ],
     ),

@@ -6,6 +6,7 @@ use tidewire::Running;
 use tidewire_admin::Admin;
 
 use super::endpoint::{Endpoint, Kind};
+use super::kv::KvOptions;
 use super::log::Logs;
 use super::tls::Front;
 
@@ -14,6 +15,7 @@ pub(super) fn announce(
     endpoints: &[Endpoint],
     running: &Running,
     logs: &Logs,
+    kv: &KvOptions,
     admin: Option<(&Admin, &Front)>,
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -31,13 +33,16 @@ pub(super) fn announce(
                     write!(out, " dir={directory} policy={}", log.policy())?;
                 }
             }
-            Kind::Kv(_) => match &logs.kv {
-                Some(log) => {
+            Kind::Kv(_) => {
+                write!(out, " durability={}", kv.durability())?;
+                if let Some(log) = &logs.kv {
                     let directory = word(&log.directory.to_string_lossy());
-                    write!(out, " durability={} dir={directory}", log.policy())?;
+                    write!(out, " dir={directory}")?;
                 }
-                None => write!(out, " durability=none")?,
-            },
+                if let Some(home) = &kv.follow {
+                    write!(out, " follows={}", word(home))?;
+                }
+            }
             Kind::Echo | Kind::Http | Kind::Ack(_) | Kind::Discard => {}
         }
         writeln!(out)?;

@@ -20,7 +20,7 @@ use crate::span::Span;
 pub(crate) const DIRECTORY: &str = "tidewire-data";
 
 /// The log.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LogOptions {
     /// Directory of the durable log, made if need be; used by ingest, and by ack with a level. That of kv
     /// with a durability is in it
@@ -317,6 +317,11 @@ impl LogOptions {
         )
     }
 
+    /// The most that is kept of what is not at home; bytes.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.backlog_bytes.map_or(u64::MAX, |size| size.0)
+    }
+
     /// The log's own settings.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let own = Settings::default();
@@ -349,10 +354,7 @@ impl LogOptions {
             producer_idle: self.remember.map_or(own.producer_idle, |Span(time)| time),
             retention_bytes: self.retention_bytes.map(|size| size.0),
             retention_age: self.retention_age.and_then(Span::limit),
-            backlog: self
-                .replicate
-                .as_ref()
-                .map(|_| self.backlog_bytes.map_or(u64::MAX, |size| size.0)),
+            backlog: self.replicate.as_ref().map(|_| self.backlog()),
             verify: match self.verify {
                 Some(VerifyName::Tail) => Verify::Tail,
                 Some(VerifyName::All) | None => Verify::All,

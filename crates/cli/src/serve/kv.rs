@@ -1,24 +1,26 @@
 //! The settings of the key-value services, and the services.
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::str::FromStr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::{self, Accept, KvLog, ReplayError, snapshot};
-use tidewire_kv::service::{BinaryService, LogKeys, RespService, Settings as KvSettings};
+use tidewire_kv::service::{
+    BinaryService, LogKeys, Replication, RespService, Role, Settings as KvSettings,
+};
 use tidewire_kv::store::{self, Policy, SHARDS_MAX, Store};
-use tidewire_log::{Policy as Commits, ReadError};
+use tidewire_log::{Log, Policy as Commits, ReadError};
 use tidewire_pool::Pool;
 
 use super::door::Door;
-use super::durable::PolicyName;
+use super::durable::LogOptions;
 use super::endpoint::{Endpoint, Kind, KvMode};
+use super::follow::{Following, Needs, TakenOver, refuse_begun};
+use super::kv_home::{self, Carrier, Durability, KvHome};
 use super::log::{Logs, OpenLog};
 use super::settings::Settings;
 use super::tls::Fronts;
@@ -44,11 +46,29 @@ pub(crate) struct KvOptions {
     pub(crate) databases: Option<u16>,
 
     /// When a change of a key is durable: sync (no reply leaves before its change is on the disk, and
-    /// nobody reads what is not), interval:1s (synced at least this often; so much may be lost), os
+    /// nobody reads what is not), replicated (the same, before it is also at the home of --kv-replicate: a failover
+    /// loses nothing), interval:1s (synced at least this often; so much may be lost), os
     /// (when the operating system likes), or none (a restart forgets everything). The log is in the
-    /// directory kv of --data [default: none]
+    /// directory kv of --data [default: none; with --follow replicated]
     #[arg(id = "kv-durability", long = "durability", value_name = "LEVEL")]
     pub(crate) durability: Option<Durability>,
+
+    /// Carries the log of --durability on to a home of many machines, from where others follow the store and take it over:
+    /// kafka://HOST[:PORT],.../TOPIC, with ?partition=N for another one than 0; a partition is one store's. See
+    /// --replicate-config, --replicate-unsafe and --backlog-bytes, too [default: none]
+    #[arg(id = "kv-replicate", long = "kv-replicate", value_name = "HOME")]
+    pub(crate) replicate: Option<String>,
+
+    /// Follows the store of another server by its home, as that names it with --kv-replicate: keys are read here, and
+    /// changes refused with READONLY, until `tidewire kv promote` or REPLICAOF NO ONE has this server take the store
+    /// over. Until then there is no log in --data [default: none]
+    #[arg(id = "kv-follow", long = "follow", value_name = "HOME")]
+    pub(crate) follow: Option<String>,
+
+    /// How many bytes of changes go home before a snapshot does, the next that is made here: who follows the store later begins with
+    /// it, and what the one before it stands for is removed there. 0 is never [default: 1GiB]
+    #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
+    pub(crate) home_growth: Option<Size>,
 
     /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
     /// never less than the last snapshot is long. 0 is never: SAVE and BGSAVE make one [default: 256MiB]
@@ -180,6 +200,16 @@ impl KvOptions {
         })
     }
 
+    /// When changes are durable.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.durability {
+            Some(durability) => durability,
+            // The home is there already.
+            None if self.follow.is_some() => Durability::Replicated,
+            None => Durability::None,
+        }
+    }
+
     fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
         let bounds = self.bounds(settings);
         if bounds.query_buffer > u32::MAX as usize {
@@ -205,6 +235,16 @@ impl KvOptions {
             idle: self.timeout.and_then(Span::limit),
             ..own
         }
+    }
+
+    /// What the log may grow before a snapshot is made; bytes.
+    fn growth(&self) -> u64 {
+        self.snapshot_growth.map_or(GROWTH, |size| size.0)
+    }
+
+    /// What goes home before a snapshot does; bytes.
+    fn home_growth(&self) -> u64 {
+        self.home_growth.map_or(HOME_GROWTH, |size| size.0)
     }
 
     /// How the log is shown as keys, if it is.
@@ -277,41 +317,20 @@ impl KvOptions {
     }
 }
 
-/// When changes of keys are durable; `None` for never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Durability(pub(crate) Option<Commits>);
-
-impl FromStr for Durability {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Durability, String> {
-        if text == "none" {
-            return Ok(Durability(None));
-        }
-        let policy: PolicyName = text
-            .parse()
-            .map_err(|_| format!("{text:?} is none of sync, interval:TIME, os and none"))?;
-        Ok(Durability(Some(policy.0)))
-    }
-}
-
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("none"),
-            Some(policy) => PolicyName(policy).fmt(f),
-        }
-    }
-}
-
 /// Between two lines about how far the recovery has come.
 const PROGRESS: Duration = Duration::from_secs(2);
+
+/// Between two looks at what a start waits for.
+const AWAITED: Duration = Duration::from_millis(5);
 
 /// Threads that read the log of messages for clients of the store.
 const LOG_READERS: usize = 2;
 
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
+
+/// What may go home before a snapshot does.
+const HOME_GROWTH: u64 = 1 << 30;
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
 fn may_pass(error: &ReplayError) -> bool {
@@ -324,7 +343,7 @@ fn may_pass(error: &ReplayError) -> bool {
 }
 
 /// Milliseconds since the epoch.
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_millis() as u64
 }
@@ -397,8 +416,14 @@ fn recover(
 
 /// The store and the services on it.
 pub(crate) struct Kv {
-    /// When its log commits, if it has one.
-    policy: Option<Commits>,
+    durability: Durability,
+    /// Where the store is at home, if it has one.
+    home: Option<KvHome>,
+    replication: Option<Replication>,
+    /// Carries it there; taken when the server stops.
+    carrier: Mutex<Option<Carrier>>,
+    /// Follows it from there; taken when the server stops.
+    following: Mutex<Option<Following>>,
     /// Not there before the store has been recovered.
     log: OnceLock<Arc<KvLog>>,
     /// Makes snapshots; taken when the server stops.
@@ -424,14 +449,27 @@ impl Kv {
             directory: log.and_then(|log| std::path::absolute(&log.directory).ok()),
             ..options.services(settings)?
         };
-        let policy = log.map(|log| log.policy().0);
-        let resp = match policy {
+        let home = options.home(&settings.durable)?.map(|home| KvHome {
+            // By an earlier start it may have been taken over.
+            follows: home.follows && log.is_none(),
+            ..home
+        });
+        let resp = match options.durability().policy() {
             None => RespService::new(store.clone(), own),
             Some(policy) => {
                 store.begin_loading();
                 RespService::recovering(store.clone(), own, policy)
             }
         };
+        let replication = home.as_ref().map(|home| {
+            let role = match home.follows {
+                true => Role::Follower,
+                false => Role::Owner,
+            };
+            let replication = Replication::new(home.target.to_string(), role);
+            resp.replicated(replication.clone());
+            replication
+        });
         options.use_acl_file(&resp)?;
         resp.run_scripts_apart();
         if let Some(keys) = options.log_keys(logs.messages.as_ref())? {
@@ -462,7 +500,11 @@ impl Kv {
         let add = || Door::add(builder, settings, fronts, kind, binary.clone());
         let binary_door = settings.serves(kind).then(add);
         Ok(Kv {
-            policy,
+            durability: options.durability(),
+            home,
+            replication,
+            carrier: Mutex::default(),
+            following: Mutex::default(),
             log: OnceLock::new(),
             keeper: Mutex::default(),
             resp: (resp, resp_door),
@@ -475,10 +517,12 @@ impl Kv {
     pub(crate) fn recover(
         &self,
         options: &KvOptions,
+        log_options: &LogOptions,
         log: &OpenLog,
         panel: &Panel,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<bool, Failure> {
+        refuse_begun(&log.directory)?;
         let (resp, binary) = (&self.resp.0, &self.binary.0);
         let store = resp.store();
         let show = |done, of: u64| {
@@ -502,8 +546,10 @@ impl Kv {
                 String::from_utf8_lossy(&key)
             )));
         }
-        let growth = options.snapshot_growth.map_or(GROWTH, |size| size.0);
-        kv_log.snapshots().set_growth(growth);
+        kv_log.snapshots().set_growth(options.growth());
+        if self.durability == Durability::Replicated {
+            kv_log.await_home();
+        }
         let keeper = snapshot::Keeper::new(
             log.embedded(),
             kv_log.clone(),
@@ -513,13 +559,111 @@ impl Kv {
         let keeper = snapshot::Running::start(keeper).map_err(|error| {
             Failure::failed(format!("cannot start the thread of snapshots: {error}"))
         })?;
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+        *kept(&self.keeper) = Some(keeper);
+        if let (Some(home), Some(replication)) = (&self.home, &self.replication) {
+            let carrier = Carrier::start(
+                log,
+                &kv_log,
+                &home.target,
+                log_options,
+                options.home_growth(),
+            )?;
+            let carried = carrier.watched();
+            replication.watch(move |to| carried.tell(to));
+            let is_sure = options.follow.is_none() && !kv_log.awaits_home();
+            if !is_sure && !await_home(log, &kv_log, &carrier, panel, goes_on)? {
+                return Ok(false);
+            }
+            *kept(&self.carrier) = Some(carrier);
+        }
         resp.recovered(kv_log.clone());
         binary.recovered(kv_log.clone());
         self.log.get_or_init(|| kv_log);
         // Last: whoever is served from now on waits for the log.
         store.end_loading();
         Ok(true)
+    }
+
+    /// Whether the store is another server's at first, and has no log here.
+    pub(crate) fn follows(&self) -> bool {
+        self.home.as_ref().is_some_and(|home| home.follows)
+    }
+
+    /// Begins to follow another server's store, and has clients served when all is read that is there now. Whether that was
+    /// done, as for [`recover`](Kv::recover).
+    pub(crate) fn follow(
+        &self,
+        options: &KvOptions,
+        log_options: &LogOptions,
+        panel: &Panel,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, Failure> {
+        let (Some(home), Some(replication)) = (&self.home, &self.replication) else {
+            return Ok(true);
+        };
+        let (resp, binary) = (&self.resp.0, &self.binary.0);
+        let policy = self.durability.policy().unwrap_or(Commits::Sync);
+        let kv_log = Arc::new(KvLog::following(policy));
+        if self.durability == Durability::Replicated {
+            kv_log.await_home();
+        }
+        // From now on nothing goes by itself: what expires there does here when its owner says so.
+        resp.store().set_effects(kv_log.clone());
+        resp.recovered(kv_log.clone());
+        binary.recovered(kv_log.clone());
+        self.log.get_or_init(|| kv_log.clone());
+        let following = Following::start(Needs {
+            store: resp.store().clone(),
+            kv_log,
+            replication: replication.clone(),
+            target: home.target.clone(),
+            options: log_options.clone(),
+            growth: options.growth(),
+            home_growth: options.home_growth(),
+        })?;
+        let mut told = Instant::now();
+        let is_current = loop {
+            if let Some(why) = following.failure() {
+                return Err(Failure::wrong(why));
+            }
+            if following.is_current() {
+                break true;
+            }
+            if !goes_on() {
+                break false;
+            }
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                let now = replication.status();
+                tracing::info!(
+                    position = now.position,
+                    lag = now.lag,
+                    trouble = now.trouble.as_deref(),
+                    "reading the key-value store from its home"
+                );
+                panel.set_doing(format!(
+                    "reading the key-value store from its home, {} records done",
+                    now.position
+                ));
+            }
+            std::thread::sleep(AWAITED);
+        };
+        *kept(&self.following) = Some(following);
+        Ok(is_current)
+    }
+
+    /// The log of a store that was taken over since this was asked last.
+    pub(crate) fn taken_over(&self) -> Option<OpenLog> {
+        let mut following = kept(&self.following);
+        let TakenOver {
+            log,
+            keeper,
+            carrier,
+        } = following.as_ref()?.taken()?;
+        *following = None;
+        *kept(&self.keeper) = Some(keeper);
+        *kept(&self.carrier) = Some(carrier);
+        Some(log)
     }
 
     pub(crate) fn listen(
@@ -564,17 +708,25 @@ impl Kv {
         self.resp.0.on_shutdown(stop);
     }
 
-    /// Ends the making of snapshots, before the log is closed.
-    pub(crate) fn stop_snapshots(&self) {
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(keeper.take());
+    /// Ends the making of snapshots, and what goes to the home or comes from there, before the log is closed.
+    pub(crate) fn let_go_of_log(&self) {
+        drop(kept(&self.keeper).take());
+        drop(kept(&self.carrier).take());
+    }
+
+    /// Ends the following of another server's store; what it had become since this was asked last is to be asked for behind
+    /// that.
+    pub(crate) fn stop_following(&self) {
+        if let Some(following) = &mut *kept(&self.following) {
+            following.stop();
+        }
     }
 
     /// Keys that no log knows.
     pub(crate) fn forgets(&self) -> usize {
-        match self.policy {
-            None => keys(self.resp.0.store()),
-            Some(_) => 0,
+        match self.durability {
+            Durability::None => keys(self.resp.0.store()),
+            Durability::Here(_) | Durability::Replicated => 0,
         }
     }
 
@@ -585,7 +737,9 @@ impl Kv {
 
     /// Whether changes are not taken any more.
     pub(crate) fn has_failed(&self) -> bool {
-        self.log.get().is_some_and(|log| log.has_failed())
+        let following = kept(&self.following);
+        let has_ended = following.as_ref().is_some_and(|it| it.failure().is_some());
+        has_ended || self.log.get().is_some_and(|log| log.has_failed())
     }
 
     /// Adds what was counted, and what the store holds.
@@ -621,8 +775,13 @@ impl Kv {
         to.add(&metrics::BINARY_CLOSED, &["fault"], binary.faults);
         to.add(&metrics::BINARY_CLOSED, &["refused"], binary.refused);
         let store = self.resp.0.store();
-        let level = Durability(self.policy);
-        to.add(&metrics::DURABILITY, &[&level.to_string()], 1_u64);
+        to.add(&metrics::DURABILITY, &[&self.durability.to_string()], 1_u64);
+        if let Some(replication) = &self.replication {
+            kv_home::collect(replication, self.log.get(), to);
+        }
+        if let Some(carrier) = &*kept(&self.carrier) {
+            carrier.watched().collect(to);
+        }
         if let Some(log) = self.log.get() {
             // In this order, so that what is committed in between is not waited for.
             let last = store.last_ticket();
@@ -647,6 +806,50 @@ impl Kv {
         if counters != Default::default() {
             tracing::info!(%counters, "kv/binary");
         }
+    }
+}
+
+fn kept<T>(place: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until all that was found here is at home: what is served from then on no failover takes back. Whether it was
+/// waited for.
+fn await_home(
+    log: &OpenLog,
+    kv_log: &KvLog,
+    carrier: &Carrier,
+    panel: &Panel,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<bool, Failure> {
+    let log = log.embedded();
+    let found = log.progress().committed;
+    let mut told = Instant::now();
+    loop {
+        let progress = log.progress();
+        if progress.replicates && progress.replicated >= Some(found) {
+            return Ok(true);
+        }
+        if kv_log.lost().is_some() {
+            let why = carrier.trouble().unwrap_or_default();
+            return Err(Failure::wrong(format!(
+                "the key-value store is another server's by now: {why}. See with `tidewire log unreplicated` what is here alone, \
+                 and start with --follow and another directory"
+            )));
+        }
+        if !goes_on() {
+            return Ok(false);
+        }
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let trouble = carrier.trouble();
+            tracing::info!(
+                trouble = trouble.as_deref(),
+                "the key-value store waits for its home"
+            );
+            panel.set_doing("waiting for the home of the key-value store".into());
+        }
+        std::thread::sleep(AWAITED);
     }
 }
 

@@ -121,8 +121,9 @@ impl<'a> Life<'a> {
             let log = OpenLog::open(&settings.durable, owners, &panel, &mut awaits)?;
             logs.messages = Some(log);
         }
-        if let Some(policy) = settings.kv_durability() {
-            let log = OpenLog::open_kv(&settings.durable, policy, &panel, &mut awaits)?;
+        if let Some(policy) = settings.kv_log_policy() {
+            let has_home = settings.kv.has_home();
+            let log = OpenLog::open_kv(&settings.durable, policy, has_home, &panel, &mut awaits)?;
             logs.kv = Some(log);
         }
         let (mut builder, services) = prepare(settings, &fronts, &logs, &mut inherited)?;
@@ -173,7 +174,7 @@ impl<'a> Life<'a> {
 
     /// Builds what is kept in a log, while who connects is told so.
     fn recover(&mut self, events: &mut Events) -> Result<(), Failure> {
-        if self.logs.kv.is_some() {
+        if self.settings.kv_durability().is_some() {
             for (endpoint, addr) in self.settings.endpoints.iter().zip(self.running.addrs()) {
                 if let Kind::Kv(_) = endpoint.kind {
                     tracing::info!(
@@ -208,7 +209,13 @@ impl<'a> Life<'a> {
         let endpoints = &self.settings.endpoints;
         let front = &self.settings.admin_front;
         let admin = self.admin.as_ref().map(|admin| (admin, front));
-        announce(endpoints, &self.running, &self.logs, admin)
+        announce(
+            endpoints,
+            &self.running,
+            &self.logs,
+            &self.settings.kv,
+            admin,
+        )
     }
 
     /// Serves until the end.
@@ -274,7 +281,9 @@ impl<'a> Life<'a> {
             let next = settings
                 .stats_interval
                 .map(|every| every.saturating_sub(shown.elapsed()));
-            let look = (!self.logs.is_empty()).then_some(LOOK);
+            let follows = self.settings.kv.follow.is_some();
+            let look = (!self.logs.is_empty() || follows).then_some(LOOK);
+            self.adopt();
             // A pause of zero would be none at all.
             let pause = [next, look, handing.look()].into_iter().flatten().min();
             let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
@@ -339,6 +348,15 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// A key-value store that was followed is this server's now, with its log.
+    fn adopt(&mut self) {
+        if let Some(log) = self.services.taken_over() {
+            let watched = log.watched();
+            self.panel.add(move |to| watched.collect("kv", to));
+            self.logs.kv = Some(log);
+        }
+    }
+
     /// What SIGHUP asks for. A mistake in the files must not end a server that serves.
     fn reload(&self) {
         self.manager.reloading();
@@ -381,7 +399,9 @@ impl<'a> Life<'a> {
     }
 
     /// Ends in order.
-    fn end(self, why: Why, events: &mut Events, handing: &mut Handing) -> Result<End, Failure> {
+    fn end(mut self, why: Why, events: &mut Events, handing: &mut Handing) -> Result<End, Failure> {
+        self.services.stop_following();
+        self.adopt();
         self.panel.set_stage(Stage::Draining);
         Ending::begin(self, why, handing).run(events, handing)
     }

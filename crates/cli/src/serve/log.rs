@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::statvfs;
 use tidewire_admin::catalogue::log as metrics;
 use tidewire_admin::{Panel, Snapshot};
-use tidewire_kv::durable::KvLog;
+use tidewire_kv::durable::{KvLog, STREAM};
 use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Policy, Recovery, Settings};
 use tidewire_replicate::{Owners, Shown};
 
@@ -111,7 +111,7 @@ impl OpenLog {
         let settings = options.settings()?;
         let payload_max = settings.payload_max;
         let target = Replica::target(options, &settings)?;
-        let mut log = OpenLog::open_at(options.directory(), settings, panel, awaits)?;
+        let mut log = OpenLog::open_at(options.directory(), settings, Some(panel), awaits)?;
         if let Some(target) = target {
             let replica = Replica::start(&log.log, &target, options, payload_max, owners)?;
             log.replica = Some(replica);
@@ -123,21 +123,41 @@ impl OpenLog {
     pub(crate) fn open_kv(
         options: &LogOptions,
         policy: Policy,
+        has_home: bool,
         panel: &Panel,
         awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
         let directory = kv_directory(options);
         let settings = Settings {
             group_wait: options.group_wait(),
+            backlog: has_home.then(|| options.backlog()),
             ..kv_settings(&directory, options.segment, policy)?
         };
-        OpenLog::open_at(directory, settings, panel, awaits)
+        OpenLog::open_at(directory, settings, Some(panel), awaits)
+    }
+
+    /// Makes the one of a store that was another server's, whose units go on at this position.
+    pub(super) fn take_over_kv(
+        options: &LogOptions,
+        policy: Policy,
+        identity: u64,
+        position: u64,
+    ) -> Result<OpenLog, Failure> {
+        let directory = kv_directory(options);
+        let settings = Settings {
+            group_wait: options.group_wait(),
+            backlog: Some(options.backlog()),
+            identity: Some(identity),
+            begins: Some((STREAM.into(), position)),
+            ..kv_settings(&directory, options.segment, policy)?
+        };
+        OpenLog::open_at(directory, settings, None, &mut |_| false)
     }
 
     fn open_at(
         directory: PathBuf,
         settings: Settings,
-        panel: &Panel,
+        panel: Option<&Panel>,
         awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
         let mut told = Instant::now();
@@ -152,10 +172,12 @@ impl OpenLog {
                 } = opening;
                 let directory = directory.display();
                 tracing::info!(%directory, done, segments, bytes, "opening the log");
-                panel.set_doing(format!(
-                    "opening the log in {directory}, {done} of {segments} segments done, {} MB read",
-                    bytes / 1_000_000
-                ));
+                if let Some(panel) = panel {
+                    panel.set_doing(format!(
+                        "opening the log in {directory}, {done} of {segments} segments done, {} MB read",
+                        bytes / 1_000_000
+                    ));
+                }
             }
         };
         let (log, recovery) = loop {

@@ -20,12 +20,15 @@ mod events;
 mod example;
 mod file;
 mod fleet;
+mod follow;
 mod full;
 mod guard;
 mod handing;
 mod http;
 mod inherit;
 mod kv;
+mod kv_archive;
+mod kv_home;
 mod life;
 mod limits;
 mod listen_at;
@@ -207,6 +210,9 @@ fn configure(
     settings.close_side_doors()?;
     settings.check_log_keys()?;
     settings.flags.check(&settings)?;
+    if settings.serves_kv() {
+        settings.kv.home(&settings.durable)?;
+    }
     inherited
         .settle(&mut settings.endpoints)
         .map_err(Failure::failed)?;

@@ -104,6 +104,7 @@ fn settings(options: &LogOptions, payload_max: u32) -> Result<Home, Failure> {
         payload_max,
         // The node gives up first.
         hand_over: 2 * options.hand_over(),
+        ..Home::default()
     })
 }
 

@@ -122,9 +122,23 @@ impl Services {
         panel: &Panel,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<bool, Failure> {
+        let (options, log_options) = (&settings.kv, &settings.durable);
         match (&self.kv, &logs.kv) {
-            (Some(kv), Some(log)) => kv.recover(&settings.kv, log, panel, goes_on),
+            (Some(kv), _) if kv.follows() => kv.follow(options, log_options, panel, goes_on),
+            (Some(kv), Some(log)) => kv.recover(options, log_options, log, panel, goes_on),
             _ => Ok(true),
+        }
+    }
+
+    /// The log of a key-value store that was another server's and has become this one's.
+    pub(crate) fn taken_over(&self) -> Option<OpenLog> {
+        self.kv.as_ref()?.taken_over()
+    }
+
+    /// Ends the following of another server's store.
+    pub(crate) fn stop_following(&self) {
+        if let Some(kv) = &self.kv {
+            kv.stop_following();
         }
     }
 
@@ -147,7 +161,7 @@ impl Services {
     /// Ends what works on the logs, before they are closed.
     pub(crate) fn let_go_of_logs(&self) {
         if let Some(kv) = &self.kv {
-            kv.stop_snapshots();
+            kv.let_go_of_log();
         }
     }
 

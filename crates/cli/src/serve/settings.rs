@@ -18,6 +18,7 @@ use super::deadlines::Deadlines;
 use super::durable::{LogOptions, OnLogFailure};
 use super::endpoint::{Endpoint, Kind, Named, endpoints};
 use super::fleet::fleet;
+use super::follow::has_taken_over;
 use super::kv::KvOptions;
 use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
@@ -277,12 +278,17 @@ impl Settings {
         })
     }
 
+    /// When the log of keys commits that is there from the start; `None` if there is none, as with who follows another server's
+    /// store and has not taken it over.
+    pub(crate) fn kv_log_policy(&self) -> Option<Policy> {
+        let owns = self.kv.follow.is_none() || has_taken_over(&kv_directory(&self.durable));
+        self.kv_durability().filter(|_| owns)
+    }
+
     /// When changes of keys are durable; `None` for never.
     pub(crate) fn kv_durability(&self) -> Option<Policy> {
-        let durability = self.kv.durability.as_ref();
-        durability
-            .and_then(|level| level.0)
-            .filter(|_| self.serves_kv())
+        let policy = self.kv.durability().policy();
+        policy.filter(|_| self.serves_kv())
     }
 }
 

@@ -8,7 +8,6 @@ use super::admission::shown;
 use super::durable::PolicyName;
 use super::endpoint::{Kind, Named};
 use super::http;
-use super::kv::Durability;
 use super::limits::never_is_0;
 use super::settings::Settings;
 use crate::span::Span;
@@ -87,15 +86,7 @@ impl Settings {
                 "level": self.ack_level.to_string(),
                 "stream": self.ack_stream,
             }),
-            "kv": self.serves_kv().then(|| json!({
-                "maxmemory": self.kv.maxmemory.map_or(0, |size| size.0),
-                "policy": self.kv.policy.as_deref().unwrap_or("noeviction"),
-                "databases": self.kv.databases.unwrap_or(16),
-                "password": self.kv.has_password(),
-                "acl-file": self.kv.acl_file,
-                "durability": Durability(self.kv_durability()).to_string(),
-                "timeout": never_is_0(self.kv.timeout.and_then(Span::limit)),
-            })),
+            "kv": self.serves_kv().then(|| self.shown_kv()),
         })
     }
 
@@ -104,6 +95,21 @@ impl Settings {
         let kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
         let each = kinds.map(|kind| (Named(vec![kind]).to_string(), self.shown_limits(kind)));
         Value::Object(each.collect())
+    }
+
+    /// Of the key-value store.
+    fn shown_kv(&self) -> Value {
+        json!({
+                "maxmemory": self.kv.maxmemory.map_or(0, |size| size.0),
+                "policy": self.kv.policy.as_deref().unwrap_or("noeviction"),
+                "databases": self.kv.databases.unwrap_or(16),
+                "password": self.kv.has_password(),
+                "acl-file": self.kv.acl_file,
+                "durability": self.kv.durability().to_string(),
+                "replicate": self.kv.replicate,
+                "follow": self.kv.follow,
+                "timeout": never_is_0(self.kv.timeout.and_then(Span::limit)),
+        })
     }
 
     /// Of the log of messages.

@@ -19,7 +19,11 @@ enum For {
     AckOrIngest,
     /// Whatever writes to the log of messages, or to that of keys.
     Log,
-    /// A log of messages that has a home.
+    /// Keys that have a home.
+    KvHome,
+    /// Anything that has one.
+    Home,
+    /// A log of messages that has one.
     Replicated,
     /// One that is synced before anybody is answered.
     SyncedLog,
@@ -47,10 +51,11 @@ fn of(setting: &Setting) -> Option<For> {
         // They say that there is to be one, or where.
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
+        "kv-home-growth" => For::KvHome,
         "kv-log-reply" | "kv-log-past-tokens" => For::LogKeys,
         "max-payload" | "replicate" => For::AckOrIngest,
-        "replicate-config" | "replicate-unsafe" | "fleet" | "fleet-address" | "fleet-hand-over"
-        | "backlog-bytes" => For::Replicated,
+        "replicate-config" | "replicate-unsafe" | "backlog-bytes" => For::Home,
+        "fleet" | "fleet-address" | "fleet-hand-over" => For::Replicated,
         "group-wait" => For::SyncedLog,
         "address-v6" => For::Addresses,
         "prefix-v4" | "prefix-v6" => For::Prefixes,
@@ -112,6 +117,14 @@ impl Given {
             For::Log => (
                 !settings.log_directories().is_empty(),
                 "no service here writes to a log: ingest does, ack with --ack-level, kv with --durability",
+            ),
+            For::KvHome => (
+                settings.kv.has_home(),
+                "the store has no home here: see --kv-replicate and --follow",
+            ),
+            For::Home => (
+                settings.durable.replicate.is_some() || settings.kv.has_home(),
+                "nothing is replicated here: see --replicate, and for keys --kv-replicate and --follow",
             ),
             For::Replicated => (
                 settings.durable.replicate.is_some(),

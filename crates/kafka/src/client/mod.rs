@@ -2,6 +2,7 @@
 
 mod group;
 mod marks;
+mod pieces;
 mod reader;
 mod topics;
 mod worker;
@@ -15,7 +16,8 @@ use rdkafka::error::KafkaError;
 use tidewire_replicate::{Answer, Ask, Bell, Held, Home, Homes, Membership, Share};
 
 use crate::{Settings, Target, Unavailable};
-pub use reader::Reader;
+pub use pieces::{fetch_snapshot, forget, send_snapshot};
+pub use reader::{Polled, Reader};
 use worker::Worker;
 
 /// The home at a target. Nothing is connected to before it is asked for something; `bell` is rung when it has

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{Headers, Message};
+use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{marks, told};
@@ -17,9 +17,22 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long nothing may come, without the end being reached.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// What a [`Reader`] finds within a time.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next record.
+    Record(Found),
+    /// There is no more that is committed now.
+    End,
+    /// Nothing has come.
+    Nothing,
+}
+
 /// Reads the committed records of a home, in order.
 pub struct Reader {
     consumer: BaseConsumer,
+    /// The topic, and the partition.
+    place: (String, i32),
     is_empty: bool,
 }
 
@@ -54,8 +67,64 @@ impl Reader {
             .map_err(client)?;
         Ok(Reader {
             consumer,
+            place: (target.topic.clone(), target.partition),
             is_empty: from >= next,
         })
+    }
+
+    /// The next record, if it comes within this time. What goes wrong on the way to the brokers is tried again by the
+    /// client; then this may be called again.
+    ///
+    /// # Errors
+    /// What the client says, and records that are not of this format.
+    pub fn poll(&mut self, within: Duration) -> Result<Polled, Unavailable> {
+        if std::mem::take(&mut self.is_empty) {
+            return Ok(Polled::End);
+        }
+        match self.consumer.poll(within) {
+            None => Ok(Polled::Nothing),
+            Some(Ok(message)) => found(&message).map(Polled::Record),
+            Some(Err(KafkaError::PartitionEOF(_))) => Ok(Polled::End),
+            Some(Err(error)) => Err(Unavailable::Client(told(&error))),
+        }
+    }
+
+    /// The offset of the first record that ends behind this position, where positions rise with offsets: those of the one log or
+    /// store whose home it is. Or the end.
+    ///
+    /// # Errors
+    /// What the client says, and records that are not of this format.
+    pub fn find(target: &Target, settings: &Settings, position: u64) -> Result<u64, Unavailable> {
+        let client = |error: KafkaError| Unavailable::Client(told(&error));
+        let consumer = marks::consumer(target, settings, "read_committed").map_err(client)?;
+        let ends = consumer.fetch_watermarks(&target.topic, target.partition, ANSWER);
+        let (first, next) = ends.map_err(client)?;
+        let number = |offset: i64| u64::try_from(offset).unwrap_or(0);
+        let (mut low, mut high) = (number(first), number(next));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut reader = Reader::open(target, settings, Some(middle))?;
+            // The next one there is may lie further on.
+            match reader.next(false)? {
+                Some(found) if found.record.first + u64::from(found.record.count) <= position => {
+                    low = found.offset + 1;
+                }
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// The offset at which what is committed ends, if that is told within this time.
+    ///
+    /// # Errors
+    /// What the client says.
+    pub fn end(&self, within: Duration) -> Result<u64, Unavailable> {
+        let ends = self
+            .consumer
+            .fetch_watermarks(&self.place.0, self.place.1, within);
+        let (_, end) = ends.map_err(|error| Unavailable::Client(told(&error)))?;
+        Ok(u64::try_from(end).unwrap_or(0))
     }
 
     /// The next record; `None` at the end, unless it is to wait there for more.
@@ -69,23 +138,7 @@ impl Reader {
         let mut silent = Duration::ZERO;
         loop {
             match self.consumer.poll(Duration::from_secs(1)) {
-                Some(Ok(message)) => {
-                    let header = |name: &str| {
-                        let mut headers = message.headers()?.iter();
-                        headers
-                            .find(|header| header.key == name)
-                            .and_then(|header| header.value)
-                    };
-                    let key = message.key().unwrap_or_default();
-                    let record = format::record(key, header, message.payload().unwrap_or_default());
-                    let offset = u64::try_from(message.offset()).unwrap_or(0);
-                    let record = record.map_err(|why| {
-                        Unavailable::Client(format!(
-                            "offset {offset} is no record of a replicated log: {why}"
-                        ))
-                    })?;
-                    return Ok(Some(Found { offset, record }));
-                }
+                Some(Ok(message)) => return found(&message).map(Some),
                 Some(Err(KafkaError::PartitionEOF(_))) if !follow => return Ok(None),
                 Some(Err(KafkaError::PartitionEOF(_))) => {}
                 Some(Err(error)) => return Err(Unavailable::Client(told(&error))),
@@ -98,4 +151,22 @@ impl Reader {
             }
         }
     }
+}
+
+fn found(message: &BorrowedMessage<'_>) -> Result<Found, Unavailable> {
+    let header = |name: &str| {
+        let mut headers = message.headers()?.iter();
+        headers
+            .find(|header| header.key == name)
+            .and_then(|header| header.value)
+    };
+    let key = message.key().unwrap_or_default();
+    let record = format::record(key, header, message.payload().unwrap_or_default());
+    let offset = u64::try_from(message.offset()).unwrap_or(0);
+    let record = record.map_err(|why| {
+        Unavailable::Client(format!(
+            "offset {offset} is no record of a replicated log: {why}"
+        ))
+    })?;
+    Ok(Found { offset, record })
 }

@@ -43,17 +43,42 @@ pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<(), String>
         name: target.topic.clone(),
         is_compacted: false,
         message_max: message_max(settings),
+        keeps_all: settings.keeps_all,
     };
     let marks = Kind {
         name: target.marks(),
         is_compacted: true,
         message_max: 0,
+        keeps_all: false,
     };
-    for kind in [data, marks] {
-        let mut faults = look(&admin, target, &kind)?;
+    ensure_all(&admin, target, settings, [data, marks])
+}
+
+/// The same of the topic of snapshots.
+pub(super) fn ensure_snapshots(target: &Target, settings: &Settings) -> Result<(), String> {
+    let admin: Admin = config(target, settings)
+        .create()
+        .map_err(|error| told(&error))?;
+    let pieces = Kind {
+        name: target.topic.clone(),
+        is_compacted: false,
+        message_max: message_max(settings),
+        keeps_all: true,
+    };
+    ensure_all(&admin, target, settings, [pieces])
+}
+
+fn ensure_all<const N: usize>(
+    admin: &Admin,
+    target: &Target,
+    settings: &Settings,
+    kinds: [Kind; N],
+) -> Result<(), String> {
+    for kind in kinds {
+        let mut faults = look(admin, target, &kind)?;
         if faults.is_none() {
-            create(&admin, target, settings, &kind)?;
-            faults = look(&admin, target, &kind)?;
+            create(admin, target, settings, &kind)?;
+            faults = look(admin, target, &kind)?;
         }
         let faults =
             faults.ok_or_else(|| format!("topic {} was made, and is not known yet", kind.name))?;
@@ -81,6 +106,8 @@ struct Kind {
     name: String,
     is_compacted: bool,
     message_max: u64,
+    /// Neither age nor size removes records.
+    keeps_all: bool,
 }
 
 /// What is wrong with a topic; `None` if there is none.
@@ -174,6 +201,14 @@ impl Kind {
                 "its max.message.bytes is {most}, {least} is needed for the payloads that are taken"
             ));
         }
+        for name in ["retention.ms", "retention.bytes"] {
+            let kept = value(name);
+            if self.keeps_all && kept != "-1" {
+                faults.push(format!(
+                    "its {name} is {kept}, -1 is needed: a store is made of all of its records"
+                ));
+            }
+        }
         if self.is_compacted != value("cleanup.policy").contains("compact") {
             faults.push(format!("its cleanup.policy is {}", value("cleanup.policy")));
         }
@@ -207,6 +242,9 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
     if kind.message_max > 0 {
         topic = topic.set("max.message.bytes", &most);
     }
+    if kind.keeps_all {
+        topic = topic.set("retention.ms", "-1").set("retention.bytes", "-1");
+    }
     if kind.is_compacted {
         topic = topic.set("cleanup.policy", "compact");
     }
@@ -229,7 +267,7 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
 }
 
 /// Waits for what the client's own thread will bring.
-fn wait<F: Future>(future: F) -> F::Output {
+pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -1,11 +1,13 @@
 //! The hook that writes units to a log.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tidewire_log::disk::Disk;
 use tidewire_log::{
-    Failure, Log, Policy, ProducerId, Refused, Run, Settings, StreamId, Wake, Watch,
+    EmbeddedLog, Failure, Log, Policy, ProducerId, Progress, Refused, Run, Settings, StreamId,
+    Ticket, Wake, Watch,
 };
 
 use super::snapshot::Snapshots;
@@ -17,31 +19,58 @@ const UNIT_MAX: usize = 64 << 20;
 const GROUP_FIRST: usize = 4 << 20;
 
 /// Writes what a store commits to a log, and knows how far that is durable.
+///
+/// One that [follows](KvLog::following) another server's store has no log, and takes nothing, until that is taken over.
 pub struct KvLog {
-    log: Arc<dyn Log>,
-    stream: StreamId,
+    policy: Policy,
     /// Replies wait for the commit.
     holds_replies: bool,
+    /// A commit counts when it is at home.
+    awaits_home: AtomicBool,
+    /// Not there as long as another store is followed.
+    behind: OnceLock<Behind>,
+    /// Who asked to be woken before there was a log.
+    early: Mutex<Vec<Wake>>,
     /// As far as the log was last seen to be committed.
     committed: AtomicU64,
     /// Nothing is taken any more: the log has failed, or is not what is in memory.
     failed: AtomicBool,
+    stands: AtomicU8,
+    /// Why it is not the owner of the store any more.
+    lost: OnceLock<Arc<str>>,
     refused_full: AtomicU64,
     /// The position of the next unit.
     position: AtomicU64,
     /// Units since the last snapshot, and their bytes.
     units: AtomicU64,
     logged: AtomicU64,
-    segment_bytes: u64,
-    unit_max: usize,
     snapshots: Arc<Snapshots>,
     mistakes: Mistakes,
+}
+
+/// The log itself.
+struct Behind {
+    log: Arc<dyn Log>,
+    stream: StreamId,
+    segment_bytes: u64,
+    unit_max: usize,
+    /// Of those who came early.
+    _watches: Vec<Watch>,
+}
+
+/// Whose the store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Stands {
+    Follows,
+    Owns,
+    Lost,
 }
 
 impl fmt::Debug for KvLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KvLog")
-            .field("policy", &self.log.policy())
+            .field("policy", &self.policy)
             .field("committed", &self.committed)
             .finish_non_exhaustive()
     }
@@ -52,21 +81,93 @@ impl KvLog {
     /// [`Policy::Sync`] for the commit, else for nothing.
     #[must_use]
     pub fn new(log: Arc<dyn Log>, stream: StreamId) -> KvLog {
-        KvLog {
-            holds_replies: log.policy() == Policy::Sync,
+        let kv_log = KvLog::following(log.policy());
+        kv_log.stand(Stands::Owns);
+        kv_log.behind.get_or_init(|| Behind {
             log,
             stream,
+            segment_bytes: Settings::default().segment_bytes,
+            unit_max: UNIT_MAX,
+            _watches: Vec::new(),
+        });
+        kv_log
+    }
+
+    /// Of a store that follows another server's, and will commit by this policy when it is [taken over](KvLog::take_over).
+    /// Until then every change is refused.
+    #[must_use]
+    pub fn following(policy: Policy) -> KvLog {
+        KvLog {
+            policy,
+            holds_replies: policy == Policy::Sync,
+            awaits_home: AtomicBool::new(false),
+            behind: OnceLock::new(),
+            early: Mutex::default(),
             committed: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            stands: AtomicU8::new(Stands::Follows as u8),
+            lost: OnceLock::new(),
             refused_full: AtomicU64::new(0),
             position: AtomicU64::new(0),
             units: AtomicU64::new(0),
             logged: AtomicU64::new(0),
-            segment_bytes: Settings::default().segment_bytes,
-            unit_max: UNIT_MAX,
             snapshots: Arc::default(),
             mistakes: Mistakes::default(),
         }
+    }
+
+    /// Gives a store that follows the log that it goes on with. It takes changes only when it [owns](KvLog::own)
+    /// the store. The first call counts.
+    pub(super) fn take_over<D: Disk>(&self, log: &Arc<EmbeddedLog<D>>, stream: StreamId, at: u64) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        self.position.store(at, Relaxed);
+        self.behind.get_or_init(|| Behind {
+            log: log.clone(),
+            stream,
+            segment_bytes: log.segment_bytes(),
+            unit_max: log.group_bytes(),
+            _watches: early.drain(..).map(|wake| log.watch(wake)).collect(),
+        });
+    }
+
+    /// From now on changes are taken.
+    pub fn own(&self) {
+        self.stand(Stands::Owns);
+    }
+
+    /// The store has another owner: no change is taken any more, and where commits count at home, no reply that waits
+    /// for one will ever be true. Whoever waits is to be woken afterwards.
+    pub fn lose(&self, why: Arc<str>) {
+        self.lost.get_or_init(|| why);
+        self.stand(Stands::Lost);
+    }
+
+    /// Why the store is not this server's any more, if it is not.
+    #[must_use]
+    pub fn lost(&self) -> Option<&Arc<str>> {
+        self.lost.get()
+    }
+
+    /// Whether it is followed only.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.stands.load(SeqCst) == Stands::Follows as u8
+    }
+
+    fn stand(&self, stands: Stands) {
+        // Who has lost it stays so.
+        self.stands.fetch_max(stands as u8, SeqCst);
+    }
+
+    /// From now on what is committed counts when it is at home. To be called before anybody is served.
+    pub fn await_home(&self) {
+        self.awaits_home.store(true, SeqCst);
+    }
+
+    /// Whether commits count at home.
+    #[must_use]
+    pub fn awaits_home(&self) -> bool {
+        self.awaits_home.load(Relaxed)
     }
 
     /// With a stream whose next record has this position, and with so many units, with so many bytes, since the
@@ -81,16 +182,24 @@ impl KvLog {
     }
 
     /// With segments of this size, which have to have room beside a snapshot.
-    pub(super) fn with_segments(self, segment_bytes: u64) -> KvLog {
-        KvLog {
-            segment_bytes,
-            ..self
+    pub(super) fn with_segments(mut self, segment_bytes: u64) -> KvLog {
+        if let Some(behind) = self.behind.get_mut() {
+            behind.segment_bytes = segment_bytes;
         }
+        self
     }
 
     /// With units of this size at most.
-    pub(super) fn with_units(self, unit_max: usize) -> KvLog {
-        KvLog { unit_max, ..self }
+    pub(super) fn with_units(mut self, unit_max: usize) -> KvLog {
+        if let Some(behind) = self.behind.get_mut() {
+            behind.unit_max = unit_max;
+        }
+        self
+    }
+
+    fn progress(&self) -> Progress {
+        let behind = self.behind.get();
+        behind.map_or_else(Progress::default, |behind| behind.log.progress())
     }
 
     /// Asks for snapshots, and tells of them.
@@ -118,11 +227,12 @@ impl KvLog {
     }
 
     pub(super) fn segment_bytes(&self) -> u64 {
-        self.segment_bytes
+        self.behind.get().map_or(0, |behind| behind.segment_bytes)
     }
 
-    pub(super) fn stream(&self) -> StreamId {
-        self.stream
+    /// The stream of its log, if there is one.
+    pub(super) fn stream(&self) -> Option<StreamId> {
+        self.behind.get().map(|behind| behind.stream)
     }
 
     /// So many units, with so many bytes, are in a snapshot that counts.
@@ -134,7 +244,7 @@ impl KvLog {
     /// Whether what was appended up to a ticket is on the disk, whatever the policy.
     #[must_use]
     pub fn is_synced(&self, ticket: u64) -> bool {
-        let progress = self.log.progress();
+        let progress = self.progress();
         if progress.failure.is_some() {
             self.failed.store(true, SeqCst);
         }
@@ -144,8 +254,8 @@ impl KvLog {
     /// [`is_synced`](KvLog::is_synced); if not, the log is asked to see to that.
     pub fn sync(&self, ticket: u64) -> bool {
         let is_synced = self.is_synced(ticket);
-        if !is_synced {
-            self.log.sync();
+        if !is_synced && let Some(behind) = self.behind.get() {
+            behind.log.sync();
         }
         is_synced
     }
@@ -173,7 +283,7 @@ impl KvLog {
     /// When its log commits.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        self.log.policy()
+        self.policy
     }
 
     /// Whether nobody hears of a change before it is durable.
@@ -184,16 +294,27 @@ impl KvLog {
 
     /// Has `wake` called whenever the log has moved; [`update`](KvLog::update) sees then how far.
     pub fn watch(&self, wake: Wake) -> Watch {
-        self.log.watch(wake)
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.behind.get() {
+            Some(behind) => behind.log.watch(wake),
+            None => {
+                // For as long as the store is there: who serves it is.
+                early.push(wake);
+                Watch::new(())
+            }
+        }
     }
 
     /// Looks how far the log is committed: the ticket up to which it is.
     pub fn update(&self) -> u64 {
-        let progress = self.log.progress();
+        let progress = self.progress();
         if progress.failure.is_some() {
             self.failed.store(true, SeqCst);
         }
-        let committed = progress.committed.0;
+        let mut committed = progress.committed.0;
+        if self.awaits_home() && !self.mistakes.makes(|mistakes| mistakes.reply_before_home) {
+            committed = committed.min(progress.replicated.map_or(0, |Ticket(ticket)| ticket));
+        }
         self.committed.fetch_max(committed, SeqCst).max(committed)
     }
 
@@ -212,15 +333,24 @@ impl KvLog {
     /// Why the log has stopped for good, if the log itself has.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
-        self.log.progress().failure
+        self.progress().failure
+    }
+
+    /// Whether replies that wait for a commit will wait for ever.
+    #[must_use]
+    pub fn never_settles(&self) -> bool {
+        self.has_failed() || (self.awaits_home() && self.lost().is_some())
     }
 
     /// Whether changes are refused now because the disk is full: asks for a byte, and gives it back.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        match self.log.reserve(1) {
+        let Some(behind) = self.behind.get() else {
+            return false;
+        };
+        match behind.log.reserve(1) {
             Ok(()) => {
-                self.log.give_back(1);
+                behind.log.give_back(1);
                 false
             }
             Err(refused) => matches!(refused, Refused::DiskFull { .. }),
@@ -240,7 +370,13 @@ impl KvLog {
         if self.has_failed() {
             return Err(NoRoom::Failed);
         }
-        ask(&*self.log).map_err(|refused| match refused {
+        let stands = self.stands.load(Relaxed);
+        let behind = match self.behind.get() {
+            Some(behind) if stands == Stands::Owns as u8 => behind,
+            _ if stands == Stands::Lost as u8 => return Err(NoRoom::Lost),
+            _ => return Err(NoRoom::Follows),
+        };
+        ask(&*behind.log).map_err(|refused| match refused {
             Refused::Busy => NoRoom::Busy,
             Refused::DiskFull { .. } => {
                 self.refused_full.fetch_add(1, Relaxed);
@@ -264,7 +400,7 @@ impl Effects for KvLog {
     }
 
     fn unit_max(&self) -> usize {
-        self.unit_max
+        self.behind.get().map_or(UNIT_MAX, |behind| behind.unit_max)
     }
 
     fn begin_growing(&self, promised: usize) -> Result<(), NoRoom> {
@@ -276,23 +412,31 @@ impl Effects for KvLog {
     }
 
     fn end_growing(&self) {
-        self.log.end_growing();
+        if let Some(behind) = self.behind.get() {
+            behind.log.end_growing();
+        }
     }
 
     fn give_back(&self, bytes: usize) {
-        self.log.give_back(bytes);
+        if let Some(behind) = self.behind.get() {
+            behind.log.give_back(bytes);
+        }
     }
 
     fn commit(&self, units: &Units, reserved: usize) -> u64 {
+        let Some(behind) = self.behind.get() else {
+            debug_assert!(false, "nothing was promised");
+            return u64::MAX;
+        };
         let run = Run {
-            stream: self.stream,
+            stream: behind.stream,
             producer: ProducerId::ANONYMOUS,
             frames: units.frames(),
             count: units.records(),
             last_id: units.stamp(),
             timestamp_us: units.stamp().saturating_mul(1000),
         };
-        match self.log.append_reserved(run, reserved) {
+        match behind.log.append_reserved(run, reserved) {
             Ok(placed) => {
                 let next = placed.first + u64::from(units.records());
                 self.position.fetch_max(next, Relaxed);

@@ -4,11 +4,15 @@
 //! [`KvLog`] is the hook ([`Effects`](crate::store::Effects)) that the store commits to; [`open`] reads
 //! what is there back into a store first. Formats: `docs/kv-log.md`.
 
+mod follow;
 mod kv_log;
 mod player;
 mod replay;
 pub mod snapshot;
 
+pub use follow::{
+    Applier, FollowError, FollowSettings, Follower, Heard, Source, Standing, go_on_at, left_by,
+};
 pub use kv_log::KvLog;
 #[doc(hidden)]
 pub use replay::open_with;

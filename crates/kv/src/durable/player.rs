@@ -106,7 +106,11 @@ impl<'s> Player<'s> {
                 replayed.records += 1;
                 replayed.unclosed += 1;
                 let malformed = |what| ReplayError::Malformed { position, what };
-                if let Some(bytes) = reader.record(payload).map_err(malformed)? {
+                let whole = reader.record(payload).map_err(malformed)?;
+                if whole.is_none() && !reader.is_midway() {
+                    replayed.unclosed = 0;
+                }
+                if let Some(bytes) = whole {
                     replayed.units += 1;
                     replayed.unclosed = 0;
                     let shards = self.shards(&bytes, (position, first_ms), &mut known)?;
@@ -229,6 +233,40 @@ impl<'s> Player<'s> {
         })
     }
 
+    /// Runs all units one by one, each as a transaction, while others read the store. Whoever keeps a unit's keys is waited
+    /// for: `pause` does that, and says whether to go on. Whether all were run.
+    pub(super) fn play_beside(
+        &self,
+        stretch: &Stretch,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, ReplayError> {
+        let mut runner = self.store.follower(self.now_ms);
+        let mut reply = Reply::new(Proto::Resp2);
+        let (mut commands, mut known) = (Vec::new(), None);
+        for unit in &stretch.units {
+            commands.clear();
+            let at = (unit.position, unit.first_ms);
+            self.commands(stretch.bytes(unit), at, &mut known, &mut commands)?;
+            let each = || commands.iter().map(|one| (one.spec, &one.args[..]));
+            while !runner.begin(each(), Vec::new()) {
+                // A script that reads keeps them.
+                if !pause() {
+                    return Ok(false);
+                }
+            }
+            runner.first_ms = Some(unit.first_ms);
+            let ran = commands.iter().try_for_each(|command| {
+                reply.clear();
+                let Command { spec, db, args, .. } = command;
+                let ran = runner.run(spec, *db, args, &mut reply);
+                check(command, &ran, &reply)
+            });
+            runner.end();
+            ran?;
+        }
+        Ok(true)
+    }
+
     /// Runs the units that need any of these shards, in their order.
     fn play_some(&self, stretch: &Stretch, shards: &ShardSet) -> Result<(), ReplayError> {
         let mut runner = self.store.replayer(self.at_ms, self.now_ms);
@@ -270,26 +308,25 @@ impl<'s> Player<'s> {
                 .iter()
                 .map(|command| (command.spec, &command.args[..]));
             runner.prefetch(commands.first().map_or(0, |command| command.db), each);
-            for Command {
-                position,
-                first_ms,
-                db,
-                spec,
-                args,
-            } in &commands
-            {
+            for command in &commands {
                 reply.clear();
-                runner.first_ms = Some(*first_ms);
-                let ran = runner.run(spec, *db, args, &mut reply);
-                let answer = reply.bytes();
-                if !matches!(ran, Ran::Done) || answer.first() == Some(&b'-') {
-                    let why = answer.escape_ascii().to_string();
-                    return Err(wrong(*position, args[0], why));
-                }
+                runner.first_ms = Some(command.first_ms);
+                let ran = runner.run(command.spec, command.db, &command.args, &mut reply);
+                check(command, &ran, &reply)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether a command did what it did when it was run first.
+fn check(command: &Command<'_>, ran: &Ran, reply: &Reply) -> Result<(), ReplayError> {
+    let answer = reply.bytes();
+    if matches!(ran, Ran::Done) && answer.first() != Some(&b'-') {
+        return Ok(());
+    }
+    let why = answer.escape_ascii().to_string();
+    Err(wrong(command.position, command.args[0], why))
 }
 
 fn wrong(position: u64, command: &[u8], why: String) -> ReplayError {

@@ -6,7 +6,6 @@ use super::hello::REDIS_VERSION;
 use crate::commands::Error;
 use crate::commands::parse::is;
 use crate::commands::subcommands::Subcommands;
-use crate::number::parse_integer;
 
 /// The subcommands of CLUSTER.
 pub(super) const SUBCOMMANDS: Subcommands = &[
@@ -44,20 +43,6 @@ pub(super) const SUBCOMMANDS: Subcommands = &[
 pub(super) fn disabled(call: &mut Call<'_, '_>) -> Flow {
     call.reply
         .error("ERR This instance has cluster support disabled");
-    Flow::Done
-}
-
-/// REPLICAOF and SLAVEOF: it follows nobody, and cannot.
-pub(super) fn replicaof(call: &mut Call<'_, '_>) -> Flow {
-    let (host, port) = (call.args[1], call.args[2]);
-    if is(host, "no") && is(port, "one") {
-        call.reply.ok();
-    } else if parse_integer(port).is_none_or(|port| !(0..=65535).contains(&port)) {
-        call.reply.error("ERR Invalid master port");
-    } else {
-        call.reply
-            .error("ERR this server cannot follow another: see the documentation of replication");
-    }
     Flow::Done
 }
 

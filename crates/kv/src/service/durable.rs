@@ -9,7 +9,7 @@ use crate::durable::KvLog;
 use crate::store::Effects;
 
 /// Why connections are cut whose replies will never be true.
-const LOG_FAILED: &str = "the log has failed";
+const LOG_FAILED: &str = "the log has failed, or another server has the store";
 
 /// A log that wakes loops.
 pub(crate) struct Durable<M> {
@@ -63,7 +63,7 @@ impl<M: Send + 'static> Waiting<M> {
         {
             return true;
         }
-        if self.log.has_failed() {
+        if self.log.never_settles() {
             link.abort_because(LOG_FAILED);
             return false;
         }
@@ -83,7 +83,7 @@ impl<M: Send + 'static> Waiting<M> {
             self.arm();
         }
         all.release_all(self.log.update());
-        if self.log.has_failed() && self.log.holds_replies() {
+        if self.log.never_settles() && self.log.holds_replies() {
             all.each(local, |_, cx| {
                 if cx.link.held_len() > 0 {
                     cx.link.abort_because(LOG_FAILED);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::acl::{Account, Reason, Where};
 use super::call::{Asked, Call, Flow};
 use super::client::{proto_number, rename};
+use super::replication;
 use super::session::{Replies, Session};
 use super::shared::Shared;
 use crate::commands::Error;
@@ -89,7 +90,9 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
     call.reply.bulk(b"mode");
     call.reply.bulk(b"standalone");
     call.reply.bulk(b"role");
-    call.reply.bulk(b"master");
+    let is_slave = replication::is_slave(&call.shared);
+    call.reply
+        .bulk(if is_slave { b"replica" } else { b"master" });
     call.reply.bulk(b"modules");
     call.reply.array(0);
     Flow::Done

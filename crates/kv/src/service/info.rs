@@ -7,6 +7,7 @@ use super::acl::Reason;
 use super::call::{Call, Flow};
 use super::hello::REDIS_VERSION;
 use super::pubsub::Kind;
+use super::replication;
 use super::stats::{Count, LoopStats};
 use super::table;
 
@@ -19,7 +20,7 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
     ("memory", "Memory", true, memory),
     ("persistence", "Persistence", true, super::persistence::info),
     ("stats", "Stats", true, stats),
-    ("replication", "Replication", true, replication),
+    ("replication", "Replication", true, replication::info),
     ("cpu", "CPU", true, cpu),
     ("modules", "Modules", true, |_, _| {}),
     ("commandstats", "Commandstats", false, command_stats),
@@ -51,7 +52,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
         }
     }
     // It counts keys.
-    call.session.barrier = call.session.barrier.max(call.shared.last_ticket());
+    call.session.barrier = call.session.barrier.max(call.shared.told_ticket());
     call.reply.verbatim(&text);
     Flow::Done
 }
@@ -218,12 +219,6 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "tracking_total_keys", tracking.keys());
     line(text, "tracking_total_items", tracking.items());
     line(text, "tracking_total_prefixes", tracking.prefixes());
-}
-
-fn replication(_: &mut Call<'_, '_>, text: &mut String) {
-    line(text, "role", "master");
-    line(text, "connected_slaves", 0);
-    line(text, "master_repl_offset", 0);
 }
 
 fn cpu(_: &mut Call<'_, '_>, text: &mut String) {

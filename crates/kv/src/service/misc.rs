@@ -19,19 +19,6 @@ pub(super) fn tell_time(wall: Duration, reply: &mut Reply) {
     reply.bulk(wall.subsec_micros().to_string().as_bytes());
 }
 
-pub(super) fn role(call: &mut Call<'_, '_>) -> Flow {
-    tell_role(call.reply);
-    Flow::Done
-}
-
-/// Answers ROLE.
-pub(super) fn tell_role(reply: &mut Reply) {
-    reply.array(3);
-    reply.bulk(b"master");
-    reply.integer(0);
-    reply.array(0);
-}
-
 pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
     match (&sub[..], &call.args[2..]) {

@@ -38,7 +38,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
                 _ if local > 0 => durable.log.sync(written),
                 _ => durable.log.is_synced(written),
             };
-            if !synced && local > 0 && durable.log.has_failed() {
+            if !synced && local > 0 && durable.log.never_settles() {
                 show_wait(call, 0);
                 call.reply
                     .error("MISCONF the log has failed; nobody can say what is on the disk");

@@ -16,6 +16,7 @@ use super::durable::Durable;
 use super::local::RespLocal;
 use super::log_keys::{Followers, LogCounters, LogKeys, Shown};
 use super::message::Message;
+use super::replication::Replication;
 use super::settings::Settings;
 use super::shared::Shared;
 use super::table::table;
@@ -101,6 +102,12 @@ impl RespService {
     /// The store is what `log` says, and commits to it. The first call counts.
     pub fn recovered(&self, log: Arc<KvLog>) {
         self.shared.durable.get_or_init(|| Durable::new(log));
+    }
+
+    /// Has INFO, ROLE and REPLICAOF tell of the home of the store. To be called before the server starts; the first call
+    /// counts.
+    pub fn replicated(&self, replication: Replication) {
+        self.shared.replication.get_or_init(|| replication);
     }
 
     fn of(shared: Shared) -> RespService {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
+use super::replication;
 use super::session::Replies;
 use super::shared::Shared;
 use crate::durable::snapshot::{Snapshots, Status};
@@ -13,6 +14,11 @@ const IN_PROGRESS: &str = "ERR Background save already in progress";
 
 /// The snapshots of the store; an error reply if there are none.
 fn snapshots(call: &mut Call<'_, '_>) -> Option<std::sync::Arc<Snapshots>> {
+    if replication::is_slave(&call.shared) {
+        call.reply
+            .error("ERR this server follows another one's store: snapshots are made there");
+        return None;
+    }
     let snapshots = call
         .shared
         .durable

@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) unblocked: Option<bool>,
     /// The snapshot that it waits for.
     pub(crate) waits_for_snapshot: Option<u64>,
+    /// The same, for the store to be taken over.
+    pub(crate) waits_for_takeover: Option<u64>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
     /// It is shown all commands.
@@ -92,6 +94,7 @@ impl Session {
             waits: 0,
             unblocked: None,
             waits_for_snapshot: None,
+            waits_for_takeover: None,
             transaction: None,
             subscriptions: None,
             monitor: None,

@@ -18,6 +18,7 @@ use super::log_keys::Shown;
 use super::message::Message;
 use super::monitor::Monitors;
 use super::pubsub::Hub;
+use super::replication::Replication;
 use super::script::Scripts;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) durable: OnceLock<Durable<Message>>,
     /// When that commits.
     pub(crate) promised: Option<Policy>,
+    /// The home of the store, if it has one.
+    pub(crate) replication: OnceLock<Replication>,
     /// How far the store is that is being recovered.
     pub(crate) loaded: Loaded,
     pub(crate) config: Config,
@@ -87,6 +90,7 @@ impl Shared {
             monitors: Apart::default(),
             durable: OnceLock::new(),
             promised,
+            replication: OnceLock::new(),
             loaded: Loaded::default(),
             config: Config::new(settings),
             clients: Apart::default(),
@@ -132,6 +136,14 @@ impl Shared {
         match self.durable.get() {
             Some(durable) if durable.log.holds_replies() => self.store.last_ticket(),
             _ => 0,
+        }
+    }
+
+    /// The same for who is told of the server rather than of keys: that has to be heard while the home is away, or gone.
+    pub(crate) fn told_ticket(&self) -> u64 {
+        match self.durable.get() {
+            Some(durable) if durable.log.awaits_home() || durable.log.lost().is_some() => 0,
+            _ => self.last_ticket(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::call::{Call, Flow};
 use super::{
     acl, client, cluster, command, config, hello, info, latency, misc, monitor, multi, persistence,
-    pubsub_commands, saving, script,
+    pubsub_commands, replication, saving, script,
 };
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, BRIEF, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
@@ -99,13 +99,13 @@ const SESSION: &[SessionSpec] = session! {
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
     "latency" -2 Usual latency::SUBCOMMANDS, latency::run;
     "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;
-    "role" 1 Usual &[], misc::role;
+    "role" 1 Usual &[], replication::role;
     "cluster" -2 Usual cluster::SUBCOMMANDS, cluster::disabled;
     "readonly" 1 Usual &[], cluster::disabled;
     "readwrite" 1 Usual &[], cluster::disabled;
     "asking" 1 Usual &[], cluster::disabled;
-    "replicaof" 3 Usual &[], cluster::replicaof;
-    "slaveof" 3 Usual &[], cluster::replicaof;
+    "replicaof" 3 Usual &[], replication::replicaof;
+    "slaveof" 3 Usual &[], replication::replicaof;
     "replconf" -1 Usual &[], cluster::replconf;
     "failover" -1 Usual &[], cluster::failover;
     "migrate" -6 Usual &[], cluster::migrate;

@@ -41,6 +41,10 @@ pub enum NoRoom {
     TooLarge,
     /// Nothing can be kept any more.
     Failed,
+    /// Another server's store is followed here.
+    Follows,
+    /// The store has another owner at home by now.
+    Lost,
 }
 
 impl NoRoom {
@@ -56,6 +60,12 @@ impl NoRoom {
                 "ERR larger than what the log takes as one unit; nothing was changed"
             }
             NoRoom::Failed => "MISCONF the log has failed; nothing was changed",
+            NoRoom::Follows => {
+                "READONLY this server follows another one's store and takes no changes; nothing was changed"
+            }
+            NoRoom::Lost => {
+                "READONLY another server has taken this store over; nothing was changed, and what is read here may be old"
+            }
         }
     }
 
@@ -74,6 +84,10 @@ impl NoRoom {
             }
             NoRoom::Failed => {
                 "MISCONF the log has failed; what was done before this command is in memory only"
+            }
+            NoRoom::Follows => NoRoom::Follows.text(),
+            NoRoom::Lost => {
+                "READONLY another server has taken this store over; what was done before this command is here alone"
             }
         }
     }
@@ -110,6 +124,12 @@ pub struct Mistakes {
     pub count_early: bool,
     /// Takes the name of a snapshot that is found for durable.
     pub trust_names: bool,
+    /// Answers before the change is at home, where that is waited for.
+    pub reply_before_home: bool,
+    /// Goes on with a unit that an owner has begun with what the next owner writes.
+    pub join_units: bool,
+    /// Takes a store over before all that is at home was read.
+    pub own_unread: bool,
     /// Refuses what a transaction or script does in the middle as what is done at its beginning.
     pub refuse_midway: bool,
 }

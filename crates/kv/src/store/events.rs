@@ -228,7 +228,7 @@ impl Guards<'_> {
         let store = self.store();
         let key = key.into();
         let event = Event { db, name, key };
-        if store.effects().is_none() {
+        if self.effects().is_none() {
             return store.events.tell(&event, 0);
         }
         let kept = &mut self.pending(stamp).kept;

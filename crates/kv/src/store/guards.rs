@@ -29,6 +29,8 @@ pub(crate) struct Guards<'s> {
     /// Events that are told, as of when the locks were taken; none of what is replayed.
     pub(super) told: Classes,
     pub(super) replays: bool,
+    /// What is done is in the log already: it passes the hook by.
+    pub(super) is_known: bool,
     /// Decides whether a use of a key is counted.
     pub(super) luck: fastrand::Rng,
     /// Who changes keys; 0 for nobody who wants to know.
@@ -49,6 +51,7 @@ impl<'s> Guards<'s> {
             met_expired: Vec::new(),
             told: 0,
             replays: false,
+            is_known: false,
             luck: fastrand::Rng::with_seed(0),
             client: 0,
         }

@@ -263,6 +263,11 @@ impl Store {
         Runner::new(self, at_ms, 0).replaying(now_ms)
     }
 
+    /// Runs what another server's store has logged, as [`replayer`](Store::replayer), while clients read.
+    pub(crate) fn follower(&self, now_ms: u64) -> Runner<'_> {
+        Runner::new(self, 0, 0).following(now_ms)
+    }
+
     /// How many databases there are.
     #[must_use]
     pub fn databases(&self) -> u16 {

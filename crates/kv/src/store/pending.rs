@@ -42,17 +42,20 @@ pub(crate) struct Pending {
     barrier: u64,
 }
 
-impl Guards<'_> {
+impl<'s> Guards<'s> {
     /// What is shown the mutations.
     #[inline]
-    pub(crate) fn effects(&self) -> Option<&dyn Effects> {
-        self.store().effects()
+    pub(crate) fn effects(&self) -> Option<&'s dyn Effects> {
+        match self.is_known {
+            true => None,
+            false => self.store.effects(),
+        }
     }
 
     pub(crate) fn pending(&mut self, stamp: u64) -> &mut Pending {
-        let store = self.store;
+        let effects = self.effects();
         self.pending.get_or_insert_with(|| {
-            let settled = store.effects().map_or(u64::MAX, Effects::settled);
+            let settled = effects.map_or(u64::MAX, Effects::settled);
             Box::new(Pending {
                 units: Units::new(stamp),
                 notes_touched: settled < u64::MAX,
@@ -64,7 +67,7 @@ impl Guards<'_> {
     /// Sees to it that there is room for a unit that costs so much.
     pub(crate) fn reserve(&mut self, bytes: usize, stamp: u64) -> Result<(), NoRoom> {
         let store = self.store();
-        let Some(effects) = store.effects() else {
+        let Some(effects) = self.effects() else {
             return Ok(());
         };
         let pending = self.pending(stamp);
@@ -100,7 +103,7 @@ impl Guards<'_> {
     /// large as units may be. Only that, and a failure of the log, refuses more of it from then on.
     pub(crate) fn begin_growing(&mut self, stamp: u64) -> Result<(), NoRoom> {
         let store = self.store();
-        let Some(effects) = store.effects() else {
+        let Some(effects) = self.effects() else {
             return Ok(());
         };
         let pending = self.pending(stamp);
@@ -116,7 +119,7 @@ impl Guards<'_> {
     }
 
     pub(crate) fn end_growing(&mut self) {
-        let Some(effects) = self.store().effects() else {
+        let Some(effects) = self.effects() else {
             return;
         };
         if let Some(pending) = &mut self.pending
@@ -168,7 +171,7 @@ impl Guards<'_> {
             return;
         };
         let store = self.store();
-        if let Some(effects) = store.effects()
+        if let Some(effects) = self.effects()
             && !pending.units.is_empty()
         {
             // What is open keeps its part.
@@ -271,7 +274,7 @@ impl Guards<'_> {
     /// The same for all keys of a command that has just run.
     pub(crate) fn heed_keys(&mut self, spec: &Spec, args: &[&[u8]], stamp: u64) {
         let store = self.store();
-        let Some(effects) = store.effects() else {
+        let Some(effects) = self.effects() else {
             return;
         };
         let settled = effects.settled();

@@ -120,7 +120,14 @@ impl<'s> Runner<'s> {
 
     /// With keys that count as used at `now_ms`, and nobody told what becomes of them.
     pub(super) fn replaying(mut self, now_ms: u64) -> Runner<'s> {
-        self.guards.replays = true;
+        (self.guards.replays, self.guards.is_known) = (true, true);
+        self.clock = self.guards.store().clock_at(now_ms);
+        self
+    }
+
+    /// The same, but those who ask for it are told: others use the store meanwhile.
+    pub(super) fn following(mut self, now_ms: u64) -> Runner<'s> {
+        self.guards.is_known = true;
         self.clock = self.guards.store().clock_at(now_ms);
         self
     }
@@ -134,7 +141,7 @@ impl<'s> Runner<'s> {
             reply.error(&Error::OUT_OF_MEMORY.0);
             return Ran::Done;
         }
-        if store.effects().is_some() {
+        if self.guards.effects().is_some() {
             return self.run_shown(spec, db, args, reply);
         }
         if !self.take_locks(spec, args) {
@@ -236,7 +243,8 @@ impl<'s> Runner<'s> {
         self.guards.forget();
         if !self.in_transaction {
             self.guards.close_unit();
-        } else if store
+        } else if self
+            .guards
             .effects()
             .is_some_and(|effects| effects.mistakes().makes(|mistakes| mistakes.split_units))
         {
@@ -256,7 +264,7 @@ impl<'s> Runner<'s> {
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
     ) -> Result<(), NoRoom> {
         let store = self.guards.store();
-        if store.effects().is_none() {
+        if self.guards.effects().is_none() {
             return Ok(());
         }
         let (mut bound, mut grows) = (0, false);
@@ -375,7 +383,6 @@ impl<'s> Runner<'s> {
         reply: &mut Reply,
         serving: Option<&[u8]>,
     ) -> Called {
-        let store = self.guards.store();
         let start = reply.len();
         self.guards.set_running(spec.is_write());
         let mut ctx = Ctx {
@@ -427,7 +434,7 @@ impl<'s> Runner<'s> {
             reply.truncate(start);
             reply.error(&Error::BUSY.0);
         }
-        if changes > 0 && store.effects().is_some() {
+        if changes > 0 && self.guards.effects().is_some() {
             match effective {
                 None => self.guards.did(db, args, self.now_ms),
                 Some(commands) => {
@@ -537,7 +544,7 @@ impl<'s> Runner<'s> {
         self.guards.hold(&shards);
         self.is_shut_out = self.guards.is_kept();
         let mut unchanged = !self.is_shut_out;
-        let settled = match store.effects() {
+        let settled = match self.guards.effects() {
             None => u64::MAX,
             Some(effects) => {
                 // What is changed from now on is noted.
@@ -741,7 +748,7 @@ impl<'s> Runner<'s> {
         reply: &mut Reply,
     ) -> Served {
         let store = self.guards.store();
-        let shown = store.effects().is_some();
+        let shown = self.guards.effects().is_some();
         if shown {
             let bound = store.bound(waiter.spec, args);
             match self.guards.reserve(bound, self.now_ms) {

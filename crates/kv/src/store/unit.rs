@@ -18,6 +18,8 @@ const FIRST: usize = 2 << 10;
 /// First byte of a record: the unit goes on in the next one, or ends in this one.
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
+/// What was begun before never goes on: who was to write the rest has lost the store to another one.
+const BREAKS_OFF: u8 = 3;
 
 const COMMAND: u8 = 1;
 const EXPIRED: u8 = 2;
@@ -180,6 +182,21 @@ impl Units {
         }
     }
 
+    /// A record by which a log that goes on where another has ended says that a unit which is open there counts for nothing.
+    #[must_use]
+    pub fn break_off(stamp: u64) -> Units {
+        let mut bytes = stamp.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&1_u32.to_le_bytes());
+        bytes.push(BREAKS_OFF);
+        Units {
+            open: bytes.len(),
+            bytes,
+            records: 1,
+            closed: 0,
+            stamp,
+        }
+    }
+
     /// Forgets the closed units, which were committed.
     pub fn clear(&mut self) {
         self.bytes.drain(..self.open);
@@ -227,6 +244,12 @@ impl Reader {
         }
     }
 
+    /// Whether a unit was begun that is not closed.
+    #[must_use]
+    pub fn is_midway(&self) -> bool {
+        !self.unit.is_empty()
+    }
+
     /// Takes the next record; if it closes a unit, the bytes of that, for [`effects`].
     ///
     /// # Errors
@@ -244,6 +267,12 @@ impl Reader {
             }
             GOES_ON => {
                 self.unit.extend_from_slice(rest);
+                Ok(None)
+            }
+            BREAKS_OFF if rest.is_empty() => {
+                if !self.mistakes.makes(|mistakes| mistakes.join_units) {
+                    self.unit.clear();
+                }
                 Ok(None)
             }
             _ => Err(Malformed("a record of an unknown kind")),

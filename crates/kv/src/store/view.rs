@@ -72,7 +72,7 @@ impl<'s> View<'_, 's> {
     }
 
     pub(crate) fn has_effects(&self) -> bool {
-        self.guards.store().effects().is_some()
+        self.guards.effects().is_some()
     }
 
     /// The same view of another database. [`swap_db`](View::swap_db) back when done.

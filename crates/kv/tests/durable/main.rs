@@ -18,6 +18,9 @@ mod golden_check;
 mod history;
 #[path = "../concurrent/porcupine.rs"]
 mod porcupine;
+#[path = "../../../replicate/tests/simulated/home.rs"]
+#[allow(dead_code, reason = "a part of it is for the other test")]
+mod sim_home;
 #[path = "../common/wire.rs"]
 mod wire;
 
@@ -26,7 +29,9 @@ mod by_hand;
 mod disk;
 mod events;
 mod facts;
+mod following;
 mod golden;
+mod home;
 mod midway;
 mod mistakes;
 mod replay;

@@ -3,6 +3,7 @@
 use tidewire::sim::try_seed;
 use tidewire_kv::store::Mistakes;
 
+use crate::home::{Wrong, homes, large};
 use crate::replay::{same, torn, unclosed};
 use crate::scene::lives;
 use crate::served::served;
@@ -154,4 +155,94 @@ fn a_snapshot_whose_name_is_taken_for_durable_is_found() {
             ..Mistakes::default()
         },
     );
+}
+
+/// Finds what is wrong with stores that have a home, with small units or large ones.
+fn is_found_at_home(test: fn(u64, Wrong) -> Result<(), String>, wrong: Wrong) {
+    let tried = |seed| try_seed(seed, |seed| test(seed, wrong)).err();
+    let found = SEEDS.clone().find_map(|seed| Some((seed, tried(seed)?)));
+    let (seed, found) = found.unwrap_or_else(|| panic!("not found: {wrong:?}"));
+    println!("seed {seed}: {found:.200}");
+}
+
+fn store(store: Mistakes) -> Wrong {
+    Wrong {
+        store,
+        ..Wrong::default()
+    }
+}
+
+#[test]
+fn a_reply_before_the_commit_at_home_is_found() {
+    let reply_before_home = true;
+    let mistakes = Mistakes {
+        reply_before_home,
+        ..Mistakes::default()
+    };
+    is_found_at_home(homes, store(mistakes));
+}
+
+#[test]
+fn a_store_that_is_taken_over_before_all_was_read_is_found() {
+    let own_unread = true;
+    let mistakes = Mistakes {
+        own_unread,
+        ..Mistakes::default()
+    };
+    is_found_at_home(homes, store(mistakes));
+}
+
+#[test]
+fn a_unit_that_is_followed_without_its_end_is_found() {
+    let play_unclosed = true;
+    let mistakes = Mistakes {
+        play_unclosed,
+        ..Mistakes::default()
+    };
+    is_found_at_home(large, store(mistakes));
+}
+
+#[test]
+fn units_of_two_owners_that_are_taken_for_one_are_found() {
+    let join_units = true;
+    let mistakes = Mistakes {
+        join_units,
+        ..Mistakes::default()
+    };
+    is_found_at_home(large, store(mistakes));
+}
+
+#[test]
+fn a_watermark_before_the_commit_at_home_is_found() {
+    let carrying = tidewire_replicate::Mistakes {
+        early_watermark: true,
+        ..Default::default()
+    };
+    let wrong = Wrong {
+        carrying,
+        ..Wrong::default()
+    };
+    is_found_at_home(homes, wrong);
+}
+
+#[test]
+fn a_repeat_of_what_was_not_settled_is_found() {
+    let carrying = tidewire_replicate::Mistakes {
+        repeat_unsettled: true,
+        ..Default::default()
+    };
+    let wrong = Wrong {
+        carrying,
+        ..Wrong::default()
+    };
+    is_found_at_home(homes, wrong);
+}
+
+#[test]
+fn a_word_for_a_snapshot_before_what_is_in_it_is_at_home_is_found() {
+    let wrong = Wrong {
+        word_early: true,
+        ..Wrong::default()
+    };
+    is_found_at_home(homes, wrong);
 }

@@ -191,6 +191,11 @@ pub(crate) fn open<D: Disk>(
         .or(settings.identity)
         .unwrap_or_else(|| fastrand::u64(..));
     let lived_us = loaded.lived_us.max(said.lived_us);
+    if let Some((stream, first)) = &settings.begins
+        && loaded.log.is_none()
+    {
+        loaded.state.begin_at(stream, *first);
+    }
     let gather = Gather::new(loaded.state, &settings, lived_us);
     let shared = Arc::new(Shared::new(disk, settings, log, gather, catalog));
     let mut writer = Writer::new(Recovered {

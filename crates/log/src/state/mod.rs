@@ -159,6 +159,14 @@ impl State {
         }
     }
 
+    /// Has a stream of this name, which there is not yet, begin at this position: as behind one that was deleted.
+    pub(crate) fn begin_at(&mut self, name: &str, first: u64) {
+        if first > 0 {
+            self.administered = true;
+            self.deleted.push_back((hash_of_deleted(name), first));
+        }
+    }
+
     /// The end of those of this name that were deleted.
     pub(crate) fn first_of(&self, name: &str) -> u64 {
         self.end_of_deleted(fnv(name.bytes()))

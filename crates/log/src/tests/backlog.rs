@@ -107,6 +107,9 @@ fn a_full_backlog_takes_nothing_until_some_is_at_home() {
     };
     assert_eq!(refused, Refused::Busy);
     assert!((3000..3000 + 2048).contains(&log.backlog_bytes()));
+    // Nor does who asks for room first get any.
+    assert_eq!(log.reserve(1), Err(Refused::Busy));
+    assert_eq!(log.begin_growing(0), Err(Refused::Busy));
     // A cursor is no message.
     log.set_cursor("s", "c", 1).expect("room");
     log.carried(home(&[("s", last)]));
@@ -131,4 +134,31 @@ fn a_log_without_a_home_keeps_and_bounds_nothing_for_it() {
     // What is at home stays there.
     assert_eq!(log.progress().replicated, Some(Ticket(5)));
     assert_eq!(log.backlog_bytes(), 0);
+}
+
+#[test]
+fn a_stream_may_begin_where_another_has_ended() {
+    let settings = || Settings {
+        begins: Some(("s".into(), 1000)),
+        ..small()
+    };
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let other = log.stream("t").expect("a stream");
+    settle_at(&mut writer, 1);
+    let range = |log: &EmbeddedLog<SimDisk>| log.range("s").map(|range| (range.first, range.next));
+    assert_eq!(range(&log), Some((1000, 1000)));
+    append(&log, stream, NOBODY, 1..=10).expect("room");
+    append(&log, other, NOBODY, 1..=10).expect("room");
+    settle_at(&mut writer, 2);
+    drop((log, writer));
+    // Only a log that is made heeds it.
+    let settings = Settings {
+        begins: Some(("s".into(), 5000)),
+        ..small()
+    };
+    let (log, _, _) = EmbeddedLog::open(disk, settings).expect("the log");
+    assert_eq!(range(&log), Some((1000, 1010)));
+    assert_eq!(log.range("t").expect("a stream").first, 0);
 }

@@ -73,6 +73,7 @@ impl State {
             return;
         };
         self.held.owner = Some(transaction.owner);
+        self.held.notes.extend(transaction.notes);
         match transaction.claim {
             None => self.held.streams.extend(transaction.streams),
             Some(claim) => {

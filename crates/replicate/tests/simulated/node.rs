@@ -55,6 +55,7 @@ impl Node {
             retry_last: Duration::from_millis(50),
             hand_over_within: Duration::from_millis(200),
             mistakes,
+            ..Replicating::default()
         };
         let opened = EmbeddedLog::open(self.disk.clone(), settings);
         let (log, writer, _) = opened.expect("nothing is wrong with the disk");

@@ -23,8 +23,9 @@ const PREFIX: &str = "snapshot-";
 /// What the name of a snapshot ends with while it is [given anew](super::keeper::Keeper::new).
 const MOVED: &str = ".moved";
 
-/// The name of the snapshot of what is below a position of the log.
-pub(crate) fn name(position: u64) -> String {
+/// The name of the file of the snapshot of what is below a position of the log.
+#[must_use]
+pub fn name(position: u64) -> String {
     format!("{PREFIX}{position:020}")
 }
 

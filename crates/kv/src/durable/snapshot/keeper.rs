@@ -397,7 +397,9 @@ impl<D: Disk> Keeper<D> {
                 tracing::warn!(%error, snapshot = name(older), "an old snapshot cannot be removed");
             }
         }
-        self.log.discard(self.kv_log.stream(), position);
+        if let Some(stream) = self.kv_log.stream() {
+            self.log.discard(stream, position);
+        }
     }
 
     /// Removes what was written of one that does not count.

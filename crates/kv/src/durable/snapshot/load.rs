@@ -129,6 +129,9 @@ fn put_back<D: Disk>(disk: &D) -> io::Result<()> {
 
 /// Reads the newest snapshot, if there is any, into a store that is empty. `range` is what the log has of the
 /// store's stream, `progress` is told bytes read, and how many there are.
+///
+/// # Errors
+/// See [`SnapshotError`]; the store is of no use then.
 pub fn load<D: Disk>(
     disk: &D,
     log: u64,

@@ -10,9 +10,8 @@ mod thread;
 mod told;
 
 pub use copy::copy;
-pub use format::{Header, Wrong};
+pub use format::{Header, Wrong, name};
 pub use keeper::Keeper;
-#[doc(hidden)]
 pub use load::load;
 pub use load::{Found, Instead, SnapshotError};
 pub use thread::Running;

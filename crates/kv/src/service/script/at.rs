@@ -16,7 +16,7 @@ use crate::service::multi::count_as_called;
 use crate::service::run::Outcome;
 use crate::service::shared::{Here, Shared};
 use crate::service::table::{Entry, SessionSpec};
-use crate::service::{command, hello, misc, pubsub_commands, saving};
+use crate::service::{command, hello, misc, pubsub_commands, replication, saving};
 
 /// Where a script runs.
 pub(super) enum At<'a, 'c> {
@@ -109,7 +109,7 @@ impl At<'_, '_> {
             "lastsave" => reply.integer((saving::last_save_ms(&shared) / 1000) as i64),
             "ping" => hello::pong(&mut asked),
             "pubsub" => pubsub_commands::answer(&mut asked),
-            "role" => misc::tell_role(reply),
+            "role" => replication::tell_role(&shared, reply),
             "select" => match hello::database(args[1], &shared) {
                 Ok(db) => {
                     conn.session.db = db;

@@ -66,6 +66,7 @@ impl Member {
             retry_last: Duration::from_millis(50),
             hand_over_within: Duration::from_millis(200),
             mistakes,
+            ..Replicating::default()
         };
         let opened = EmbeddedLog::open(self.disk.clone(), settings);
         let (log, writer, _) = opened.expect("nothing is wrong with the disk");

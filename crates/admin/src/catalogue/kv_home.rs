@@ -1,0 +1,24 @@
+//! Of a key-value store that has a home.
+
+use crate::metric::metrics;
+
+metrics! {
+    /// 1 for what this server is to the store: `owner`, `follower`, `takes-over` (a follower that becomes the owner) or `former` (an owner whose store another server has by now).
+    ROLE = Gauge "tidewire_kv_home_role" ["role"];
+    /// 1 while the home is reached.
+    LINKED = Gauge "tidewire_kv_home_linked" [];
+    /// Of an owner the first position of the store's log that is not at home, of a follower the first that was not applied.
+    POSITION = Gauge "tidewire_kv_home_position" [];
+    /// Of an owner the records that are not at home, of a follower the offsets of the home that were not read.
+    LAG = Gauge "tidewire_kv_home_lag_records" [];
+    /// Of a follower: for how long there was always something more to read.
+    BEHIND = Gauge "tidewire_kv_home_lag_seconds" [];
+    /// Bytes of the store's log that are not at home; changes are refused at --backlog-bytes.
+    BACKLOG = Gauge "tidewire_kv_home_backlog_bytes" [];
+    /// Transactions committed at home.
+    TRANSACTIONS = Counter "tidewire_kv_home_transactions_total" [];
+    /// Bytes of the records in them.
+    BYTES = Counter "tidewire_kv_home_bytes_total" [];
+    /// What was asked of the home and failed, or was not answered in time.
+    FAILURES = Counter "tidewire_kv_home_failures_total" [];
+}

@@ -1,0 +1,547 @@
+//! The thread of a server that follows another one's key-value store, and takes it over when it is asked to.
+
+use std::fs;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tidewire_kafka::{AtHome, Polled, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_kv::durable::snapshot::{self, Keeper, Running as Snapshots};
+use tidewire_kv::durable::{
+    Applier, FollowSettings, Follower, Heard, KvLog, Source, Standing, go_on_at,
+};
+use tidewire_kv::service::{Replication, Role};
+use tidewire_kv::store::Store;
+use tidewire_log::disk::real::RealDisk;
+use tidewire_log::{Log, Range, Refused, Step};
+use tidewire_replicate::{Bell, Owner, Share};
+
+use super::durable::LogOptions;
+use super::kv::now_ms;
+use super::kv_home::{Carrier, client};
+use super::log::{OpenLog, kv_directory};
+use crate::exit::Failure;
+
+/// A file in the directory of a log that was made to take a store over: as long as it is there nothing was ever taken.
+const BEGUN: &str = "taking-over";
+
+/// Where a snapshot from home is kept for a moment, in the directory of the data.
+const FETCHED: &str = "kv-fetched";
+
+/// How long a record is waited for at a time.
+const POLL: Duration = Duration::from_millis(50);
+/// Until a home that could not be read is read again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often it is asked how much is missing.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between looks at what is waited for.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What a follower needs.
+pub(super) struct Needs {
+    pub(super) store: Arc<Store>,
+    pub(super) kv_log: Arc<KvLog>,
+    pub(super) replication: Replication,
+    pub(super) target: Target,
+    pub(super) options: LogOptions,
+    /// Of the snapshots of an owner, here and at home.
+    pub(super) growth: u64,
+    pub(super) home_growth: u64,
+}
+
+/// What a follower has become the owner with.
+pub(super) struct TakenOver {
+    pub(super) log: OpenLog,
+    pub(super) keeper: Snapshots,
+    pub(super) carrier: Carrier,
+}
+
+/// A thread that follows, until it is stopped or dropped.
+pub(super) struct Following {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stops: AtomicBool,
+    /// All was read that was there when it began.
+    is_current: AtomicBool,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    /// It cannot go on.
+    failure: Option<String>,
+    taken: Option<TakenOver>,
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stops(&self) -> bool {
+        self.stops.load(SeqCst)
+    }
+}
+
+impl Following {
+    /// Begins to fill the store, which loads until all is read that is there now.
+    pub(super) fn start(needs: Needs) -> Result<Following, Failure> {
+        clean(&kv_directory(&needs.options))?;
+        let home = client(&needs.options)?;
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        let thread = thread::Builder::new().name("tidewire-follow".into());
+        let thread = thread.spawn(move || {
+            let mut thread = Thread::new(needs, home, theirs);
+            if let Err(why) = thread.run() {
+                tracing::error!(
+                    why,
+                    "the key-value store of another server is not followed any more"
+                );
+                thread.needs.replication.ends(why.clone().into());
+                thread.shared.told().failure = Some(why);
+            }
+        });
+        let thread = thread
+            .map_err(|e| Failure::failed(format!("cannot start the thread that follows: {e}")))?;
+        Ok(Following {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether all was read that was there when it began.
+    pub(super) fn is_current(&self) -> bool {
+        self.shared.is_current.load(SeqCst)
+    }
+
+    /// Why it does not go on, if it does not.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.shared.told().failure.clone()
+    }
+
+    /// What the store is owned with, once it was taken over.
+    pub(super) fn taken(&self) -> Option<TakenOver> {
+        self.shared.told().taken.take()
+    }
+
+    /// Ends it.
+    pub(super) fn stop(&mut self) {
+        self.shared.stops.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A follower has no log of its own; what is left of one that was made in vain goes.
+fn clean(directory: &Path) -> Result<(), Failure> {
+    let shown = directory.display();
+    let cannot = |e: io::Error| Failure::failed(format!("cannot look into {shown}: {e}"));
+    if directory.join(BEGUN).exists() {
+        tracing::warn!(directory = %shown, "an earlier start was about to take the store over, and has taken nothing: its log goes");
+        return fs::remove_dir_all(directory).map_err(cannot);
+    }
+    let is_free = match fs::read_dir(directory) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => true,
+        Err(e) => return Err(cannot(e)),
+        Ok(mut entries) => entries.next().is_none(),
+    };
+    if is_free {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--follow: there is something in {shown}, and no log of a store: move it away"
+    )))
+}
+
+/// Whether this server has taken the store over that it was to follow, and may go on as its owner, if the home says so.
+pub(super) fn has_taken_over(directory: &Path) -> bool {
+    let is_segment = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "seg");
+    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    !directory.join(BEGUN).exists() && entries.any(is_segment)
+}
+
+/// Refuses the log of a store that was about to be taken over.
+pub(super) fn refuse_begun(directory: &Path) -> Result<(), Failure> {
+    match directory.join(BEGUN).exists() {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "the log in {} was made to take a store over, and that was not finished: start with --follow, and take it \
+             over again",
+            directory.display()
+        ))),
+    }
+}
+
+struct Thread {
+    needs: Needs,
+    home: Home,
+    shared: Arc<Shared>,
+    start: Instant,
+    source: KafkaSource,
+    /// Since when there was always more.
+    behind: Option<Instant>,
+    looked: Option<Instant>,
+}
+
+impl Thread {
+    fn new(needs: Needs, home: Home, shared: Arc<Shared>) -> Thread {
+        Thread {
+            source: KafkaSource::new(needs.target.clone(), home.clone()),
+            needs,
+            home,
+            shared,
+            start: Instant::now(),
+            behind: Some(Instant::now()),
+            looked: None,
+        }
+    }
+
+    /// Until it is stopped, or owns the store.
+    fn run(&mut self) -> Result<(), String> {
+        let bell = Bell::default();
+        let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
+        let mut home = home.map_err(|e| e.to_string())?;
+        let Some(begin) = self.begin()? else {
+            return Ok(());
+        };
+        let applier = Applier::new(self.needs.store.clone(), begin);
+        let mut follower = Follower::new(applier, FollowSettings::default());
+        let mut owner = None;
+        while !self.shared.stops() {
+            if self.needs.replication.is_asked() && follower.standing() == Standing::Follows {
+                // Made anew for each try: what an earlier one has left at home is another log's.
+                let as_owner = Owner {
+                    log: fastrand::u64(..),
+                    session: fastrand::u64(..),
+                };
+                tracing::info!(home = %self.needs.target, "taking the key-value store over");
+                self.needs
+                    .replication
+                    .change(|now| now.role = Role::TakesOver);
+                follower.take_over(as_owner);
+                owner = Some(as_owner);
+            }
+            let shared = self.shared.clone();
+            let mut pause = || {
+                thread::sleep(PAUSE);
+                !shared.stops()
+            };
+            let now = self.start.elapsed();
+            let stepped = follower.step(now, now_ms(), &mut self.source, &mut *home, &mut pause);
+            let step = stepped.map_err(|e| e.to_string())?;
+            if let Some(why) = follower.take_refusal() {
+                tracing::warn!(why = &*why, "the key-value store was not taken over");
+                self.needs.replication.answer(Err(why));
+            }
+            self.show(&follower);
+            if follower.is_at_end() && !self.shared.is_current.swap(true, SeqCst) {
+                self.needs.store.end_loading();
+                tracing::info!(
+                    home = %self.needs.target,
+                    position = follower.applier().next(),
+                    units = follower.applier().units(),
+                    seconds = self.start.elapsed().as_secs_f64(),
+                    "the key-value store of another server is followed"
+                );
+            }
+            if let (Standing::Owns(position), Some(owner)) = (follower.standing(), owner) {
+                return self.own(position, owner);
+            }
+            if step != Step::Worked && self.source.is_away() {
+                thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before.
+    fn begin(&mut self) -> Result<Option<u64>, String> {
+        let target = &self.needs.target;
+        let at = loop {
+            if self.shared.stops() {
+                return Ok(None);
+            }
+            match tidewire_kafka::held(target, Share::Whole, &self.home) {
+                Ok(held) => {
+                    let word = held.notes.get(SNAPSHOT);
+                    break word.and_then(|word| AtHome::decode(word));
+                }
+                Err(why) => drop(self.source.fails(why.to_string())),
+            }
+            thread::sleep(AGAIN);
+        };
+        let Some(at) = at else {
+            return Ok(Some(0));
+        };
+        let directory = self.needs.options.directory().join(FETCHED);
+        let loaded = self.fetch(&at, &directory).and_then(|()| {
+            let disk = RealDisk::open(&directory).map_err(|e| e.to_string())?;
+            let range = Range {
+                first: at.position,
+                next: at.position,
+            };
+            let shared = self.shared.clone();
+            let mut goes_on = |_, _| match shared.stops() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            let (log, store) = (at.log, &self.needs.store);
+            let loaded = snapshot::load(&disk, log, range, store, now_ms(), &mut goes_on);
+            loaded.map_err(|e| e.to_string())
+        });
+        // It is at home, and never read here again.
+        let _ = fs::remove_dir_all(&directory);
+        if self.shared.stops() {
+            return Ok(None);
+        }
+        let failed =
+            |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
+        let loaded = loaded
+            .map_err(failed)?
+            .ok_or_else(|| failed("it is not there".into()))?;
+        let offset = Reader::find(target, &self.home, at.position);
+        self.source.read = offset.map_err(|e| e.to_string())?;
+        tracing::info!(
+            position = at.position,
+            bytes = at.bytes,
+            keys = loaded.keys,
+            offset = self.source.read,
+            "the newest snapshot at home was read"
+        );
+        Ok(Some(at.position))
+    }
+
+    /// Brings it into a directory of its own.
+    fn fetch(&self, at: &AtHome, directory: &Path) -> Result<(), String> {
+        let told = |e: io::Error| format!("{}: {e}", directory.display());
+        if directory.exists() {
+            fs::remove_dir_all(directory).map_err(told)?;
+        }
+        fs::create_dir_all(directory).map_err(told)?;
+        let file = fs::File::create(directory.join(snapshot::name(at.position)));
+        let mut file = io::BufWriter::new(file.map_err(told)?);
+        let mut goes_on = || !self.shared.stops();
+        let target = &self.needs.target;
+        tidewire_kafka::fetch_snapshot(target, &self.home, at, &mut file, &mut goes_on)
+            .map_err(|e| e.to_string())?;
+        file.flush().map_err(told)
+    }
+
+    fn show(&mut self, follower: &Follower) {
+        let now = Instant::now();
+        match follower.is_at_end() {
+            true => self.behind = None,
+            false => {
+                self.behind.get_or_insert(now);
+            }
+        }
+        let is_due = self.looked.is_none_or(|looked| now - looked >= LOOK);
+        if is_due {
+            self.looked = Some(now);
+            self.source.look();
+        }
+        let lag = match follower.is_at_end() {
+            true => 0,
+            false => self.source.lag(),
+        };
+        let (trouble, behind) = (self.source.trouble.clone(), self.behind);
+        self.needs.replication.change(|now| {
+            now.is_linked = trouble.is_none();
+            now.trouble = trouble;
+            now.position = follower.applier().next();
+            now.lag = lag;
+            now.behind_ms = behind.map_or(0, |since| since.elapsed().as_millis() as u64);
+        });
+    }
+
+    /// Goes on with a log of its own.
+    fn own(&mut self, position: u64, owner: Owner) -> Result<(), String> {
+        let Needs {
+            store,
+            kv_log,
+            replication,
+            target,
+            options,
+            growth,
+            home_growth,
+        } = &self.needs;
+        let failed = |what: &str, why: &dyn std::fmt::Display| {
+            format!("taking the store over: {what}: {why}; start this server again to follow it")
+        };
+        let directory = kv_directory(options);
+        begin(&directory).map_err(|e| failed(&directory.display().to_string(), &e))?;
+        let log = OpenLog::take_over_kv(options, kv_log.policy(), owner.log, position);
+        let log = log.map_err(|e| failed("its log", &e.message))?;
+        let embedded = log.embedded();
+        loop {
+            match go_on_at(kv_log, &embedded, position, now_ms()) {
+                Ok(()) => break,
+                Err(Refused::Busy) if !self.shared.stops() => thread::sleep(PAUSE),
+                Err(why) => return Err(failed("its log", &why)),
+            }
+        }
+        kv_log.snapshots().set_growth(*growth);
+        let keeper = Keeper::new(embedded.clone(), kv_log.clone(), store.clone(), None);
+        let keeper = Snapshots::start(keeper).map_err(|e| failed("its snapshots", &e))?;
+        let asked = kv_log.snapshots().ask();
+        loop {
+            match kv_log.snapshots().status().outcome(asked) {
+                Some(true) => break,
+                Some(false) => {
+                    let why = kv_log.snapshots().status().failure.unwrap_or_default();
+                    return Err(failed("its snapshot", &why));
+                }
+                None if self.shared.stops() => return Ok(()),
+                None => thread::sleep(PAUSE),
+            }
+        }
+        let carrier = Carrier::start(&log, kv_log, target, options, *home_growth);
+        let carrier = carrier.map_err(|e| failed("its home", &e.message))?;
+        // Who is told that it is done is the owner by what the home says.
+        while !embedded.progress().replicates {
+            if let Some(why) = kv_log.lost() {
+                return Err(failed("its home", why));
+            }
+            if self.shared.stops() {
+                return Ok(());
+            }
+            thread::sleep(PAUSE);
+        }
+        finish(&directory).map_err(|e| failed(&directory.display().to_string(), &e))?;
+        let carried = carrier.watched();
+        replication.watch(move |to| carried.tell(to));
+        kv_log.own();
+        store.end_loading();
+        self.shared.is_current.store(true, SeqCst);
+        self.shared.told().taken = Some(TakenOver {
+            log,
+            keeper,
+            carrier,
+        });
+        replication.answer(Ok(()));
+        tracing::info!(home = %target, position, "the key-value store was taken over");
+        Ok(())
+    }
+}
+
+fn begin(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    fs::File::create(directory.join(BEGUN))?.sync_all()?;
+    sync(directory)
+}
+
+fn finish(directory: &Path) -> io::Result<()> {
+    fs::remove_file(directory.join(BEGUN))?;
+    sync(directory)
+}
+
+fn sync(directory: &Path) -> io::Result<()> {
+    fs::File::open(directory)?.sync_all()?;
+    let above: PathBuf = std::path::absolute(directory)?;
+    fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+/// The records of a home in Kafka.
+struct KafkaSource {
+    target: Target,
+    settings: Home,
+    reader: Option<Reader>,
+    /// One past the last offset that was read.
+    read: u64,
+    /// Where the home ended when that was asked last.
+    end: u64,
+    opened: Option<Instant>,
+    trouble: Option<Arc<str>>,
+}
+
+impl KafkaSource {
+    fn new(target: Target, settings: Home) -> KafkaSource {
+        KafkaSource {
+            target,
+            settings,
+            reader: None,
+            read: 0,
+            end: 0,
+            opened: None,
+            trouble: None,
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.reader.is_none()
+    }
+
+    /// Asks where the home ends.
+    fn look(&mut self) {
+        if let Some(reader) = &self.reader
+            && let Ok(end) = reader.end(LOOK)
+        {
+            self.end = end;
+        }
+    }
+
+    fn lag(&self) -> u64 {
+        self.end.saturating_sub(self.read).max(1)
+    }
+
+    fn fails(&mut self, why: String) -> Arc<str> {
+        let why: Arc<str> = why.into();
+        if self.trouble.is_none() {
+            tracing::warn!(
+                why = &*why,
+                "the home of the key-value store is not read for now"
+            );
+        }
+        self.trouble = Some(why.clone());
+        why
+    }
+}
+
+impl Source for KafkaSource {
+    fn next(&mut self, waits: bool) -> Result<Heard, Arc<str>> {
+        if self.reader.is_none() {
+            if self.opened.is_some_and(|at| at.elapsed() < AGAIN) {
+                return Ok(Heard::Nothing);
+            }
+            self.opened = Some(Instant::now());
+            let from = (self.read > 0).then_some(self.read);
+            match Reader::open(&self.target, &self.settings, from) {
+                Ok(reader) => self.reader = Some(reader),
+                Err(why) => return Err(self.fails(why.to_string())),
+            }
+        }
+        let Some(reader) = &mut self.reader else {
+            return Ok(Heard::Nothing);
+        };
+        let heard = match reader.poll(if waits { POLL } else { Duration::ZERO }) {
+            Ok(Polled::Record(found)) => {
+                self.read = found.offset + 1;
+                Heard::Record(found.record)
+            }
+            Ok(Polled::End) => Heard::End,
+            Ok(Polled::Nothing) => return Ok(Heard::Nothing),
+            Err(why) => return Err(self.fails(why.to_string())),
+        };
+        if self.trouble.take().is_some() {
+            tracing::info!("the home of the key-value store is read again");
+        }
+        Ok(heard)
+    }
+}

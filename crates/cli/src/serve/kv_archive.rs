@@ -1,0 +1,180 @@
+//! The thread that sends snapshots of a store home, so that who follows it later need not read all that was ever changed, and
+//! removes there what they stand for.
+//!
+//! The one idea: pieces are nobody's until the word for them is committed by the owner, in a transaction; so it does not matter
+//! what becomes of an upload, and a former owner can send what it likes.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_kv::durable::{KvLog, STREAM, snapshot};
+use tidewire_replicate::{Bell, Notes, Share, Shown};
+
+/// How often it is looked whether there is something to send.
+const LOOK: Duration = Duration::from_millis(500);
+/// Until what has failed is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What it works with.
+pub(super) struct Needs {
+    pub(super) kv_log: Arc<KvLog>,
+    pub(super) identity: u64,
+    /// Of the log, where its snapshots are.
+    pub(super) directory: PathBuf,
+    pub(super) target: Target,
+    pub(super) home: Home,
+    pub(super) notes: Notes,
+    pub(super) bell: Bell,
+    pub(super) shown: Shown,
+    /// Bytes that go home before a snapshot does; 0 for none.
+    pub(super) growth: u64,
+}
+
+/// The thread, until this is dropped.
+pub(super) struct Archive {
+    stops: Arc<Stops>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Stops {
+    stops: AtomicBool,
+    waits: Mutex<()>,
+    rung: Condvar,
+}
+
+impl Stops {
+    fn goes_on(&self) -> bool {
+        !self.stops.load(SeqCst)
+    }
+
+    /// Waits so long; whether to go on.
+    fn wait(&self, most: Duration) -> bool {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let stays = |(): &mut ()| self.goes_on();
+        drop(self.rung.wait_timeout_while(waits, most, stays));
+        self.goes_on()
+    }
+}
+
+impl Archive {
+    pub(super) fn start(needs: Needs) -> io::Result<Archive> {
+        let stops = Arc::new(Stops::default());
+        let theirs = stops.clone();
+        let thread = thread::Builder::new().name("tidewire-archive".into());
+        let thread = thread.spawn(move || {
+            let mut last: Option<Option<AtHome>> = None;
+            let mut carried = 0;
+            while theirs.wait(LOOK) {
+                if let Err(why) = needs.step(&mut last, &mut carried, &theirs)
+                    && theirs.goes_on()
+                {
+                    tracing::warn!(why, "no snapshot of the key-value store goes home for now");
+                    theirs.wait(AGAIN);
+                }
+            }
+        })?;
+        Ok(Archive {
+            stops,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        {
+            let _waits = self
+                .stops
+                .waits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.stops.stops.store(true, SeqCst);
+            self.stops.rung.notify_all();
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Needs {
+    /// Sends the newest snapshot if it is time. `last` is what is at home, once that is known; `carried` the bytes that had gone
+    /// home when it did.
+    fn step(
+        &self,
+        last: &mut Option<Option<AtHome>>,
+        carried: &mut u64,
+        stops: &Stops,
+    ) -> Result<(), String> {
+        let status = self.shown.status();
+        let position = self.kv_log.snapshots().status().position;
+        let is_ours = status.home.contains_key(STREAM) && self.kv_log.lost().is_none();
+        if self.growth == 0
+            || position == 0
+            || !is_ours
+            || status.bytes.saturating_sub(*carried) < self.growth
+        {
+            return Ok(());
+        }
+        let before = match last {
+            Some(before) => *before,
+            None => {
+                let held = tidewire_kafka::held(&self.target, Share::Whole, &self.home);
+                let held = held.map_err(|e| e.to_string())?;
+                let word = held.notes.get(SNAPSHOT);
+                *last.insert(word.and_then(|word| AtHome::decode(word)))
+            }
+        };
+        if before.is_some_and(|before| before.position >= position) {
+            return Ok(());
+        }
+        let path = self.directory.join(snapshot::name(position));
+        // It may have been replaced by a newer one, which is seen the next time.
+        let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let what = (fastrand::u64(..), self.identity, position);
+        let mut goes_on = || stops.goes_on() && self.kv_log.lost().is_none();
+        let (target, home) = (&self.target, &self.home);
+        let sent = tidewire_kafka::send_snapshot(target, home, what, &mut file, &mut goes_on);
+        let sent = sent.map_err(|e| e.to_string())?;
+        // What is in it has to be there before it, or a takeover would find more than the home has.
+        let is_home = || {
+            let home = self.shown.status().home;
+            home.get(STREAM).is_some_and(|&home| home >= position)
+        };
+        while !is_home() {
+            if !stops.wait(LOOK) || self.kv_log.lost().is_some() {
+                return Ok(());
+            }
+        }
+        let word = sent.encode();
+        self.notes.put(SNAPSHOT, &word);
+        self.bell.ring();
+        while self.notes.at_home(SNAPSHOT).as_deref() != Some(&word[..]) {
+            if !stops.wait(LOOK) || self.kv_log.lost().is_some() {
+                return Ok(());
+            }
+        }
+        tracing::info!(
+            position,
+            bytes = sent.bytes,
+            "a snapshot of the key-value store is at home"
+        );
+        (*last, *carried) = (Some(Some(sent)), status.bytes);
+        // The one before stays, for those who have begun with it.
+        if let Some(before) = before {
+            let records = Reader::find(target, home, before.position);
+            let records = records.map_err(|e| e.to_string())?;
+            tidewire_kafka::forget(target, home, records, before.from)
+                .map_err(|e| format!("what the snapshot before stands for is not removed: {e}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! A key-value store that has a home: what is asked for, and the replicator of its log.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use tidewire_admin::Snapshot;
+use tidewire_admin::catalogue::kv_home as metrics;
+use tidewire_kafka::{Settings as Home, Target};
+use tidewire_kv::durable::{KvLog, STREAM};
+use tidewire_kv::service::{Replicated, Replication, Role};
+use tidewire_log::{EmbeddedLog, Log, Policy as Commits};
+use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying, Shown, Status};
+
+use super::durable::{LogOptions, PolicyName};
+use super::kv::KvOptions;
+use super::kv_archive::{Archive, Needs};
+use super::log::OpenLog;
+use super::replica::client_settings;
+use crate::exit::Failure;
+
+/// No topic has more than 249 characters, and that of the snapshots has ten more.
+const TOPIC_MAX: usize = 239;
+
+/// When changes of keys are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Never.
+    None,
+    /// By what the log here promises.
+    Here(Commits),
+    /// When they are at home.
+    Replicated,
+}
+
+impl Durability {
+    /// When the log here commits, if there is one.
+    pub(crate) fn policy(self) -> Option<Commits> {
+        match self {
+            Durability::None => None,
+            Durability::Here(policy) => Some(policy),
+            // What is at home is to be here, too.
+            Durability::Replicated => Some(Commits::Sync),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Durability, String> {
+        match text {
+            "none" => Ok(Durability::None),
+            "replicated" => Ok(Durability::Replicated),
+            _ => {
+                let policy = text.parse::<PolicyName>();
+                let policy = policy.map_err(|_| {
+                    format!("{text:?} is none of sync, replicated, interval:TIME, os and none")
+                })?;
+                Ok(Durability::Here(policy.0))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::None => f.write_str("none"),
+            Durability::Replicated => f.write_str("replicated"),
+            Durability::Here(policy) => PolicyName(*policy).fmt(f),
+        }
+    }
+}
+
+/// The home of a store, and whether it is another server's at first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KvHome {
+    pub(crate) target: Target,
+    pub(crate) follows: bool,
+}
+
+impl KvOptions {
+    /// Whether the store has a home.
+    pub(crate) fn has_home(&self) -> bool {
+        self.replicate.is_some() || self.follow.is_some()
+    }
+
+    /// The home that is asked for, if any, before anything is opened for it.
+    pub(crate) fn home(&self, log: &LogOptions) -> Result<Option<KvHome>, Failure> {
+        let durability = self.durability();
+        let (flag, home, follows) = match (&self.follow, &self.replicate) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage(
+                    "--follow and --kv-replicate: a store is another server's, or this one's. A follower that takes its \
+                     store over carries it to the home that it has followed",
+                ));
+            }
+            (Some(home), None) => ("--follow", home, true),
+            (None, Some(home)) => ("--kv-replicate", home, false),
+            (None, None) if durability == Durability::Replicated => {
+                return Err(Failure::usage(
+                    "--durability replicated needs a home: --kv-replicate kafka://HOST,.../TOPIC",
+                ));
+            }
+            (None, None) => return Ok(None),
+        };
+        if matches!(durability, Durability::None | Durability::Here(Commits::Os)) {
+            return Err(Failure::usage(format!(
+                "{flag} needs a log that syncs, as a crash could leave less here than at home: --durability replicated, \
+                 sync or interval:TIME"
+            )));
+        }
+        let target: Target = home
+            .parse()
+            .map_err(|e| Failure::usage(format!("{flag}: {e}")))?;
+        if target.topic.len() > TOPIC_MAX {
+            return Err(Failure::usage(format!(
+                "{flag}: a topic of a store has at most {TOPIC_MAX} characters, as that of its snapshots has more"
+            )));
+        }
+        if target.partitions.is_some() {
+            return Err(Failure::usage(format!(
+                "{flag} {home}: a store has one partition: ?partition=N"
+            )));
+        }
+        // Whether there is one at all, and takes its settings.
+        tidewire_kafka::home(&target, &client(log)?, Bell::default())
+            .map_err(|e| Failure::usage(format!("{flag} {home}: {e}")))?;
+        Ok(Some(KvHome { target, follows }))
+    }
+}
+
+/// Settings of the client of a store's home.
+pub(super) fn client(log: &LogOptions) -> Result<Home, Failure> {
+    let file = log.replicate_config.as_deref();
+    Ok(Home {
+        client: file.map_or(Ok(Vec::new()), client_settings)?,
+        is_unsafe: log.replicate_unsafe,
+        keeps_all: true,
+        ..Home::default()
+    })
+}
+
+/// Carries the log of a store home, for as long as this is kept.
+pub(crate) struct Carrier {
+    /// Ends before what it rings.
+    _archive: Archive,
+    running: Running,
+    log: Arc<EmbeddedLog>,
+}
+
+impl Carrier {
+    pub(super) fn start(
+        log: &OpenLog,
+        kv_log: &Arc<KvLog>,
+        target: &Target,
+        options: &LogOptions,
+        growth: u64,
+    ) -> Result<Carrier, Failure> {
+        let directory = log.directory.clone();
+        let log = log.embedded();
+        let bell = Bell::default();
+        let cannot = |why: String| Failure::failed(format!("{target}: {why}"));
+        let home = tidewire_kafka::home(target, &client(options)?, bell.clone());
+        let home = home.map_err(|e| cannot(e.to_string()))?;
+        let carrying = Carrying {
+            needs_all: true,
+            ..Carrying::default()
+        };
+        let shared: Arc<dyn Log> = log.clone();
+        let theirs = kv_log.clone();
+        let replicator = Replicator::new(shared, log.identity(), fastrand::u64(..), carrying);
+        let replicator = replicator.when_lost(move |why| {
+            if theirs.lost().is_none() {
+                tracing::error!(
+                    why = &*why,
+                    "another server has taken the key-value store over: no change is taken any more. What was not at home \
+                     stays here: see tidewire log unreplicated"
+                );
+            }
+            theirs.lose(why);
+        });
+        let notes = replicator.notes();
+        let running = Running::start(replicator, home, &*log, bell);
+        let running = running.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
+        let archive = Archive::start(Needs {
+            kv_log: kv_log.clone(),
+            identity: log.identity(),
+            directory,
+            target: target.clone(),
+            home: client(options)?,
+            notes,
+            bell: running.bell(),
+            shown: running.shown(),
+            growth,
+        });
+        let archive = archive.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
+        tracing::info!(home = %target, "the key-value store is replicated");
+        Ok(Carrier {
+            _archive: archive,
+            running,
+            log,
+        })
+    }
+
+    /// What is to be shown of it.
+    pub(super) fn watched(&self) -> Carried {
+        Carried {
+            shown: self.running.shown(),
+            log: self.log.clone(),
+        }
+    }
+
+    /// Why nothing is carried for now, if so.
+    pub(super) fn trouble(&self) -> Option<Arc<str>> {
+        self.running.shown().status().trouble
+    }
+}
+
+/// What a store's replicator shows.
+#[derive(Clone)]
+pub(super) struct Carried {
+    shown: Shown,
+    log: Arc<EmbeddedLog>,
+}
+
+impl Carried {
+    fn lag(&self, status: &Status) -> u64 {
+        let next = self.log.range(STREAM).map_or(0, |range| range.next);
+        next.saturating_sub(home_of(status))
+    }
+
+    /// For INFO and ROLE.
+    pub(super) fn tell(&self, to: &mut Replicated) {
+        let status = self.shown.status();
+        to.role = Role::Owner;
+        to.is_linked = status.phase == Phase::Carrying && status.trouble.is_none();
+        to.position = home_of(&status);
+        to.lag = self.lag(&status);
+        to.trouble = status.trouble;
+    }
+
+    pub(super) fn collect(&self, to: &mut Snapshot) {
+        let status = self.shown.status();
+        to.add(&metrics::BACKLOG, &[], self.log.backlog_bytes());
+        to.add(&metrics::TRANSACTIONS, &[], status.transactions);
+        to.add(&metrics::BYTES, &[], status.bytes);
+        to.add(&metrics::FAILURES, &[], status.failures);
+    }
+}
+
+fn home_of(status: &Status) -> u64 {
+    status.home.get(STREAM).copied().unwrap_or(0)
+}
+
+/// Adds how a store is with its home.
+pub(super) fn collect(replication: &Replication, kv_log: Option<&Arc<KvLog>>, to: &mut Snapshot) {
+    let status = replication.status();
+    let is_lost = kv_log.is_some_and(|log| log.lost().is_some());
+    let roles = [
+        ("owner", Role::Owner),
+        ("follower", Role::Follower),
+        ("takes-over", Role::TakesOver),
+    ];
+    for (name, role) in roles {
+        to.add(&metrics::ROLE, &[name], status.role == role && !is_lost);
+    }
+    to.add(&metrics::ROLE, &["former"], is_lost);
+    to.add(&metrics::LINKED, &[], status.is_linked);
+    to.add(&metrics::POSITION, &[], status.position);
+    to.add(&metrics::LAG, &[], status.lag);
+    to.add(&metrics::BEHIND, &[], status.behind_ms as f64 / 1e3);
+}

@@ -1,0 +1,139 @@
+//! A key-value store with a home: what is refused at once, and what servers without a home say.
+
+use crate::common::durable::{Place, assert_code};
+use crate::common::{Running, addr, run, stderr};
+
+const HOME: &str = "kafka://127.0.0.1:1/keys";
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_opened() {
+    let place = Place::new();
+    let data = place.path("none");
+    let serve = ["serve", "kv", "--listen", "kv/resp=0", "--data", &data];
+    for (flags, says) in [
+        (&["--kv-replicate", HOME][..], "needs a log that syncs"),
+        (
+            &["--kv-replicate", HOME, "--durability", "os"],
+            "needs a log that syncs",
+        ),
+        (
+            &["--follow", HOME, "--durability", "none"],
+            "needs a log that syncs",
+        ),
+        (&["--durability", "replicated"], "needs a home"),
+        (
+            &["--follow", HOME, "--kv-replicate", HOME],
+            "another server's, or this one's",
+        ),
+        (&["--follow", "kafka://a"], "names no topic"),
+        (
+            &["--follow", "kafka://a/t?partitions=3"],
+            "a store has one partition",
+        ),
+        (
+            &["--durability", "sync", "--backlog-bytes", "1GiB"],
+            "nothing is replicated here",
+        ),
+        (&["--durability", "fsync"], "replicated"),
+    ] {
+        let output = run(&[&serve[..], flags].concat());
+        assert_code(&output, 2);
+        let said = stderr(&output);
+        assert!(said.contains(says), "{flags:?}: {said}");
+    }
+    assert!(!place.0.join("none").exists());
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn without_the_feature_every_way_to_a_home_names_it() {
+    let place = Place::new();
+    let data = place.path("none");
+    let serve = ["serve", "kv", "--listen", "kv/resp=0", "--data", &data];
+    for flags in [
+        &["--follow", HOME][..],
+        &["--durability", "replicated", "--kv-replicate", HOME],
+    ] {
+        let output = run(&[&serve[..], flags].concat());
+        assert!(!output.status.success());
+        let said = stderr(&output);
+        assert!(said.contains("--features kafka"), "{flags:?}: {said}");
+    }
+    assert!(!place.0.join("none").exists());
+}
+
+/// A follower has no log, and takes that of nobody for its own.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_directory_with_a_log_is_no_follower_s() {
+    use std::fs;
+    let place = Place::new();
+    let data = place.path("data");
+    let log = place.0.join("data/kv");
+    fs::create_dir_all(&log).unwrap();
+    fs::write(log.join("claims"), "something").unwrap();
+    let serve = [
+        "serve",
+        "kv",
+        "--listen",
+        "kv/resp=0",
+        "--admin",
+        "off",
+        "--data",
+        &data,
+    ];
+    let output = run(&[&serve[..], &["--follow", HOME]].concat());
+    assert_code(&output, 2);
+    let said = stderr(&output);
+    assert!(said.contains("move it away"), "{said}");
+    // One that was made for a takeover which was not finished is no owner's.
+    fs::remove_file(log.join("claims")).unwrap();
+    fs::write(log.join("taking-over"), "").unwrap();
+    let flags = ["--kv-replicate", HOME, "--durability", "sync"];
+    let output = run(&[&serve[..], &flags].concat());
+    assert_code(&output, 2);
+    let said = stderr(&output);
+    assert!(said.contains("that was not finished"), "{said}");
+}
+
+/// With the home of nobody: nothing listens there.
+#[cfg(feature = "kafka")]
+#[test]
+fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
+    use crate::common::kv::{Client, Reply, text};
+    let place = Place::new();
+    let data = place.path("data");
+    let flags = [
+        "--data",
+        &data,
+        "--durability",
+        "sync",
+        "--kv-replicate",
+        HOME,
+    ];
+    let mut server =
+        Running::start(&[&["serve", "kv", "--listen", "kv/resp=0"][..], &flags].concat());
+    let mut client = Client::connect(addr(&server.line())).unwrap();
+    assert_eq!(client.ask("SET k v").unwrap(), Reply::Line("OK".into()));
+    let info = text(client.ask("INFO replication").unwrap());
+    for line in [
+        "role:master",
+        "home_role:owner",
+        "home_link:down",
+        "home_lag:1",
+    ] {
+        assert!(info.contains(line), "{info}");
+    }
+}
+
+#[test]
+fn who_owns_its_store_is_promoted_already() {
+    let mut server = Running::start(&["serve", "kv", "--listen", "kv/resp=0"]);
+    let at = addr(&server.line()).to_string();
+    let output = run(&["kv", "promote", "--to", &at]);
+    assert_code(&output, 0);
+    drop(server);
+    let output = run(&["kv", "promote", "--to", &at]);
+    assert_code(&output, 1);
+    assert!(stderr(&output).contains("cannot connect"));
+}

@@ -1,0 +1,206 @@
+//! Sending the pieces of a snapshot home, reading them back, and removing what a snapshot stands for.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{config, marks, told, topics};
+use crate::snapshot::AtHome;
+use crate::{Settings, Target, Unavailable};
+
+/// Bytes of a piece.
+const PIECE: usize = 512 << 10;
+/// How long a broker may take for one answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long nothing may come or go.
+const SILENCE: Duration = Duration::from_secs(60);
+
+fn client(error: &KafkaError) -> Unavailable {
+    Unavailable::Client(told(error))
+}
+
+/// Sends a snapshot of these bytes to the topic of snapshots, as `id`. It counts when the word for it, which is returned, stands
+/// among the marks. Until then, and if this fails, its pieces are of no use to anybody. `goes_on` is asked before each.
+///
+/// # Errors
+/// What the client says, or the reader.
+pub fn send_snapshot(
+    target: &Target,
+    settings: &Settings,
+    (id, log, position): (u64, u64, u64),
+    from: &mut dyn Read,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<AtHome, Unavailable> {
+    let own = target.snapshots();
+    topics::ensure_snapshots(&own, settings).map_err(Unavailable::Client)?;
+    let mut config = config(&own, settings);
+    config
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        .set("message.timeout.ms", SILENCE.as_millis().to_string())
+        .set(
+            "message.max.bytes",
+            topics::message_max(settings).to_string(),
+        )
+        // Of memory, in KiB.
+        .set("queue.buffering.max.kbytes", "8192");
+    let producer: BaseProducer = config.create().map_err(|e| client(&e))?;
+    let ends = producer
+        .client()
+        .fetch_watermarks(&own.topic, own.partition, ANSWER);
+    let (_, end) = ends.map_err(|e| client(&e))?;
+    let mut sent = AtHome {
+        id,
+        log,
+        position,
+        from: u64::try_from(end).unwrap_or(0),
+        pieces: 0,
+        bytes: 0,
+    };
+    let mut piece = vec![0; PIECE];
+    loop {
+        if !goes_on() {
+            return Err(Unavailable::Client("it was not to go on".into()));
+        }
+        let size = fill(from, &mut piece)?;
+        if size == 0 {
+            break;
+        }
+        let key = key(id, sent.pieces);
+        let mut record = BaseRecord::to(&own.topic)
+            .partition(own.partition)
+            .key(&key)
+            .payload(&piece[..size]);
+        let since = Instant::now();
+        while let Err((error, back)) = producer.send(record) {
+            let is_full = matches!(
+                error,
+                KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)
+            );
+            if !is_full || since.elapsed() >= SILENCE || !goes_on() {
+                return Err(client(&error));
+            }
+            producer.poll(Duration::from_millis(20));
+            record = back;
+        }
+        producer.poll(Duration::ZERO);
+        sent.pieces += 1;
+        sent.bytes += size as u64;
+    }
+    producer.flush(SILENCE).map_err(|e| client(&e))?;
+    Ok(sent)
+}
+
+/// As many bytes as there are, up to a piece.
+fn fill(from: &mut dyn Read, piece: &mut [u8]) -> Result<usize, Unavailable> {
+    let mut size = 0;
+    while size < piece.len() {
+        match from.read(&mut piece[size..]) {
+            Ok(0) => break,
+            Ok(read) => size += read,
+            Err(e) => return Err(Unavailable::Client(format!("reading the snapshot: {e}"))),
+        }
+    }
+    Ok(size)
+}
+
+fn key(id: u64, number: u64) -> Vec<u8> {
+    [id.to_le_bytes(), number.to_le_bytes()].concat()
+}
+
+/// Reads a snapshot back; its own checksums say whether it is whole. A piece that was sent twice is taken once. `goes_on` is
+/// asked now and then.
+///
+/// # Errors
+/// What the client says, or the writer; pieces that are not there.
+pub fn fetch_snapshot(
+    target: &Target,
+    settings: &Settings,
+    what: &AtHome,
+    into: &mut dyn Write,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<(), Unavailable> {
+    let own = target.snapshots();
+    let consumer = marks::consumer(&own, settings, "read_committed").map_err(|e| client(&e))?;
+    let mut places = TopicPartitionList::new();
+    let from = Offset::Offset(i64::try_from(what.from).unwrap_or(i64::MAX));
+    places
+        .add_partition_offset(&own.topic, own.partition, from)
+        .and_then(|()| consumer.assign(&places))
+        .map_err(|e| client(&e))?;
+    let (mut pieces, mut bytes, mut heard) = (0, 0, Instant::now());
+    while pieces < what.pieces {
+        if !goes_on() || heard.elapsed() >= SILENCE {
+            return Err(Unavailable::Client(
+                "nothing comes, or it is not to go on".into(),
+            ));
+        }
+        let message = match consumer.poll(Duration::from_millis(200)) {
+            None => continue,
+            Some(Ok(message)) => message,
+            Some(Err(KafkaError::PartitionEOF(_))) => {
+                return Err(Unavailable::Client(format!(
+                    "of the {} pieces of the snapshot at home {pieces} are there",
+                    what.pieces
+                )));
+            }
+            Some(Err(error)) => return Err(client(&error)),
+        };
+        heard = Instant::now();
+        if message.key() == Some(&key(what.id, pieces)) {
+            let piece = message.payload().unwrap_or_default();
+            into.write_all(piece)
+                .map_err(|e| Unavailable::Client(format!("keeping the snapshot: {e}")))?;
+            pieces += 1;
+            bytes += piece.len() as u64;
+        }
+    }
+    match bytes == what.bytes {
+        true => Ok(()),
+        false => Err(Unavailable::Client(format!(
+            "the snapshot at home has {bytes} bytes, and {} were sent",
+            what.bytes
+        ))),
+    }
+}
+
+/// Removes what lies before these offsets: of the records, and of the pieces of snapshots.
+///
+/// # Errors
+/// What the client says.
+pub fn forget(
+    target: &Target,
+    settings: &Settings,
+    records: u64,
+    pieces: u64,
+) -> Result<(), Unavailable> {
+    let admin: AdminClient<DefaultClientContext> =
+        config(target, settings).create().map_err(|e| client(&e))?;
+    let options = AdminOptions::new()
+        .request_timeout(Some(ANSWER))
+        .operation_timeout(Some(ANSWER));
+    let mut places = TopicPartitionList::new();
+    for (target, before) in [(target.clone(), records), (target.snapshots(), pieces)] {
+        if before > 0 {
+            let before = Offset::Offset(i64::try_from(before).unwrap_or(i64::MAX));
+            places
+                .add_partition_offset(&target.topic, target.partition, before)
+                .map_err(|e| client(&e))?;
+        }
+    }
+    if places.count() == 0 {
+        return Ok(());
+    }
+    let done = topics::wait(admin.delete_records(&places, &options)).map_err(|e| client(&e))?;
+    for place in done.elements() {
+        place.error().map_err(|e| client(&e))?;
+    }
+    Ok(())
+}

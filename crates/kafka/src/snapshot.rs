@@ -1,0 +1,82 @@
+//! A snapshot at home: pieces in a topic beside the records, and a word among the marks that says which they are.
+
+/// The name of the word.
+pub const SNAPSHOT: &str = "snapshot";
+
+/// A snapshot that is whole at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtHome {
+    /// Tells its pieces from those of others, which may have been cut short.
+    pub id: u64,
+    /// The random number of the log whose snapshot it is.
+    pub log: u64,
+    /// The first record that is not in it.
+    pub position: u64,
+    /// No piece is before this offset.
+    pub from: u64,
+    /// How many pieces there are.
+    pub pieces: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl AtHome {
+    /// As it stands among the marks.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let numbers = [
+            self.id,
+            self.log,
+            self.position,
+            self.from,
+            self.pieces,
+            self.bytes,
+        ];
+        numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect()
+    }
+
+    /// What such a word says; `None` if it is none.
+    #[must_use]
+    pub fn decode(word: &[u8]) -> Option<AtHome> {
+        let (numbers, rest) = word.as_chunks::<8>();
+        let numbers: Vec<u64> = numbers.iter().map(|one| u64::from_le_bytes(*one)).collect();
+        match (&numbers[..], rest) {
+            (&[id, log, position, from, pieces, bytes], []) => Some(AtHome {
+                id,
+                log,
+                position,
+                from,
+                pieces,
+                bytes,
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_these_bytes_and_others_are_none() {
+        let one = AtHome {
+            id: 1,
+            log: 2,
+            position: 3,
+            from: 4,
+            pieces: 5,
+            bytes: 6,
+        };
+        let word = one.encode();
+        assert_eq!(word.len(), 48);
+        assert_eq!((word[0], word[8], word[40]), (1, 2, 6));
+        assert_eq!(AtHome::decode(&word), Some(one));
+        for bad in [&word[..47], &[&word[..], &[0]].concat(), b""] {
+            assert_eq!(AtHome::decode(bad), None);
+        }
+    }
+}

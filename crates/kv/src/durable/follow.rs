@@ -1,0 +1,487 @@
+//! A store that follows another server's by what its home holds, and takes it over.
+//!
+//! The one idea: at home a store is one row of positions, whoever has it. A follower is where its next position is; an
+//! owner begins its own log at the position where it has found the home's end; so nothing has to be compared, and what is
+//! missing is a number.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_log::disk::Disk;
+use tidewire_log::{Committed, EmbeddedLog, Frames, Log, ProducerId, Refused, Run, Step};
+use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction};
+
+use super::player::Player;
+use super::replay::{ReplayError, Replayed};
+use super::{KvLog, STREAM};
+use crate::store::{Mistakes, Reader, Store, Units};
+
+/// Bytes of records that are applied at once.
+const AT_ONCE: usize = 1 << 20;
+/// Records that are applied at once.
+const RECORDS: usize = 4096;
+
+/// Why what a home holds cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// A record is missing.
+    #[error(
+        "the home goes on at position {found} where {due} is due: what was between is not kept there any more. Its topic must \
+         keep everything (retention.ms=-1)"
+    )]
+    Gap {
+        /// The next one.
+        due: u64,
+        /// The one that came.
+        found: u64,
+    },
+    /// It holds something else.
+    #[error(
+        "the home holds a record of stream {0:?}: it is the home of messages, not of a key-value store"
+    )]
+    Stream(Arc<str>),
+    /// A record cannot be run.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// What a home holds, read in order.
+pub trait Source: Send {
+    /// What comes next; if it `waits`, for a moment, should there be nothing.
+    ///
+    /// # Errors
+    /// The home cannot be read now; it may be asked again, and then goes on where it was.
+    fn next(&mut self, waits: bool) -> Result<Heard, Arc<str>>;
+}
+
+/// What a [`Source`] says.
+#[derive(Debug)]
+pub enum Heard {
+    /// The next record that is committed.
+    Record(Record),
+    /// There is no more now.
+    End,
+    /// Nothing has come so far.
+    Nothing,
+}
+
+/// Puts what another server's store has logged into a store which clients may read meanwhile. Only whole units are ever
+/// seen.
+#[derive(Debug)]
+pub struct Applier {
+    store: Arc<Store>,
+    reader: Reader,
+    mistakes: Mistakes,
+    next: u64,
+    replayed: Replayed,
+}
+
+impl Applier {
+    /// For a store that holds what is below this position, and whose hook is a [`KvLog`] that
+    /// [follows](KvLog::following).
+    #[must_use]
+    pub fn new(store: Arc<Store>, next: u64) -> Applier {
+        Applier {
+            store,
+            reader: Reader::default(),
+            mistakes: Mistakes::default(),
+            next,
+            replayed: Replayed::default(),
+        }
+    }
+
+    /// With mistakes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_mistakes(self, mistakes: Mistakes) -> Applier {
+        let reader = Reader::with_mistakes(mistakes);
+        Applier {
+            reader,
+            mistakes,
+            ..self
+        }
+    }
+
+    /// The position that is due.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Units applied so far.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.replayed.units
+    }
+
+    /// Applies records that lie next to each other. `now_ms` is milliseconds since 1970. Where a script keeps keys that are
+    /// needed `pause` waits a moment, and says whether to go on; whether all was applied.
+    ///
+    /// # Errors
+    /// See [`FollowError`]; the store is of no use then, but to be read.
+    pub fn apply(
+        &mut self,
+        records: Vec<Record>,
+        now_ms: u64,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FollowError> {
+        let mut runs = Vec::with_capacity(records.len());
+        for record in records {
+            if &*record.stream != STREAM {
+                return Err(FollowError::Stream(record.stream));
+            }
+            let next = record.first + u64::from(record.count);
+            if next <= self.next {
+                // It was read before.
+                continue;
+            }
+            if record.first != self.next {
+                let (due, found) = (self.next, record.first);
+                return Err(FollowError::Gap { due, found });
+            }
+            self.next = next;
+            runs.push(Frames {
+                first: record.first,
+                count: record.count,
+                timestamp_us: record.timestamp_us,
+                producer: record.producer,
+                bytes: record.frames,
+            });
+        }
+        let next = self.next;
+        let player = Player::new(&self.store, 0, now_ms);
+        let stretch = player.prepare(
+            Committed { runs, next },
+            &mut self.reader,
+            &mut self.replayed,
+        )?;
+        Ok(match self.store.is_loading() {
+            true => player.play(&stretch, || Ok(true))?,
+            false => player.play_beside(&stretch, pause)?,
+        })
+    }
+
+    /// What is begun counts for nothing: nobody goes on with it.
+    fn break_off(&mut self) {
+        self.reader = Reader::with_mistakes(self.mistakes);
+    }
+}
+
+/// The name under which the marks at home say how far the log of this number had come when another one took its store over.
+#[must_use]
+pub fn left_by(log: u64) -> Arc<str> {
+    format!("{STREAM}@{log:016x}").into()
+}
+
+/// What can be set about a follower.
+#[derive(Clone, Debug)]
+pub struct FollowSettings {
+    /// How long an answer of the home is waited for when the store is taken over. Default 90 s.
+    pub answer_within: Duration,
+    /// How long to wait before what has failed is tried again. Default 200 ms.
+    pub retry: Duration,
+    /// How often it is tried to take the store over; then it is followed again. Default 50.
+    pub tries: u32,
+}
+
+impl Default for FollowSettings {
+    fn default() -> FollowSettings {
+        FollowSettings {
+            answer_within: Duration::from_secs(90),
+            retry: Duration::from_millis(200),
+            tries: 50,
+        }
+    }
+}
+
+/// How a follower stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It follows.
+    Follows,
+    /// It takes the store over.
+    TakesOver,
+    /// The store is this one's from this position on, by what is at home, and all before it was applied. What is left to do is to
+    /// [go on there](go_on_at).
+    Owns(u64),
+}
+
+/// Follows a home, step by step, and takes the store over when it is told to.
+pub struct Follower {
+    applier: Applier,
+    settings: FollowSettings,
+    state: State,
+    /// As what the store is taken over.
+    owner: Option<Owner>,
+    tries: u32,
+    asked: u64,
+    at_end: bool,
+    /// Why the store could not be taken over.
+    refused: Option<Arc<str>>,
+    mistakes: Mistakes,
+}
+
+#[derive(Debug)]
+enum State {
+    Following,
+    /// Before it is tried again.
+    Waiting(Duration),
+    Opening(u64, Duration),
+    /// With where the home ends.
+    Claiming(u64, Duration, u64),
+    /// Up to there.
+    Reading(u64),
+    Owner(u64),
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Follower({:?}, {:?})", self.state, self.applier.next)
+    }
+}
+
+impl Follower {
+    /// One that follows with `applier`.
+    #[must_use]
+    pub fn new(applier: Applier, settings: FollowSettings) -> Follower {
+        Follower {
+            mistakes: applier.mistakes,
+            applier,
+            settings,
+            state: State::Following,
+            owner: None,
+            tries: 0,
+            asked: 0,
+            at_end: false,
+            refused: None,
+        }
+    }
+
+    /// What it puts into the store.
+    #[must_use]
+    pub fn applier(&self) -> &Applier {
+        &self.applier
+    }
+
+    /// Whether all was applied that was at home a moment ago.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.at_end
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            State::Following => Standing::Follows,
+            State::Owner(end) => Standing::Owns(end),
+            _ => Standing::TakesOver,
+        }
+    }
+
+    /// Has it take the store over, as this owner, whose log is one that there is not yet: the former owner is fenced, the rest of
+    /// what is at home is read.
+    pub fn take_over(&mut self, owner: Owner) {
+        if let State::Following = self.state {
+            (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
+            self.state = State::Waiting(Duration::ZERO);
+        }
+    }
+
+    /// The store is not taken over after all: it is followed again.
+    pub fn give_up(&mut self, why: Arc<str>) {
+        self.state = State::Following;
+        self.owner = None;
+        self.refused = Some(why);
+    }
+
+    /// Why the store was not taken over; once.
+    pub fn take_refusal(&mut self) -> Option<Arc<str>> {
+        self.refused.take()
+    }
+
+    /// Does one piece of work. `now` is since any fixed moment, `now_ms` since 1970; `pause` as for [`Applier::apply`].
+    ///
+    /// # Errors
+    /// What is at home cannot be followed: this is not tried again.
+    pub fn step(
+        &mut self,
+        now: Duration,
+        now_ms: u64,
+        source: &mut dyn Source,
+        home: &mut dyn Home,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<Step, FollowError> {
+        while let Some((number, answer)) = home.answer() {
+            self.answered(number, answer, now, home);
+        }
+        match self.state {
+            State::Waiting(until) if now >= until => self.open(now, home),
+            State::Opening(_, within) | State::Claiming(_, within, _) if now >= within => {
+                self.again("the home has not answered in time".into(), now);
+            }
+            State::Owner(_) => return Ok(Step::Idle),
+            _ => {}
+        }
+        let read = self.read(now_ms, source, pause)?;
+        if let State::Reading(end) = self.state {
+            match self.applier.next {
+                next if next == end => {
+                    self.applier.break_off();
+                    self.state = State::Owner(end);
+                }
+                next if next > end => {
+                    self.give_up("another server has taken the store over meanwhile".into());
+                }
+                _ => {}
+            }
+            return Ok(Step::Worked);
+        }
+        Ok(match read {
+            true => Step::Worked,
+            false => Step::Idle,
+        })
+    }
+
+    /// Reads and applies; whether anything came.
+    fn read(
+        &mut self,
+        now_ms: u64,
+        source: &mut dyn Source,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, FollowError> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        let mut at_end = false;
+        let end = match self.state {
+            State::Reading(end) => end,
+            _ => u64::MAX,
+        };
+        let mut next = self.applier.next;
+        while bytes < AT_ONCE && records.len() < RECORDS && next < end {
+            match source.next(records.is_empty()) {
+                Ok(Heard::Record(record)) => {
+                    bytes += record.frames.len();
+                    next = record.first + u64::from(record.count);
+                    records.push(record);
+                }
+                Ok(Heard::End) => {
+                    at_end = true;
+                    break;
+                }
+                Ok(Heard::Nothing) | Err(_) => break,
+            }
+        }
+        let came = !records.is_empty();
+        if came {
+            self.applier.apply(records, now_ms, pause)?;
+        }
+        self.at_end = at_end || (self.at_end && !came);
+        Ok(came)
+    }
+
+    fn answered(&mut self, number: u64, answer: Answer, now: Duration, home: &mut dyn Home) {
+        let awaited = match self.state {
+            State::Opening(number, _) | State::Claiming(number, ..) => Some(number),
+            _ => None,
+        };
+        if awaited != Some(number) {
+            return;
+        }
+        match (answer, &self.state) {
+            (Answer::Held(held), State::Opening(..)) => self.opened(&held, now, home),
+            (Answer::Committed, &State::Claiming(_, _, end)) => {
+                let early = self.mistakes.makes(|mistakes| mistakes.own_unread);
+                self.state = match early {
+                    true => State::Owner(end),
+                    false => State::Reading(end),
+                };
+            }
+            (Answer::Failed(why) | Answer::Fenced(why), _) => self.again(why, now),
+            (Answer::Held(_) | Answer::Committed, _) => {
+                self.again("the home has answered something else".into(), now);
+            }
+        }
+    }
+
+    fn opened(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
+        let Some(owner) = self.owner else {
+            return self.give_up("nobody is to take it over".into());
+        };
+        if held.claim.is_some() {
+            return self.give_up("the home belongs to a fleet of ingest".into());
+        }
+        let end = held.streams.get(STREAM).map_or(0, |place| place.next);
+        if end < self.applier.next {
+            // The former owner has opened it again behind that, and gone on: the claim would find itself fenced.
+            return self.again("the former owner goes on".into(), now);
+        }
+        let mut claim = Transaction::new(owner);
+        if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {
+            // What that one has behind this is nowhere else.
+            claim.streams.insert(left_by(former.log), *place);
+        }
+        // At once: until this is committed the former owner may open the home again.
+        let number = self.ask(home, Ask::Carry(claim));
+        self.state = State::Claiming(number, now + self.settings.answer_within, end);
+    }
+
+    fn open(&mut self, now: Duration, home: &mut dyn Home) {
+        self.tries += 1;
+        let number = self.ask(home, Ask::Open);
+        self.state = State::Opening(number, now + self.settings.answer_within);
+    }
+
+    fn again(&mut self, why: Arc<str>, now: Duration) {
+        if self.tries >= self.settings.tries {
+            return self.give_up(why);
+        }
+        tracing::warn!(
+            why = &*why,
+            "taking the store over has failed, and is tried again"
+        );
+        self.state = State::Waiting(now + self.settings.retry);
+    }
+
+    fn ask(&mut self, home: &mut dyn Home, ask: Ask) -> u64 {
+        self.asked += 1;
+        home.ask(self.asked, ask);
+        self.asked
+    }
+}
+
+/// Has a store that was [taken over](Standing::Owns) go on with a log of its own, which was made for that: with the
+/// [identity](tidewire_log::Settings::identity) of the owner that was claimed, and its stream
+/// [beginning](tidewire_log::Settings::begins) at the position. Nothing is taken before [`KvLog::own`], which is to wait for a
+/// snapshot that counts and for the replicator to have the home.
+///
+/// # Errors
+/// It is another log, or takes nothing now: [`Refused::Busy`] is to be tried again.
+pub fn go_on_at<D: Disk>(
+    kv_log: &KvLog,
+    log: &Arc<EmbeddedLog<D>>,
+    position: u64,
+    now_ms: u64,
+) -> Result<(), Refused> {
+    let stream = log.stream(STREAM)?;
+    // What was begun by the former owner, and is at home, never goes on.
+    let units = Units::break_off(now_ms);
+    let placed = {
+        let cost = units.cost();
+        log.reserve(cost)?;
+        let run = Run {
+            stream,
+            producer: ProducerId::ANONYMOUS,
+            frames: units.frames(),
+            count: units.records(),
+            last_id: units.stamp(),
+            timestamp_us: units.stamp().saturating_mul(1000),
+        };
+        log.append_reserved(run, cost)?
+    };
+    if placed.first != position {
+        return Err(Refused::Beyond);
+    }
+    kv_log.take_over(log, stream, position);
+    Ok(())
+}

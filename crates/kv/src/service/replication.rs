@@ -1,0 +1,303 @@
+//! What the server says of the home of its store, and how it is told to take one over: INFO, ROLE, REPLICAOF.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::call::{Call, Flow};
+use super::info::line;
+use super::shared::Shared;
+use crate::commands::parse::is;
+use crate::number::parse_integer;
+use crate::reply::Reply;
+
+/// Whose the store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// This server's: it carries what is committed home.
+    #[default]
+    Owner,
+    /// Another one's, which is followed.
+    Follower,
+    /// Another one's still: it is taken over.
+    TakesOver,
+}
+
+/// How it is with a store that has a home.
+#[derive(Clone, Debug, Default)]
+pub struct Replicated {
+    /// Whose it is.
+    pub role: Role,
+    /// The home is reached, and what is asked of it is done.
+    pub is_linked: bool,
+    /// Of an owner the first position that is not at home, of a follower the first that was not applied.
+    pub position: u64,
+    /// How much is missing: records of the log that are not at home, or offsets of the home that were not read.
+    pub lag: u64,
+    /// For how long something was missing without a break, in milliseconds: 0 if nothing is.
+    pub behind_ms: u64,
+    /// What went wrong last, until it is right again.
+    pub trouble: Option<Arc<str>>,
+    asked: u64,
+    ended: u64,
+    /// What became of the last that ended.
+    refused: Option<Arc<str>>,
+    /// Why nothing is taken over any more.
+    over: Option<Arc<str>>,
+}
+
+/// The home of a store, as its server and its clients see it. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Replication(Arc<Inner>);
+
+struct Inner {
+    home: String,
+    now: Mutex<Replicated>,
+    /// Says how it is when somebody asks.
+    look: OnceLock<Look>,
+}
+
+type Look = Box<dyn Fn(&mut Replicated) + Send + Sync>;
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.home)
+    }
+}
+
+impl Replication {
+    /// Of a store whose home is called so.
+    #[must_use]
+    pub fn new(home: String, role: Role) -> Replication {
+        let now = Mutex::new(Replicated {
+            role,
+            ..Replicated::default()
+        });
+        Replication(Arc::new(Inner {
+            home,
+            now,
+            look: OnceLock::new(),
+        }))
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Replicated {
+        let mut status = self.lock().clone();
+        if let Some(look) = self.0.look.get() {
+            look(&mut status);
+        }
+        status
+    }
+
+    /// From now on `look` says how it is. The first call counts.
+    pub fn watch(&self, look: impl Fn(&mut Replicated) + Send + Sync + 'static) {
+        self.0.look.get_or_init(|| Box::new(look));
+    }
+
+    /// It is otherwise.
+    pub fn change(&self, change: impl FnOnce(&mut Replicated)) {
+        change(&mut self.lock());
+    }
+
+    /// Whether it was asked to take the store over and has not answered.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        let now = self.lock();
+        now.asked > now.ended
+    }
+
+    /// What became of taking it over.
+    pub fn answer(&self, result: Result<(), Arc<str>>) {
+        let mut now = self.lock();
+        now.ended = now.asked;
+        now.role = match result {
+            Ok(()) => Role::Owner,
+            Err(_) => Role::Follower,
+        };
+        now.refused = result.err();
+    }
+
+    /// Nothing is followed or taken over here any more.
+    pub fn ends(&self, why: Arc<str>) {
+        let mut now = self.lock();
+        now.is_linked = false;
+        now.trouble = Some(why.clone());
+        now.over = Some(why);
+    }
+
+    /// Asks for it; for [`outcome`](Replication::outcome).
+    fn ask(&self) -> u64 {
+        let mut now = self.lock();
+        // One that is under way serves all who ask.
+        if now.asked == now.ended {
+            now.asked += 1;
+            now.refused = None;
+        }
+        now.asked
+    }
+
+    fn outcome(&self, asked: u64) -> Option<Result<(), Arc<str>>> {
+        let now = self.lock();
+        if let Some(why) = now.over.clone().filter(|_| now.ended < asked) {
+            return Some(Err(why));
+        }
+        (now.ended >= asked).then(|| now.refused.clone().map_or(Ok(()), Err))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Replicated> {
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether this server only shows what others write, or have written.
+pub(super) fn is_slave(shared: &Shared) -> bool {
+    let durable = shared.durable.get();
+    durable.is_some_and(|durable| durable.log.follows() || durable.log.lost().is_some())
+}
+
+/// The section of INFO.
+pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
+    let shared = call.shared.clone();
+    let is_slave = is_slave(&shared);
+    line(text, "role", if is_slave { "slave" } else { "master" });
+    let Some(replication) = shared.replication.get() else {
+        line(text, "connected_slaves", 0);
+        line(text, "master_repl_offset", 0);
+        return;
+    };
+    let status = replication.status();
+    let (home, lost) = (&replication.0.home, shared.durable.get());
+    let lost = lost.and_then(|durable| durable.log.lost());
+    if is_slave {
+        let is_up = status.is_linked && lost.is_none();
+        line(text, "master_host", home);
+        line(text, "master_port", 0);
+        line(
+            text,
+            "master_link_status",
+            if is_up { "up" } else { "down" },
+        );
+        line(
+            text,
+            "master_sync_in_progress",
+            u8::from(shared.store.is_loading()),
+        );
+        line(text, "slave_read_only", 1);
+        line(text, "slave_repl_offset", status.position);
+    }
+    line(text, "connected_slaves", 0);
+    line(text, "master_repl_offset", status.position);
+    line(text, "home", home);
+    line(text, "home_role", name(status.role, lost.is_some()));
+    line(
+        text,
+        "home_link",
+        if status.is_linked { "up" } else { "down" },
+    );
+    line(text, "home_lag", status.lag);
+    line(
+        text,
+        "home_lag_seconds",
+        format!("{:.3}", status.behind_ms as f64 / 1e3),
+    );
+    if let Some(why) = lost.or(status.trouble.as_ref()) {
+        line(text, "home_trouble", why.replace(['\r', '\n'], " "));
+    }
+}
+
+/// What a role is called where it is shown.
+fn name(role: Role, is_lost: bool) -> &'static str {
+    match role {
+        _ if is_lost => "former",
+        Role::Owner => "owner",
+        Role::Follower => "follower",
+        Role::TakesOver => "takes-over",
+    }
+}
+
+pub(super) fn role(call: &mut Call<'_, '_>) -> Flow {
+    tell_role(&call.shared, call.reply);
+    Flow::Done
+}
+
+/// Answers ROLE.
+pub(super) fn tell_role(shared: &Shared, reply: &mut Reply) {
+    let replication = shared.replication.get();
+    let position = replication.map_or(0, |replication| replication.status().position) as i64;
+    if !is_slave(shared) {
+        reply.array(3);
+        reply.bulk(b"master");
+        reply.integer(position);
+        reply.array(0);
+        return;
+    }
+    let home = replication.map_or("", |replication| &replication.0.home);
+    let is_linked = replication.is_some_and(|replication| replication.status().is_linked);
+    reply.array(5);
+    reply.bulk(b"slave");
+    reply.bulk(home.as_bytes());
+    reply.integer(0);
+    reply.bulk(match is_linked {
+        _ if shared.store.is_loading() => b"sync",
+        true => b"connected",
+        false => b"connect",
+    });
+    reply.integer(position);
+}
+
+/// REPLICAOF and SLAVEOF. Whom a server follows is said when it starts; that it takes the store over is said here, and
+/// answered when it has, or cannot.
+pub(super) fn replicaof(call: &mut Call<'_, '_>) -> Flow {
+    let (host, port) = (call.args[1], call.args[2]);
+    if !(is(host, "no") && is(port, "one")) {
+        let is_port = parse_integer(port).is_some_and(|port| (0..=65535).contains(&port));
+        call.reply.error(match is_port {
+            false => "ERR Invalid master port",
+            true => {
+                "ERR whom a server follows is said when it starts, with --follow: see the documentation of replication"
+            }
+        });
+        return Flow::Done;
+    }
+    let shared = call.shared.clone();
+    if let Some(why) = shared.durable.get().and_then(|durable| durable.log.lost()) {
+        let why = why.replace(['\r', '\n'], " ");
+        call.reply.error(format!(
+            "ERR another server has taken this store over, and this one does not take it back: start it anew as a follower ({why})"
+        ));
+        return Flow::Done;
+    }
+    let follows = |shared: &Shared| {
+        let durable = shared.durable.get();
+        durable.is_some_and(|durable| durable.log.follows())
+    };
+    let replication = shared.replication.get();
+    let Some(replication) =
+        replication.filter(|_| call.session.waits_for_takeover.is_some() || follows(&shared))
+    else {
+        call.reply.ok();
+        return Flow::Done;
+    };
+    if call.in_transaction {
+        call.reply
+            .error("ERR a store is not taken over within a transaction");
+        return Flow::Done;
+    }
+    let Some(asked) = call.session.waits_for_takeover else {
+        call.session.waits_for_takeover = Some(replication.ask());
+        return Flow::Later;
+    };
+    let Some(outcome) = replication.outcome(asked) else {
+        return Flow::Later;
+    };
+    call.session.waits_for_takeover = None;
+    match outcome {
+        Ok(()) => call.reply.ok(),
+        Err(why) => {
+            let why = why.replace(['\r', '\n'], " ");
+            call.reply
+                .error(format!("ERR the store was not taken over: {why}"));
+        }
+    }
+    Flow::Done
+}

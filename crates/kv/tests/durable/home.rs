@@ -1,0 +1,725 @@
+//! Stores with a home from a seed: owners that carry, followers that read and take over, crashes, and a home whose answers are
+//! lost, late and out of order.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow::Continue;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidewire::sim::for_each_seed;
+use tidewire_kv::durable::snapshot::{Keeper, load};
+use tidewire_kv::durable::{
+    Accept, Applier, FollowSettings, Follower, Heard, KvLog, Source, Standing, go_on_at, open_with,
+};
+use tidewire_kv::reply::{Proto, Reply};
+use tidewire_kv::store::{Mistakes, Store};
+use tidewire_log::disk::sim::SimDisk;
+use tidewire_log::{EmbeddedLog, Log, Policy, Range, Refused, Settings, Ticket, Writer};
+use tidewire_replicate::{Owner, Replicator, Settings as Carrying};
+
+use crate::disk::{dump, now, settings, small, step};
+use crate::replay::parsed;
+use crate::sim_home::{Cluster, SimHome};
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wrong {
+    pub(crate) store: Mistakes,
+    pub(crate) carrying: tidewire_replicate::Mistakes,
+    /// Leaves word of a snapshot at home before what is in it is there.
+    pub(crate) word_early: bool,
+}
+
+/// Far later than any deadline.
+const LATE: u64 = 4_000_000_000_000;
+const NODES: usize = 3;
+
+/// A server.
+enum Node {
+    Follower(Box<Follows>),
+    Owner(Box<Owns>),
+    /// It was an owner, and is to begin anew.
+    Down(Option<SimDisk>),
+}
+
+struct Follows {
+    store: Arc<Store>,
+    kv_log: Arc<KvLog>,
+    follower: Follower,
+    source: SimSource,
+    home: SimHome,
+    owner: Option<Owner>,
+}
+
+struct Owns {
+    life: u64,
+    disk: SimDisk,
+    store: Arc<Store>,
+    kv_log: Arc<KvLog>,
+    log: Arc<EmbeddedLog<SimDisk>>,
+    writer: Writer<SimDisk>,
+    keeper: Keeper<SimDisk>,
+    home: SimHome,
+    stage: Stage,
+    replicator: Option<Replicator>,
+    /// A snapshot that is to go home: its number, and its position.
+    sends: Option<(u64, u64)>,
+}
+
+/// A snapshot that somebody has sent home.
+struct Kept {
+    log: u64,
+    position: u64,
+    disk: SimDisk,
+}
+
+/// How far an owner is.
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// It was taken over up to there, and has no log yet.
+    Begins(u64),
+    /// Its snapshot is made.
+    Saves(u64),
+    /// The home is to be its own, which holds all that was found.
+    Waits(Option<Ticket>),
+    Serves,
+}
+
+/// Reads what is committed.
+struct SimSource {
+    cluster: Cluster,
+    at: usize,
+    random: Rng,
+}
+
+impl Source for SimSource {
+    fn next(&mut self, _: bool) -> Result<Heard, Arc<str>> {
+        let state = self.cluster.state();
+        if !state.is_kind {
+            match self.random.u8(..20) {
+                0..4 => return Ok(Heard::Nothing),
+                4 => return Err("not now".into()),
+                _ if state.is_away => return Err("away".into()),
+                _ => {}
+            }
+        }
+        let Some(record) = state.records.get(self.at) else {
+            return Ok(Heard::End);
+        };
+        self.at += 1;
+        Ok(Heard::Record(record.clone()))
+    }
+}
+
+/// What somebody was told, or is to be told when it has settled.
+struct Owed {
+    life: u64,
+    ticket: u64,
+    ids: Vec<String>,
+}
+
+struct World {
+    seed: u64,
+    rng: Rng,
+    cluster: Cluster,
+    nodes: Vec<Node>,
+    owed: Vec<Owed>,
+    /// Elements that were acknowledged, or that somebody has read.
+    facts: BTreeSet<String>,
+    lives: u64,
+    ids: u64,
+    clients: u64,
+    wrong: Wrong,
+    is_large: bool,
+    ms: u64,
+    /// Takeovers that were finished.
+    taken: u64,
+    /// Snapshots by their numbers, which count by the word for them at home.
+    kept: Vec<Kept>,
+    /// Followers that have begun with one.
+    begun: u64,
+}
+
+fn log_settings(is_large: bool) -> Settings {
+    let settings = match is_large {
+        true => Settings {
+            segment_bytes: 1 << 20,
+            group_bytes: 3 << 20,
+            ..KvLog::settings(Policy::Sync)
+        },
+        false => small(Policy::Sync),
+    };
+    Settings {
+        backlog: Some(u64::MAX),
+        identity: None,
+        ..settings
+    }
+}
+
+impl World {
+    fn new(seed: u64, wrong: Wrong, is_large: bool) -> World {
+        let mut rng = Rng::with_seed(seed);
+        let cluster = Cluster::new(rng.u64(..));
+        let mut world = World {
+            seed,
+            rng,
+            cluster,
+            nodes: Vec::new(),
+            owed: Vec::new(),
+            facts: BTreeSet::new(),
+            lives: 0,
+            ids: 0,
+            clients: 0,
+            wrong,
+            is_large,
+            ms: 1,
+            taken: 0,
+            kept: Vec::new(),
+            begun: 0,
+        };
+        let first = SimDisk::new(world.rng.u64(..));
+        let first = world.start(first, 1000).expect("nothing is there yet");
+        world.nodes.push(first);
+        for _ in 1..NODES {
+            let follower = world.follow();
+            world.nodes.push(follower);
+        }
+        world
+    }
+
+    fn home(&mut self) -> SimHome {
+        self.clients += 1;
+        SimHome::new(&self.cluster, self.clients)
+    }
+
+    fn carrying(&self) -> Carrying {
+        Carrying {
+            transaction_bytes: 300,
+            transaction_records: 10,
+            record_bytes: 100,
+            linger: Duration::from_millis(3),
+            answer_within: Duration::from_millis(300),
+            retry_first: Duration::from_millis(5),
+            retry_last: Duration::from_millis(50),
+            needs_all: true,
+            mistakes: self.wrong.carrying,
+            ..Carrying::default()
+        }
+    }
+
+    /// A replicator of a store's log.
+    fn replicator(&mut self, log: &Arc<EmbeddedLog<SimDisk>>, kv_log: &Arc<KvLog>) -> Replicator {
+        let session = self.rng.u64(..);
+        let (shared, theirs) = (log.clone() as Arc<dyn Log>, kv_log.clone());
+        let replicator = Replicator::new(shared, log.identity(), session, self.carrying());
+        replicator.when_lost(move |why| theirs.lose(why))
+    }
+
+    /// Begins to follow.
+    fn follow(&mut self) -> Node {
+        let store = Arc::new(Store::new(tidewire_kv::store::Settings {
+            mistakes: self.wrong.store,
+            ..settings(self.seed)
+        }));
+        let kv_log = KvLog::following(Policy::Sync).with_mistakes(self.wrong.store);
+        let kv_log = Arc::new(kv_log);
+        kv_log.await_home();
+        store.set_effects(kv_log.clone());
+        if self.rng.bool() {
+            store.begin_loading();
+        }
+        let (position, at) = self.newest(&store);
+        let applier = Applier::new(store.clone(), position).with_mistakes(self.wrong.store);
+        let within = FollowSettings {
+            answer_within: Duration::from_millis(300),
+            retry: Duration::from_millis(5),
+            ..FollowSettings::default()
+        };
+        Node::Follower(Box::new(Follows {
+            store,
+            kv_log,
+            follower: Follower::new(applier, within),
+            source: SimSource {
+                cluster: self.cluster.clone(),
+                at,
+                random: self.rng.fork(),
+            },
+            home: self.home(),
+            owner: None,
+        }))
+    }
+
+    /// Reads the newest snapshot at home, if there is one: its position, and the record to go on with.
+    fn newest(&mut self, store: &Store) -> (u64, usize) {
+        let state = self.cluster.state();
+        let Some(word) = state.held.notes.get("snapshot") else {
+            return (0, 0);
+        };
+        let number = u64::from_le_bytes(word[..].try_into().expect("a number"));
+        let kept = &self.kept[usize::try_from(number).expect("one of few")];
+        let range = Range {
+            first: kept.position,
+            next: kept.position,
+        };
+        let go_on = &mut |_, _| Continue(());
+        let loaded = load(&kept.disk.fork(), kept.log, range, store, LATE, go_on);
+        assert_eq!(
+            loaded
+                .expect("a whole one")
+                .map(|found| found.header.position),
+            Some(kept.position)
+        );
+        self.begun += 1;
+        let is_behind = |record: &tidewire_replicate::Record| {
+            record.first + u64::from(record.count) > kept.position
+        };
+        let at = state.records.iter().position(is_behind);
+        (kept.position, at.unwrap_or(state.records.len()))
+    }
+
+    /// Sends the newest snapshot of an owner home, a step further.
+    fn send(&mut self, node: &mut Owns) {
+        let Some(replicator) = &node.replicator else {
+            return;
+        };
+        let status = node.kv_log.snapshots().status();
+        match node.sends {
+            None if status.position > 0 && !status.in_progress() && self.rng.u8(..20) == 0 => {
+                node.sends = Some((self.kept.len() as u64, status.position));
+                self.kept.push(Kept {
+                    log: node.log.identity(),
+                    position: status.position,
+                    disk: node.disk.fork(),
+                });
+            }
+            Some((number, position)) => {
+                let home = replicator.shown().status().home.get("kv").copied();
+                if home >= Some(position) || self.wrong.word_early {
+                    let notes = replicator.notes();
+                    notes.put("snapshot", &number.to_le_bytes());
+                    node.sends = None;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Starts an owner on its disk.
+    fn start(&mut self, disk: SimDisk, identity: u64) -> Result<Node, String> {
+        let log_settings = Settings {
+            identity: Some(identity),
+            ..log_settings(self.is_large)
+        };
+        let opened = EmbeddedLog::open(disk.clone(), log_settings);
+        let (log, mut writer, _) = opened.map_err(|e| e.to_string())?;
+        let log = Arc::new(log);
+        let store = Store::new(tidewire_kv::store::Settings {
+            mistakes: self.wrong.store,
+            ..settings(self.seed)
+        });
+        let mistakes = self.wrong.store;
+        let go_on = |_: &_, _, _| Continue(());
+        let opened = open_with(log.clone(), &store, LATE, Accept::Nothing, go_on, mistakes);
+        let (kv_log, replayed) = opened.map_err(|e| e.to_string())?;
+        kv_log.await_home();
+        crate::disk::settle(&mut writer, self.ms);
+        let store = Arc::new(store);
+        let replicator = self.replicator(&log, &kv_log);
+        let found = Some(log.progress().committed);
+        let keeper = Keeper::new(
+            log.clone(),
+            kv_log.clone(),
+            store.clone(),
+            replayed.snapshot,
+        );
+        self.lives += 1;
+        Ok(Node::Owner(Box::new(Owns {
+            life: self.lives,
+            disk,
+            store,
+            kv_log,
+            log,
+            writer,
+            keeper,
+            home: self.home(),
+            stage: Stage::Waits(found),
+            replicator: Some(replicator),
+            sends: None,
+        })))
+    }
+
+    /// One has found that the store is its own up to there.
+    fn begin(&mut self, was: Follows, end: u64) -> Result<Node, String> {
+        let owner = was.owner.ok_or("nobody had asked")?;
+        // Whatever takes the store over has all that anybody was told.
+        self.check(&was.store)?;
+        let disk = SimDisk::new(self.rng.u64(..));
+        let settings = Settings {
+            identity: Some(owner.log),
+            begins: Some(("kv".into(), end)),
+            ..log_settings(self.is_large)
+        };
+        let opened = EmbeddedLog::open(disk.clone(), settings);
+        let (log, writer, _) = opened.map_err(|e| e.to_string())?;
+        let log = Arc::new(log);
+        let keeper = Keeper::new(log.clone(), was.kv_log.clone(), was.store.clone(), None);
+        self.lives += 1;
+        Ok(Node::Owner(Box::new(Owns {
+            life: self.lives,
+            disk,
+            store: was.store,
+            kv_log: was.kv_log,
+            log,
+            writer,
+            keeper,
+            home: was.home,
+            stage: Stage::Begins(end),
+            replicator: None,
+            sends: None,
+        })))
+    }
+
+    /// Everything that somebody was told is there, and of pairs both.
+    fn check(&self, store: &Store) -> Result<(), String> {
+        let here = elements(store, "x")?;
+        for fact in &self.facts {
+            if !here.contains(fact) {
+                return Err(format!("{fact} was acknowledged, or seen, and is lost"));
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self) -> Result<(), String> {
+        self.ms += self.rng.u64(..6);
+        let at = self.rng.usize(..self.nodes.len());
+        let node = std::mem::replace(&mut self.nodes[at], Node::Down(None));
+        self.nodes[at] = match node {
+            Node::Down(disk) => self.come_back(disk)?,
+            Node::Follower(node) => self.act_follower(*node)?,
+            Node::Owner(node) => self.act_owner(*node)?,
+        };
+        match self.rng.u8(..100) {
+            0..=70 => {
+                let mut state = self.cluster.state();
+                while state.deliver() && self.rng.bool() {}
+            }
+            71 => {
+                let away = self.rng.u8(..3) == 0;
+                self.cluster.state().is_away = away;
+            }
+            72 => self.cluster.state().finish(),
+            73 => self.ms += self.rng.u64(..400),
+            _ => {}
+        }
+        self.hear()
+    }
+
+    /// One that was down begins again: as an owner on its disk, or as a follower without one.
+    fn come_back(&mut self, disk: Option<SimDisk>) -> Result<Node, String> {
+        match disk {
+            Some(disk) if self.rng.u8(..4) > 0 => self.start(disk, 0),
+            _ => Ok(self.follow()),
+        }
+    }
+
+    fn act_follower(&mut self, mut node: Follows) -> Result<Node, String> {
+        match self.rng.u8(..200) {
+            0 => return Ok(Node::Down(None)),
+            1 if node.follower.standing() == Standing::Follows => {
+                let owner = Owner {
+                    log: self.rng.u64(..),
+                    session: self.rng.u64(..),
+                };
+                node.owner = Some(owner);
+                node.follower.take_over(owner);
+            }
+            2..=5 if self.write(&node.store, &node.kv_log, 0)? => {
+                // Nobody writes here.
+                return Err("a follower has taken a change".into());
+            }
+            6..=20 => {
+                // What is read here was committed at home.
+                let seen = elements(&node.store, "x")?;
+                self.facts.extend(seen);
+            }
+            _ => {}
+        }
+        let at = Duration::from_millis(self.ms);
+        let stepped = node
+            .follower
+            .step(at, LATE, &mut node.source, &mut node.home, &mut || false);
+        stepped.map_err(|e| format!("a follower: {e}"))?;
+        if node.follower.is_at_end() {
+            node.store.end_loading();
+        }
+        // Whole units are all that anybody sees.
+        elements(&node.store, "x")?;
+        match node.follower.standing() {
+            Standing::Owns(end) => self.begin(node, end),
+            _ => Ok(Node::Follower(Box::new(node))),
+        }
+    }
+
+    fn act_owner(&mut self, mut node: Owns) -> Result<Node, String> {
+        let was_taken = !matches!(node.stage, Stage::Serves | Stage::Waits(Some(_)));
+        if node.kv_log.lost().is_some() && self.rng.u8(..20) == 0 {
+            return Ok(Node::Down(None));
+        }
+        match self.rng.u16(..400) {
+            0 => {
+                let disk = match self.rng.bool() {
+                    true => node.disk.crash(),
+                    false => node.disk.kill(),
+                };
+                // What was made to take the store over and has not is of no use.
+                return Ok(Node::Down((!was_taken).then_some(disk)));
+            }
+            1..=100 if node.stage == Stage::Serves => {
+                self.write(&node.store, &node.kv_log, node.life)?;
+            }
+            101 => drop(node.kv_log.snapshots().ask()),
+            _ => {}
+        }
+        for _ in 0..self.rng.usize(..3) {
+            step(&mut node.writer, self.ms);
+        }
+        if node.stage == Stage::Serves || matches!(node.stage, Stage::Saves(_)) {
+            node.keeper.step(now(self.ms));
+        }
+        if let Some(replicator) = &mut node.replicator {
+            replicator.step(Duration::from_millis(self.ms), &mut node.home);
+        }
+        if node.stage == Stage::Serves {
+            self.send(&mut node);
+        }
+        self.advance(&mut node)?;
+        Ok(Node::Owner(Box::new(node)))
+    }
+
+    fn advance(&mut self, node: &mut Owns) -> Result<(), String> {
+        match node.stage {
+            Stage::Begins(end) => match go_on_at(&node.kv_log, &node.log, end, LATE) {
+                Ok(()) => node.stage = Stage::Saves(node.kv_log.snapshots().ask()),
+                Err(Refused::Busy) => {}
+                Err(why) => return Err(format!("a log that is begun: {why}")),
+            },
+            Stage::Saves(asked) => match node.kv_log.snapshots().status().outcome(asked) {
+                Some(true) => {
+                    node.replicator = Some(self.replicator(&node.log, &node.kv_log));
+                    node.stage = Stage::Waits(None);
+                }
+                Some(false) => return Err("the snapshot of a takeover has failed".into()),
+                None => {}
+            },
+            Stage::Waits(found) => {
+                let progress = node.log.progress();
+                if progress.replicates && progress.replicated >= found {
+                    self.taken += u64::from(found.is_none());
+                    node.kv_log.own();
+                    node.store.end_loading();
+                    node.stage = Stage::Serves;
+                    self.check(&node.store)?;
+                }
+            }
+            Stage::Serves => {}
+        }
+        Ok(())
+    }
+
+    /// Has a client write, or read, and be told later; whether a change was taken.
+    fn write(&mut self, store: &Store, kv_log: &KvLog, life: u64) -> Result<bool, String> {
+        self.ids += 1;
+        let id = self.ids.to_string();
+        if self.rng.u8(..4) == 0 && life > 0 {
+            let mut runner = store.runner(LATE, 1);
+            let mut reply = Reply::new(Proto::Resp2);
+            let (spec, args) = parsed("LRANGE x 0 -1");
+            let _ = runner.run(spec, 0, &args, &mut reply);
+            let ticket = runner.barrier();
+            let (value, _) = crate::wire::Value::parse(reply.bytes()).ok_or("no reply")?;
+            let ids = value.array().into_iter().map(|v| v.text()).collect();
+            self.owed.push(Owed { life, ticket, ids });
+            return Ok(false);
+        }
+        let pad = match self.is_large && self.rng.bool() {
+            // More than a record.
+            true => (1 << 20) + 100,
+            false => self.rng.usize(1..300),
+        };
+        let lines = [
+            format!("RPUSH x {id}"),
+            format!("SET pad {}", "p".repeat(pad)),
+            format!("RPUSH y {id}"),
+        ];
+        let commands: Vec<_> = lines.iter().map(|line| parsed(line)).collect();
+        let each = || commands.iter().map(|(spec, args)| (*spec, &args[..]));
+        let mut runner = store.runner(LATE, 1);
+        if runner.reserve(each()).is_err() {
+            runner.give_up();
+            return Ok(false);
+        }
+        if !runner.begin(each(), Vec::new()) {
+            return Err("a transaction did not begin".into());
+        }
+        for (spec, args) in each() {
+            let _ = runner.run(spec, 0, args, &mut Reply::new(Proto::Resp2));
+        }
+        runner.end();
+        let ticket = runner.barrier();
+        drop(runner);
+        if ticket <= kv_log.update() {
+            self.facts.insert(id);
+            return Ok(true);
+        }
+        let ids = vec![id];
+        self.owed.push(Owed { life, ticket, ids });
+        Ok(true)
+    }
+
+    /// Clients hear what has settled.
+    fn hear(&mut self) -> Result<(), String> {
+        for node in &self.nodes {
+            let Node::Owner(node) = node else { continue };
+            let settled = node.kv_log.update();
+            let facts = &mut self.facts;
+            self.owed.retain(|owed| {
+                let is_told = owed.life == node.life && owed.ticket <= settled;
+                if is_told {
+                    facts.extend(owed.ids.iter().cloned());
+                }
+                !is_told
+            });
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more: one that follows from the beginning has all, and is the same as the owner, if there is one.
+    fn heal(&mut self) -> Result<(), String> {
+        {
+            let mut state = self.cluster.state();
+            (state.is_away, state.is_kind) = (false, true);
+            state.finish();
+        }
+        for _ in 0..2000 {
+            self.ms += 2;
+            for at in 0..self.nodes.len() {
+                match std::mem::replace(&mut self.nodes[at], Node::Down(None)) {
+                    Node::Owner(mut node) => {
+                        for _ in 0..4 {
+                            step(&mut node.writer, self.ms);
+                        }
+                        node.keeper.step(now(self.ms));
+                        if let Some(replicator) = &mut node.replicator {
+                            replicator.step(Duration::from_millis(self.ms), &mut node.home);
+                        }
+                        self.advance(&mut node)?;
+                        self.nodes[at] = Node::Owner(node);
+                    }
+                    node => self.nodes[at] = node,
+                }
+            }
+            while self.cluster.state().deliver() {}
+            self.hear()?;
+        }
+        let Node::Follower(mut last) = self.follow() else {
+            return Err("it does not follow".into());
+        };
+        while !last.follower.is_at_end() {
+            let at = Duration::from_millis(self.ms);
+            let stepped =
+                last.follower
+                    .step(at, LATE, &mut last.source, &mut last.home, &mut || false);
+            stepped.map_err(|e| format!("the last follower: {e}"))?;
+        }
+        self.check(&last.store)?;
+        let owner = self.nodes.iter().find_map(|node| match node {
+            Node::Owner(node) if node.stage == Stage::Serves && node.kv_log.lost().is_none() => {
+                Some(node)
+            }
+            _ => None,
+        });
+        if let Some(owner) = owner {
+            let progress = owner.log.progress();
+            if progress.replicated != Some(progress.committed) {
+                return Err(format!("not at home in the end: {progress:?}"));
+            }
+            if dump(&owner.store, LATE) != dump(&last.store, LATE) {
+                return Err("who follows has another store than who owns it".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The elements of a list; those of pairs are in both.
+fn elements(store: &Store, key: &str) -> Result<BTreeSet<String>, String> {
+    let mut lists = [key, "y"].map(|key| {
+        let line = format!("LRANGE {key} 0 -1");
+        let (spec, args) = parsed(&line);
+        let mut reply = Reply::new(Proto::Resp2);
+        let mut runner = store.runner(LATE, 1);
+        let _ = runner.run(spec, 0, &args, &mut reply);
+        let (value, _) = crate::wire::Value::parse(reply.bytes()).expect("a reply");
+        value
+            .array()
+            .into_iter()
+            .map(|v| v.text())
+            .collect::<Vec<_>>()
+    });
+    if lists[0] != lists[1] {
+        return Err(format!("a unit is torn: {:?}", lists));
+    }
+    let all = std::mem::take(&mut lists[0]);
+    let count = all.len();
+    let all: BTreeSet<String> = all.into_iter().collect();
+    match all.len() == count {
+        true => Ok(all),
+        false => Err("something is there twice".into()),
+    }
+}
+
+/// One seed's world; what was wrong, if anything.
+pub(crate) fn homes(seed: u64, wrong: Wrong) -> Result<(), String> {
+    run(seed, wrong, false).map(drop)
+}
+
+/// The same, with units that are several records.
+pub(crate) fn large(seed: u64, wrong: Wrong) -> Result<(), String> {
+    run(seed, wrong, true).map(drop)
+}
+
+fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<(u64, u64, usize), String> {
+    let mut world = World::new(seed, wrong, is_large);
+    let acts = world.rng.usize(400..4000);
+    for _ in 0..acts {
+        world.act()?;
+    }
+    world.heal()?;
+    Ok((world.taken, world.begun, world.facts.len()))
+}
+
+#[test]
+fn no_failover_loses_or_tears_what_was_acknowledged() {
+    for_each_seed(2_000, |seed| homes(seed, Wrong::default()));
+}
+
+#[test]
+fn units_of_several_records_are_never_torn_by_a_failover() {
+    for_each_seed(60, |seed| large(seed, Wrong::default()));
+}
+
+/// The others would prove nothing.
+#[test]
+fn stores_are_taken_over_in_these_tests() {
+    let (mut taken, mut begun, mut facts) = (0, 0, 0);
+    for seed in 0..40 {
+        let one = run(seed, Wrong::default(), false).expect("nothing is wrong");
+        (taken, begun, facts) = (taken + one.0, begun + one.1, facts + one.2);
+    }
+    assert!(
+        taken > 50 && begun > 20 && facts > 300,
+        "{taken} takeovers, {begun} began with a snapshot, {facts} facts"
+    );
+}

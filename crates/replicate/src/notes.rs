@@ -1,0 +1,51 @@
+//! Words that are left at home with the next transaction, beside what the log holds.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::home::Words;
+
+/// What is to be left there, and what is. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    pending: Words,
+    home: Words,
+}
+
+impl Notes {
+    /// Has this stand at home under that name, in the place of what did. Whoever drives the replicator is to be woken.
+    pub fn put(&self, name: &str, word: &[u8]) {
+        self.lock().pending.insert(name.into(), word.into());
+    }
+
+    /// What stands at home under that name, by what this owner has put there.
+    #[must_use]
+    pub fn at_home(&self, name: &str) -> Option<Arc<[u8]>> {
+        self.lock().home.get(name).cloned()
+    }
+
+    pub(crate) fn pending(&self) -> Words {
+        self.lock().pending.clone()
+    }
+
+    pub(crate) fn are_pending(&self) -> bool {
+        !self.lock().pending.is_empty()
+    }
+
+    /// These were committed.
+    pub(crate) fn arrived(&self, words: Words) {
+        let mut inner = self.lock();
+        for (name, word) in words {
+            if inner.pending.get(&name) == Some(&word) {
+                inner.pending.remove(&name);
+            }
+            inner.home.insert(name, word);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
