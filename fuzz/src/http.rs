@@ -140,10 +140,13 @@ fn read(mut rest: &[u8]) -> Chunks {
         if size == 0 {
             return Chunks::Content(content, rest.starts_with(b"\r\n"));
         }
-        if content.len() as u64 + size > 200 {
+        // 16 digits are any number at all.
+        let Some(size) = usize::try_from(size)
+            .ok()
+            .filter(|n| *n <= 200 - content.len())
+        else {
             return Chunks::Wrong;
-        }
-        let size = size as usize;
+        };
         if rest.len() < size {
             return Chunks::Part;
         }

@@ -15,6 +15,8 @@ use tidewire_tls::{Certificate, Server, TlsServer};
 const NAME: &str = "it.example";
 /// What the client wants to have said.
 const WORDS: usize = 20_000;
+/// So many turns of 50 ms in which nothing moves end a run; a network that takes a byte every 20 ms has as many as it needs.
+const QUIET: usize = 200;
 
 /// Making a key takes longer than a run.
 static OURS: LazyLock<(Certificate, RootCertStore)> = LazyLock::new(|| {
@@ -125,8 +127,8 @@ fn words() -> Vec<u8> {
         .collect()
 }
 
-/// The first bytes choose the network, the version, and how much is said at a time; the rest are orders to
-/// whoever is in between.
+/// The first bytes choose the network; the version, whether the client ends while words are on their way back, and whether it
+/// half-closes then; and how much is said at a time. The rest are orders to whoever is in between.
 pub fn tls_server(input: &[u8]) {
     let Some((&[seed, how, pace], orders)) = input.split_first_chunk() else {
         return;
@@ -152,7 +154,10 @@ pub fn tls_server(input: &[u8]) {
     let words = words();
     let (mut said, mut seen, mut back) = (0, 0, Vec::new());
     let step = 64 + usize::from(pace) * 64;
-    for _ in 0..3000 {
+    let (ends_early, half_closes) = (how & 2 != 0, how & 4 != 0);
+    let (mut ended, mut finished, mut answered) = (false, false, false);
+    let (mut quiet, mut moved) = (0, (0, 0));
+    while quiet < QUIET {
         if !tls.is_handshaking() && said < words.len() {
             let end = words.len().min(said + step);
             // A part of it, while enough is queued.
@@ -161,12 +166,24 @@ pub fn tls_server(input: &[u8]) {
                 .write(&words[said..end])
                 .expect("room, or none");
         }
+        if said == words.len() && !ended && (ends_early || back.len() == said) {
+            ended = true;
+            tls.send_close_notify();
+        }
         let mut flight = Vec::new();
         while tls.wants_write() {
             tls.write_tls(&mut flight).expect("memory takes all");
         }
         match between.meddle(flight) {
-            Some(flight) => sim.send(peer, &flight),
+            // Who has finished says no more.
+            Some(_) if finished => {}
+            Some(flight) => {
+                sim.send(peer, &flight);
+                finished = ended && half_closes;
+                if finished {
+                    sim.finish(peer);
+                }
+            }
             None => {
                 between.harmless = false;
                 break;
@@ -181,17 +198,24 @@ pub fn tls_server(input: &[u8]) {
             let mut plain = [0; 4096];
             loop {
                 match tls.reader().read(&mut plain) {
-                    Ok(n) if n > 0 => back.extend_from_slice(&plain[..n]),
+                    Ok(0) => break answered = true,
+                    Ok(n) => back.extend_from_slice(&plain[..n]),
                     Err(e) if e.kind() != ErrorKind::WouldBlock => break fooled = true,
                     _ => break,
                 }
             }
         }
-        if fooled || (back.len() == words.len() && between.orders.is_empty()) {
+        if fooled || (answered && between.orders.is_empty()) {
             break;
         }
+        let counters = sim.counters(at);
+        let now = (counters.bytes_in, counters.bytes_out);
+        let stands = now == moved && between.orders.is_empty();
+        (quiet, moved) = (if stands { quiet + 1 } else { 0 }, now);
     }
-    sim.send(peer, between.orders);
+    if !finished {
+        sim.send(peer, between.orders);
+    }
     sim.run_for(Duration::from_millis(50));
     sim.close(peer, false);
     sim.run_for(Duration::from_secs(60));
@@ -214,6 +238,10 @@ pub fn tls_server(input: &[u8]) {
             back.len() == said,
             "{} of {said} bytes came back",
             back.len()
+        );
+        assert!(
+            tls.is_handshaking() || (said == words.len() && answered),
+            "{said} bytes were said, and no farewell came back"
         );
     }
 }

@@ -28,6 +28,9 @@ const SLOT: usize = 4096;
 pub(crate) const CLAIMS_LENGTH: u64 = 2 * SLOT as u64;
 /// Where the ends of streams are in a slot.
 const ENDS: usize = SAID + 8;
+/// Beside their number: each is where its stream ended. Version 0.2.0 does not say it, and left ends as they were while
+/// it claimed more.
+const EXACT: u32 = 1 << 31;
 /// Length of one of those.
 const END: usize = 12;
 /// Most of them.
@@ -105,10 +108,14 @@ impl Said {
     }
 
     /// The whole slot; of `ends` at most [`ENDS_MAX`].
-    fn slot_with(self, ends: &[End]) -> Vec<u8> {
+    fn slot_with(self, ends: &[End], is_exact: bool) -> Vec<u8> {
         let ends = &ends[..ends.len().min(ENDS_MAX)];
         let mut bytes = self.encode().to_vec();
-        bytes.extend_from_slice(&(ends.len() as u32).to_le_bytes());
+        let exact = match is_exact && !ends.is_empty() {
+            true => EXACT,
+            false => 0,
+        };
+        bytes.extend_from_slice(&(ends.len() as u32 | exact).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         for end in ends {
             bytes.extend_from_slice(&end.stream.to_le_bytes());
@@ -130,22 +137,24 @@ fn ends_crc(slot: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, &slot[ENDS..])
 }
 
-/// The ends in a slot of which the rest is whole; none if they are not.
-fn ends_of(slot: &[u8]) -> Vec<End> {
-    let Some(count) = slot.get(..ENDS).map(|slot| u32_at(slot, SAID) as usize) else {
-        return Vec::new();
+/// The ends in a slot of which the rest is whole, and whether they are exact; none if they are not whole.
+fn ends_of(slot: &[u8]) -> (Vec<End>, bool) {
+    let none = (Vec::new(), false);
+    let Some(count) = slot.get(..ENDS).map(|slot| u32_at(slot, SAID)) else {
+        return none;
     };
+    let (count, is_exact) = ((count & !EXACT) as usize, count & EXACT != 0);
     let length = ENDS + count.min(ENDS_MAX) * END;
     let whole = slot.get(..length).filter(|_| count <= ENDS_MAX);
     let Some(whole) = whole.filter(|slot| ends_crc(slot) == u32_at(slot, ENDS - 4)) else {
-        return Vec::new();
+        return none;
     };
     let ends = whole[ENDS..].chunks_exact(END);
     let ends = ends.map(|end| End {
         stream: u32_at(end, 0),
         next: u64_at(end, 4),
     });
-    ends.collect()
+    (ends.collect(), is_exact)
 }
 
 /// What the file says.
@@ -156,6 +165,8 @@ pub(crate) struct Claimed {
     pub(crate) said: Option<Said>,
     /// How far streams were durable, as far as it says.
     pub(crate) ends: Vec<End>,
+    /// So far and no further, as of the batch up to which all was durable; else at least so far.
+    pub(crate) is_exact: bool,
     /// There is something else, and nothing that is whole.
     pub(crate) is_damaged: bool,
     /// Beside what it says there is something that is not whole: what was said after it, if it was not that before.
@@ -188,9 +199,11 @@ pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
     let said = newest.map(|(said, _)| said);
     let is_broken =
         |slot: &[u8]| Said::decode(slot).is_none() && slot.iter().any(|&byte| byte != 0);
+    let (ends, is_exact) = newest.map(|(_, slot)| ends_of(slot)).unwrap_or_default();
     Ok(Claimed {
         said,
-        ends: newest.map(|(_, slot)| ends_of(slot)).unwrap_or_default(),
+        ends,
+        is_exact,
         is_damaged: said.is_none() && bytes.iter().any(|&byte| byte != 0),
         is_doubtful: said.is_some() && slots().any(is_broken),
     })
@@ -202,6 +215,7 @@ pub(crate) struct ClaimsFile<F> {
     file: F,
     said: Said,
     ends: Vec<End>,
+    is_exact: bool,
 }
 
 impl<F: DiskFile> ClaimsFile<F> {
@@ -229,12 +243,18 @@ impl<F: DiskFile> ClaimsFile<F> {
         disk.rename(CLAIMS, CLAIMS_MOVED)?;
         disk.rename(CLAIMS_MOVED, CLAIMS)?;
         let said = before.said.unwrap_or_default();
-        let ends = before.ends.clone();
+        let (ends, is_exact) = (before.ends.clone(), before.is_exact);
         if before.said.is_some() {
-            file.write_at(&[IoSlice::new(&said.slot_with(&ends))], said.slot())?;
+            let slot = said.slot_with(&ends, is_exact);
+            file.write_at(&[IoSlice::new(&slot)], said.slot())?;
             file.sync_data()?;
         }
-        Ok(ClaimsFile { file, said, ends })
+        Ok(ClaimsFile {
+            file,
+            said,
+            ends,
+            is_exact,
+        })
     }
 
     fn create<D: Disk<File = F>>(disk: &D) -> io::Result<ClaimsFile<F>> {
@@ -251,6 +271,7 @@ impl<F: DiskFile> ClaimsFile<F> {
             file,
             said: Said::default(),
             ends: Vec::new(),
+            is_exact: false,
         })
     }
 
@@ -259,12 +280,12 @@ impl<F: DiskFile> ClaimsFile<F> {
         self.said
     }
 
-    /// How far it says that streams were durable.
-    pub(crate) fn ends(&self) -> &[End] {
-        &self.ends
+    /// Whether it says that streams were durable exactly so far.
+    pub(crate) fn tells(&self, ends: &[End]) -> bool {
+        self.ends == ends && (self.is_exact || ends.is_empty())
     }
 
-    /// Says this, durably; its sequence is taken care of. Of `ends` at most [`ENDS_MAX`].
+    /// Says this, durably; its sequence is taken care of. Of `ends`, which are exact, at most [`ENDS_MAX`].
     ///
     /// # Errors
     /// What the system says. It is not known then what the file will say.
@@ -274,10 +295,9 @@ impl<F: DiskFile> ClaimsFile<F> {
             ..said
         };
         self.file
-            .write_at(&[IoSlice::new(&said.slot_with(&ends))], said.slot())?;
+            .write_at(&[IoSlice::new(&said.slot_with(&ends, true))], said.slot())?;
         self.file.sync_data()?;
-        self.said = said;
-        self.ends = ends;
+        (self.said, self.ends, self.is_exact) = (said, ends, true);
         Ok(())
     }
 }
@@ -307,8 +327,10 @@ mod tests {
                 stream,
                 next: through,
             });
-            claims.say(said, ends.collect()).unwrap();
-            assert_eq!(read(&disk).unwrap().ends, claims.ends());
+            let ends = ends.collect::<Vec<_>>();
+            claims.say(said, ends.clone()).unwrap();
+            let claimed = read(&disk).unwrap();
+            assert!(claims.tells(&ends) && claimed.is_exact && claimed.ends == ends);
             assert_eq!(read(&disk).unwrap().said, Some(claims.said()));
             assert_eq!(claims.said().through, through);
         }
@@ -329,12 +351,14 @@ mod tests {
             assert!(disk.flip(CLAIMS, at as u64, 3));
             let claimed = read(&disk).unwrap();
             assert_eq!((claimed.said, claimed.ends), (Some(claims.said()), vec![]));
+            assert!(!claimed.is_exact);
         }
         disk.flip(CLAIMS, 10, 0);
         disk.flip(CLAIMS, SLOT as u64 + 10, 0);
         let damaged = Claimed {
             said: None,
             ends: Vec::new(),
+            is_exact: false,
             is_damaged: true,
             is_doubtful: false,
         };

@@ -21,6 +21,11 @@ const FULL_RETRY: Duration = Duration::from_secs(1);
 /// How far apart notes of one stream are, at least, in bytes of the log.
 pub(crate) const NOTE_BYTES: u64 = 64 << 10;
 
+/// Most records that a group gathers of those who can wait for the next one. A batch's header has 4 bytes for their number,
+/// and repair counts on it; what is compressed to next to nothing would go beyond. Who was promised room stores as it comes: there
+/// are fewer than this many records in the largest group.
+const RECORDS_MAX: u32 = 1 << 31;
+
 /// Where records of a stream are in a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
@@ -427,8 +432,15 @@ impl Gather {
             let retry_after = FULL_RETRY;
             return Err(Refused::StreamFull { retry_after });
         }
+        if run.count > RECORDS_MAX {
+            return Err(Refused::TooLarge);
+        }
         self.pass_backlog()?;
         self.admit(RECORDS_HEADER + length, 0, settings)?;
+        if self.group.records > RECORDS_MAX - run.count {
+            self.refused = true;
+            return Err(Refused::Busy);
+        }
         self.put_records(run, frames).map(|placed| placed.ticket)
     }
 

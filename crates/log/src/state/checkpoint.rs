@@ -99,14 +99,21 @@ impl State {
         for _ in 0..from.u32()? {
             let (id, stream, seen_us) = (from.u32()?, from.u32()?, from.u64()?);
             let (has_mark, last_id) = (from.u8()? != 0, from.u64()?);
+            let name = from.name()?;
             if !state.streams.contains(stream) {
-                return None;
+                if stream >= state.streams.next_number() {
+                    return None;
+                }
+                // Version 0.2.0 left one behind that had been forgotten and had come again, when its stream was deleted.
+                // Its number is not used again.
+                state.last_producer = state.last_producer.max(id);
+                continue;
             }
             let seen_us = match form {
                 Form::Before => 0,
                 Form::Plain | Form::Administered => seen_us,
             };
-            state.add_producer(id, stream, seen_us, from.name()?);
+            state.add_producer(id, stream, seen_us, name);
             state.find_mut(id)?.mark.appended = has_mark.then_some(last_id);
         }
         state.last_producer = state.last_producer.max(last_producer);
@@ -172,5 +179,105 @@ impl<'a> Cut<'a> {
         let length = self.u8()?;
         let name = std::str::from_utf8(self.take(length.into())?).ok()?;
         (!name.is_empty()).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Producer;
+    use crate::disk::Disk;
+    use crate::disk::sim::SimDisk;
+    use crate::state::State;
+    use crate::tests::{append, settle, small};
+    use crate::tools::check;
+    use crate::{Change, EmbeddedLog, Log, Mark, ProducerId};
+
+    /// As version 0.2.0 knew one that had been forgotten and had come again, when its stream was deleted.
+    fn orphan(state: &mut State, stream: u32) -> u32 {
+        let id = state.next_producer().expect("a number");
+        let orphan = Producer {
+            stream,
+            name: "p".into(),
+            mark: Mark::default(),
+            seen_us: 5,
+            held: 0,
+        };
+        state.last_producer = id;
+        state.producers.insert(id, orphan);
+        id
+    }
+
+    #[test]
+    fn a_producer_without_a_stream_is_left_out() {
+        for administered in [false, true] {
+            let mut state = State {
+                administered,
+                ..State::default()
+            };
+            let kept = state.add_stream("kept");
+            state.add_producer(1, kept, 7, "q");
+            let gone = state.add_stream("gone");
+            let (mut bytes, mut without) = (Vec::new(), Vec::new());
+            if administered {
+                state.delete_stream(gone);
+            }
+            state.encode(&mut without);
+            let id = orphan(&mut state, if administered { gone } else { 9 });
+            let form = state.encode(&mut bytes);
+            assert_ne!(bytes, without);
+            let decoded = State::decode(&bytes, form);
+            // One of a stream that there never was makes no sense.
+            assert_eq!(decoded.is_some(), administered);
+            let Some(decoded) = decoded else { continue };
+            assert_eq!(
+                (decoded.producers(), decoded.find(id).is_some()),
+                (1, false)
+            );
+            assert_eq!(decoded.next_producer(), Some(id + 1));
+        }
+    }
+
+    #[test]
+    fn a_log_with_one_opens() {
+        let disk = SimDisk::new(1);
+        let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), small()).expect("the log");
+        let kept = log.stream("kept").expect("room");
+        log.stream("gone").expect("room");
+        settle(&mut writer);
+        for _ in 0..3 {
+            let done = log.administer(Change::Delete { stream: "gone" });
+            settle(&mut writer);
+            if done.is_ok() {
+                break;
+            }
+        }
+        assert_eq!(log.range("gone"), None);
+        orphan(&mut log.shared().gather().state, 1);
+        let segments = || {
+            disk.list()
+                .expect("names")
+                .into_iter()
+                .filter(|name| name.ends_with(".seg"))
+                .count()
+        };
+        let before = segments();
+        for group in 0.. {
+            let first = group * 30 + 1;
+            append(&log, kept, ProducerId::ANONYMOUS, first..=first + 29).expect("room");
+            settle(&mut writer);
+            if segments() > before {
+                break;
+            }
+        }
+        let range = log.range("kept").expect("a stream");
+        drop((log, writer));
+        let disk = disk.kill();
+        assert_eq!(check(&disk).expect("reading").problems, []);
+        let (log, mut writer, _) = EmbeddedLog::open(disk, small()).expect("the log");
+        assert_eq!(log.range("kept"), Some(range));
+        let producer = log.producer(kept, "p").expect("room");
+        append(&log, kept, producer, 1..=3).expect("room");
+        settle(&mut writer);
+        assert_eq!(log.mark(producer).appended, Some(3));
     }
 }

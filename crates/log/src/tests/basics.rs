@@ -9,7 +9,7 @@ use crate::disk::sim::{BLOCK, SimDisk};
 use crate::disk::{Disk, DiskFile};
 use crate::{
     Begin, EmbeddedLog, GROUP_WAIT_MAX, Log, Now, OpenError, Policy, ProducerId, Range, ReadError,
-    Refused, Settings, Step,
+    Refused, Run, Settings, Step,
 };
 
 #[test]
@@ -646,4 +646,33 @@ fn zeros_are_written_ahead_only_where_somebody_waits_for_syncs() {
         }
         assert_eq!(log.shared().zeros.is_wanted(), wants, "{policy:?}");
     }
+}
+
+/// What is compressed to next to nothing fills a group with more records than a batch's header can count.
+#[test]
+fn a_group_takes_no_more_records_than_a_header_counts() {
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, small()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let many = |count| {
+        log.append(Run {
+            stream,
+            producer: ProducerId::ANONYMOUS,
+            frames: b"little",
+            count,
+            last_id: 0,
+            timestamp_us: 0,
+        })
+    };
+    let most = 1 << 31;
+    assert_eq!(many(most + 1), Err(Refused::TooLarge));
+    many(most - 1).expect("room");
+    assert_eq!(many(2), Err(Refused::Busy));
+    many(1).expect("room for one more");
+    assert_eq!(many(1), Err(Refused::Busy));
+    settle(&mut writer);
+    many(most).expect("room in the next one");
+    settle(&mut writer);
+    let next = 2 * u64::from(most);
+    assert_eq!(log.range("s"), Some(Range { first: 0, next }));
 }

@@ -357,6 +357,83 @@ fn a_change_behind_records_makes_no_stream() {
     assert_eq!(open.range("a"), (0, 6));
 }
 
+/// Seed 61,776 of journal 0038, and the same in a batch of its own: who appends to a stream that only seems to be made, and was not
+/// made with it, was there before.
+#[test]
+fn a_producer_of_before_shows_that_a_stream_was_there() {
+    for is_one_batch in [true, false] {
+        let mut open = Open::administered();
+        open.append("a", "q", 1..=3);
+        let lost = open.batch();
+        let (stream, settings) = ("a", StreamSettings::default());
+        open.change(Change::Set { stream, settings });
+        if !is_one_batch {
+            open.batch();
+        }
+        open.append("a", "q", 4..=5);
+        open.batch();
+        let disk = open.kill();
+        lost.zero(&disk);
+        let (gap, open) = repaired(&disk);
+        assert_eq!(gap.batches.0, gap.batches.1, "{gap:?}");
+        assert_eq!(gap.positions[0], ("a".to_owned(), 0, 3));
+        assert_eq!(open.range("a"), (0, 5));
+    }
+}
+
+/// Up to version 0.2.0 ends stayed as they were said while more was claimed, and nothing says so.
+#[test]
+fn ends_that_may_be_of_before_tell_of_the_least_alone() {
+    let mut open = Open::new(&SimDisk::new(1));
+    open.append("s", "p", 1..=5);
+    open.append("t", "p", 1..=5);
+    open.batch();
+    open.append("s", "p", 6..=7);
+    let lost = open.batch();
+    open.append("t", "p", 6..=6);
+    open.batch();
+    settle_at(&mut open.writer, 5);
+    let whole = open.kill();
+    // The ends are those of both streams as of the end, or of before, without saying of when they are.
+    for (is_exact, end) in [(true, 7), (false, 7), (false, 5)] {
+        let disk = whole.fork();
+        lost.zero(&disk);
+        say_end(&disk, 0, is_exact, end);
+        let (_, open) = repaired(&disk);
+        let (_, next) = open.range("s");
+        match is_exact {
+            true => assert_eq!(next, 7),
+            false => assert!(next > 1 << 32, "{next}"),
+        }
+    }
+}
+
+/// Changes what `claims` says of a stream's end.
+fn say_end(disk: &SimDisk, stream: u32, is_exact: bool, next: u64) {
+    let claims = disk.contents("claims").expect("a file");
+    let sequence =
+        |slot: usize| u64::from_le_bytes(claims[slot + 16..][..8].try_into().expect("8"));
+    let slot = if sequence(0) > sequence(4096) {
+        0
+    } else {
+        4096
+    };
+    let mut bytes = claims[slot..][..4096].to_vec();
+    let count = u32::from_le_bytes(bytes[64..68].try_into().expect("4")) & !(1 << 31);
+    assert!(count > 0, "no ends are said");
+    let exact = if is_exact { 1 << 31 } else { 0 };
+    bytes[64..68].copy_from_slice(&(count | exact).to_le_bytes());
+    let length = 72 + 12 * count as usize;
+    for at in (72..length).step_by(12) {
+        if bytes[at..at + 4] == stream.to_le_bytes() {
+            bytes[at + 4..at + 12].copy_from_slice(&next.to_le_bytes());
+        }
+    }
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..68]), &bytes[72..length]);
+    bytes[68..72].copy_from_slice(&crc.to_le_bytes());
+    overwrite(disk, "claims", slot, &bytes);
+}
+
 /// The first batch of a segment tells everything that was known after it.
 #[test]
 fn a_checkpoint_that_is_proven_is_kept_though_its_batch_is_lost() {

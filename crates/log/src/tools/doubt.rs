@@ -54,6 +54,11 @@ impl Told {
         self.count == gaps
     }
 
+    /// What one of them is called, if they seem to make it.
+    pub(super) fn seems_made(&self, stream: u32) -> Option<&str> {
+        self.set.get(&stream).map(String::as_str)
+    }
+
     /// Those of them that may have been made in it, after all.
     pub(super) fn take_set(&mut self) -> Names {
         std::mem::take(&mut self.set)

@@ -617,6 +617,10 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let gaps = self.plan.gaps.len();
         let is_counted = self.told.counts(gaps) && gaps > 0;
         let counted = self.walked.state.streams.next_number();
+        let made = self.appended_by_older(batch, rest);
+        if !made.is_empty() {
+            return Some(made);
+        }
         self.bridge(batch, rest);
         let streams = &self.walked.state.streams;
         if streams.next_number() == counted {
@@ -635,6 +639,22 @@ impl<'a, D: Disk> Salvage<'a, D> {
             made.append(&mut self.told.take_set());
         }
         (is_counted || !made.is_empty()).then_some(made)
+    }
+
+    /// Streams that whole batches behind the last gap only seemed to make: somebody appends to them who was defined in it.
+    fn appended_by_older(&self, batch: &BatchHeader, rest: &[u8]) -> Names {
+        let runs = batch.runs(rest, 0).into_iter().flatten();
+        let runs = runs.filter_map(Result::ok).map(|(_, run)| run);
+        let runs = runs.collect::<Vec<_>>();
+        let state = &self.walked.state;
+        let made = runs.iter().filter_map(|run| match run {
+            RunView::Records(run) if !is_known(run.producer, &runs, state) => {
+                let name = self.told.seems_made(run.stream)?;
+                Some((run.stream, name.to_owned()))
+            }
+            _ => None,
+        });
+        made.collect()
     }
 
     /// What a batch shows to be missing before it, and makes the state as it must have been.
@@ -675,9 +695,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     if is_first && !defines(&runs, run.stream, state) {
                         pass(state, gap, named, run.stream, run.first);
                     }
-                    let is_known = run.producer == 0
-                        || state.find(run.producer).is_some()
-                        || names(&runs, run.producer);
+                    let is_known = is_known(run.producer, &runs, state);
                     if !is_known && checkpoint.is_none() && state.streams.contains(run.stream) {
                         let name = format!("lost-producer-{}", run.producer);
                         // Its stream may be deleted before names are looked for again.
@@ -787,7 +805,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let gaps = self.plan.gaps.len();
         let gap = self.plan.gaps.last_mut()?;
         let said = claimed.said.map_or(0, |said| said.through);
-        let is_of_the_end = said >= gap.through && !claimed.ends.is_empty();
+        // Ends that may be of before tell of the least alone.
+        let is_of_the_end = said >= gap.through && claimed.is_exact;
         let state = &mut self.walked.state;
         for end in &claimed.ends {
             if end.stream >= state.streams.next_number() && self.told.counts(gaps) {
@@ -885,6 +904,11 @@ fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
 fn names(runs: &[RunView<'_>], producer: u32) -> bool {
     let is_it = |run: &RunView<'_>| matches!(run, RunView::Producer { id, .. } if *id == producer);
     runs.iter().any(is_it)
+}
+
+/// Whether a producer is nobody in particular, was there before a batch, or is defined by it.
+fn is_known(producer: u32, runs: &[RunView<'_>], state: &State) -> bool {
+    producer == 0 || state.find(producer).is_some() || names(runs, producer)
 }
 
 /// More streams than a log can have had: a number above is no number of one.
