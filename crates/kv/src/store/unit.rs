@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for bad in [&b""[..], b"\x03", b"\x00\x01"] {
+        for bad in [&b""[..], b"\x03\x01", b"\x04", b"\x00\x01"] {
             assert!(Reader::default().record(bad).is_err(), "{bad:?}");
         }
         for bad in [
