@@ -46,11 +46,6 @@ impl<'s> Batch<'s> {
         (self.runner.barrier(), self.runner.written())
     }
 
-    /// Has the replies wait for the last change of the libraries of functions; see [`Runner::heed_libraries`].
-    pub(crate) fn heed_libraries(&mut self) {
-        self.runner.heed_libraries();
-    }
-
     /// A number by chance.
     pub(crate) fn chance(&mut self) -> u32 {
         self.runner.chance()

@@ -56,11 +56,6 @@ impl Dirty {
         self.all = ticket;
     }
 
-    /// What a reader of anything that is changed with all keys has to wait for; 0 for nothing.
-    pub(crate) fn all(&self) -> u64 {
-        self.all
-    }
-
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty() && self.all == 0

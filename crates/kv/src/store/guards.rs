@@ -277,18 +277,6 @@ impl<'s> Guards<'s> {
         self.held(at).expect(UNNAMED)
     }
 
-    /// One of the shards that are held; the first, which is taken, if none is.
-    pub(crate) fn any(&mut self) -> &Shard {
-        let at = match (&self.one, self.many.first()) {
-            (Some((at, _)), _) | (None, Some((at, _))) => *at,
-            (None, None) => {
-                self.hold_one(0);
-                0
-            }
-        };
-        self.peek(at)
-    }
-
     /// A shard, if it is held.
     #[inline]
     pub(crate) fn held(&self, at: usize) -> Option<&Shard> {

@@ -292,19 +292,6 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// The same for the libraries of functions, which have been looked at before. Who changes them holds all shards until that is
-    /// committed, so with any shard held it is known what there is to wait for.
-    pub(crate) fn heed_libraries(&mut self, stamp: u64) {
-        let Some(effects) = self.store().effects() else {
-            return;
-        };
-        let settled = effects.settled();
-        let ticket = self.any().dirty.all();
-        if ticket > settled && !effects.mistakes().makes(|mistakes| mistakes.read_dirty) {
-            self.wait_for(ticket, stamp);
-        }
-    }
-
     /// Whether a single shard is held, and no key in this database of it has a time.
     #[inline]
     fn expires_nothing(&self, db: u16) -> bool {

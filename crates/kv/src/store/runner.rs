@@ -314,12 +314,6 @@ impl<'s> Runner<'s> {
         self.guards.barrier()
     }
 
-    /// Has whoever hears of the libraries of functions, which were looked at before, wait until their last change has settled. Takes a
-    /// lock if none is held.
-    pub fn heed_libraries(&mut self) {
-        self.guards.heed_libraries(self.now_ms);
-    }
-
     /// The ticket of the last unit that this runner has committed, 0 for none.
     #[must_use]
     pub fn written(&self) -> u64 {

@@ -161,14 +161,10 @@ impl RespConn {
                 if let Err(error) = tell(sub, rest, asked, at) {
                     reply.error(error.0);
                 }
-                batch.heed_libraries();
                 return Outcome::Done;
             }
         };
-        let applied = plan.and_then(|plan| apply(&plan, batch, in_transaction, at));
-        // What is refused tells of those that are there.
-        batch.heed_libraries();
-        match applied {
+        match plan.and_then(|plan| apply(&plan, batch, in_transaction, at)) {
             Ok(true) if sub == b"load" => {
                 let name = args
                     .last()

@@ -59,13 +59,6 @@ impl Kind {
         Some(Kind { by, read_only })
     }
 
-    /// A reply tells that a function was found, or was not.
-    fn heed(self, batch: &mut Batch<'_>) {
-        if self.by == By::Function {
-            batch.heed_libraries();
-        }
-    }
-
     /// Whether a call may change keys: one that finds its script does, unless that says otherwise.
     pub(crate) fn may_write(self, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
         let mut found = || find_script(self, args, &mut At::Loop(cx));
@@ -100,7 +93,6 @@ impl RespConn {
         let (script, keys) = match find_script(kind, args, &mut At::Loop(cx)) {
             Ok(found) => found,
             Err(error) => {
-                kind.heed(batch);
                 reply.error(error.0);
                 return Outcome::Done;
             }
@@ -197,10 +189,7 @@ impl RespConn {
                 };
                 self.run_script(&script, given, batch, reply, at);
             }
-            Err(error) => {
-                kind.heed(batch);
-                reply.error(error.0);
-            }
+            Err(error) => reply.error(error.0),
         }
     }
 
@@ -213,7 +202,6 @@ impl RespConn {
         at: &mut At<'_, '_>,
     ) -> Outcome {
         let shared = batch.shared;
-        given.kind.heed(batch);
         let mut interpreter = match interpreter(at) {
             Ok(interpreter) => interpreter,
             Err(why) => {
