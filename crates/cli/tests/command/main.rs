@@ -29,6 +29,7 @@ mod kv_dumps;
 mod kv_durable;
 mod kv_forgotten;
 mod kv_histories;
+mod kv_limits;
 mod kv_loading;
 mod kv_log;
 mod kv_memory;
