@@ -61,6 +61,7 @@ pub use effect::{Effect, Effects, Gone, NoRoom};
 pub use events::{Announce, Event};
 pub use expiry::Swept;
 pub use libraries::Library;
+pub(crate) use libraries::Seen;
 pub use limits::Limits;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
