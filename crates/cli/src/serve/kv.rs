@@ -114,7 +114,7 @@ pub(crate) struct KvOptions {
     pub(crate) shards: Option<usize>,
 
     /// Queued output beyond which a client is cut; replies are paced, so only a single larger one
-    /// gets there [default: 1GiB]
+    /// gets there. 16 KiB at least; 0 is no limit [default: 1GiB]
     #[arg(
         id = "kv-client-output",
         long = "kv-client-output",
@@ -122,7 +122,7 @@ pub(crate) struct KvOptions {
     )]
     pub(crate) client_output: Option<Size>,
 
-    /// Queued output beyond which a subscriber is cut that does not take its messages
+    /// Queued output beyond which a subscriber is cut that does not take its messages. 16 KiB at least; 0 is no limit
     /// [default: 32MiB]
     #[arg(
         id = "kv-subscriber-output",
@@ -131,7 +131,7 @@ pub(crate) struct KvOptions {
     )]
     pub(crate) subscriber_output: Option<Size>,
 
-    /// Largest command of a client, less than 4 GiB [default: 1GiB]
+    /// Largest command of a client, 1 MiB to less than 4 GiB [default: 1GiB]
     #[arg(id = "kv-query-buffer", long = "kv-query-buffer", value_name = "SIZE")]
     pub(crate) query_buffer: Option<Size>,
 
@@ -212,8 +212,23 @@ impl KvOptions {
 
     fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
         let bounds = self.bounds(settings);
-        if bounds.query_buffer > u32::MAX as usize {
-            return Err(Failure::usage("--kv-query-buffer: less than 4 GiB"));
+        // Nobody could ask for more, and what is smaller serves nobody.
+        let query_buffers = KvSettings::QUERY_BUFFER_MIN..=u32::MAX as usize;
+        if !query_buffers.contains(&bounds.query_buffer) {
+            return Err(Failure::usage(format!(
+                "--kv-query-buffer {}: 1 MiB to less than 4 GiB",
+                bounds.query_buffer
+            )));
+        }
+        for (flag, bytes) in [
+            ("--kv-client-output", bounds.client_output),
+            ("--kv-subscriber-output", bounds.subscriber_output),
+        ] {
+            if bytes < KvSettings::OUTPUT_MIN {
+                return Err(Failure::usage(format!(
+                    "{flag} {bytes}: 16 KiB at least, or 0 for no limit"
+                )));
+            }
         }
         Ok(KvSettings {
             password: self.password()?,
@@ -227,10 +242,14 @@ impl KvOptions {
     pub(super) fn bounds(&self, settings: &Settings) -> KvSettings {
         let own = KvSettings::default();
         let bytes = |size: Option<Size>, own: usize| size.map_or(own, |size| size.0 as usize);
+        let output = |size: Option<Size>, own: usize| match bytes(size, own) {
+            0 => usize::MAX,
+            bytes => bytes,
+        };
         KvSettings {
             query_buffer: bytes(self.query_buffer, own.query_buffer),
-            client_output: bytes(self.client_output, own.client_output),
-            subscriber_output: bytes(self.subscriber_output, own.subscriber_output),
+            client_output: output(self.client_output, own.client_output),
+            subscriber_output: output(self.subscriber_output, own.subscriber_output),
             stall: settings.deadlines.idle(Kind::Kv(KvMode::Resp), own.stall),
             idle: self.timeout.and_then(Span::limit),
             ..own

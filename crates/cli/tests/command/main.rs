@@ -30,6 +30,7 @@ mod kv_durable;
 mod kv_forgotten;
 mod kv_histories;
 mod kv_home;
+mod kv_limits;
 mod kv_loading;
 mod kv_log;
 mod kv_memory;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::shared::Shared;
 use crate::commands::Spec;
 use crate::reply::Reply;
-use crate::store::{NoRoom, Ran, Runner, Tracker, Waiter, Watch};
+use crate::store::{NoRoom, Ran, Runner, Seen, Tracker, Waiter, Watch};
 
 /// Runs the commands about keys of one batch. Locks are kept from one command to the next; they
 /// have to be let go of with [`pause`](Batch::pause) before anything else that uses the store.
@@ -44,6 +44,11 @@ impl<'s> Batch<'s> {
     /// unit that was written.
     pub(crate) fn commit(&mut self) -> (u64, u64) {
         (self.runner.barrier(), self.runner.written())
+    }
+
+    /// Which libraries of functions its commands see.
+    pub(crate) fn libraries_seen(&self) -> Seen {
+        self.runner.libraries_seen()
     }
 
     /// A number by chance.

@@ -3,11 +3,12 @@
 //! What cannot be changed here has its value in [`FIXED`]; what can has a function in [`LIVE`] that
 //! checks a new value, and another call of it that takes it. What changes nothing is in `tuning.rs`.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tidewire_log::Policy as Commits;
 
 use super::call::{Call, Flow};
+use super::settings::Settings;
 use super::shared::Shared;
 use super::thresholds::{self, Threshold};
 use super::tuning::{self, Tuning};
@@ -123,9 +124,10 @@ const LIVE: &[Live] = &[
             // Connections have room for the limit of the start; it can only be lowered.
             let most = s.config.query_buffer_max;
             let bytes = memory(value).and_then(|n| usize::try_from(n).ok());
-            let bytes = bytes.filter(|n| (1 << 20..=most).contains(n) || *n == most);
+            let least = Settings::QUERY_BUFFER_MIN;
+            let bytes = bytes.filter(|n| (least..=most).contains(n) || *n == most);
             let bytes = bytes
-                .ok_or_else(|| format!("argument must be between 1048576 and {most} inclusive"))?;
+                .ok_or_else(|| format!("argument must be between {least} and {most} inclusive"))?;
             if take {
                 s.config.query_buffer.store(bytes, Relaxed);
             }
@@ -146,8 +148,12 @@ const LIVE: &[Live] = &[
     Live {
         name: "client-output-buffer-limit",
         read: |s| {
-            let hard = s.config.subscriber_output.load(Relaxed);
-            let normal = s.config.client_output.load(Relaxed);
+            let shown = |bytes: &AtomicUsize| match bytes.load(Relaxed) {
+                usize::MAX => 0,
+                bytes => bytes,
+            };
+            let hard = shown(&s.config.subscriber_output);
+            let normal = shown(&s.config.client_output);
             format!("normal {normal} 0 0 slave 0 0 0 pubsub {hard} 0 0")
         },
         write: Some(write_output_limit),
@@ -581,24 +587,20 @@ fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), St
     for class in words.chunks(4) {
         let hard = memory(class[1])
             .ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
+        // 0 is no limit. One that nobody could hear an answer with acts as the smallest.
+        let hard = match usize::try_from(hard).unwrap_or(usize::MAX) {
+            0 => usize::MAX,
+            hard => hard.max(Settings::OUTPUT_MIN),
+        };
         match class[0].to_ascii_lowercase().as_str() {
             "normal" if take => {
                 // Connections were made with the limit of the start; it can only be lowered.
                 let most = shared.config.client_output_max;
-                let hard = if hard == 0 {
-                    most
-                } else {
-                    most.min(hard as usize)
-                };
-                shared.config.client_output.store(hard, Relaxed);
+                shared.config.client_output.store(most.min(hard), Relaxed);
             }
             "normal" | "slave" | "replica" => {}
             "pubsub" if take => {
-                let hard = if hard == 0 { u64::MAX } else { hard };
-                shared
-                    .config
-                    .subscriber_output
-                    .store(hard as usize, Relaxed);
+                shared.config.subscriber_output.store(hard, Relaxed);
             }
             "pubsub" => {}
             _ => {

@@ -591,6 +591,11 @@ impl RespConn {
         self.session.written = self.session.written.max(written);
     }
 
+    /// Has replies wait for the libraries of functions that were looked at.
+    pub(crate) fn heed_libraries(&mut self, shared: &Shared) {
+        self.session.barrier = self.session.barrier.max(shared.library_ticket());
+    }
+
     /// Whether it may still wait for a log that is busy.
     fn is_patient(&self, cx: &mut Cx<'_, Self>) -> bool {
         let since_ms = self.session.waits_since_ms;

@@ -19,7 +19,8 @@ pub struct Settings {
     /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
     /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
     pub protected: bool,
-    /// Unconsumed input of one connection, and so the largest command; less than 4 GiB. What a
+    /// Unconsumed input of one connection, and so the largest command; less than 4 GiB, and
+    /// [`QUERY_BUFFER_MIN`](Settings::QUERY_BUFFER_MIN) at least where people say it. What a
     /// transaction has queued and watches may take as much memory. A larger command is refused as soon as it is announced, with an error, and the connection closes.
     /// Default 1 GiB; memory grows with what was sent, not with what was announced.
     pub query_buffer: usize,
@@ -27,10 +28,10 @@ pub struct Settings {
     pub bulk_max: usize,
     /// Queued output of one connection beyond which it is cut. Replies are paced and never get
     /// there unless a single one is larger; that one is built up to here and no further, counted and
-    /// logged. CONFIG SET client-output-buffer-limit can lower it. Default 1 GiB.
+    /// logged. CONFIG SET client-output-buffer-limit can lower it. `usize::MAX` is no limit. Default 1 GiB.
     pub client_output: usize,
     /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
-    /// be paced. Default 32 MiB.
+    /// be paced. `usize::MAX` is no limit. Default 32 MiB.
     pub subscriber_output: usize,
     /// Silence after which a connection in the middle of a command is closed, and time for which
     /// a client may leave its replies unread. Default 60 s; `None` waits for ever.
@@ -63,6 +64,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Bytes that people may set as [`query_buffer`](Settings::query_buffer) at least: 1 MiB, as in Redis.
+    pub const QUERY_BUFFER_MIN: usize = 1 << 20;
+    /// The same of [`client_output`](Settings::client_output) and
+    /// [`subscriber_output`](Settings::subscriber_output): 16 KiB, which Redis keeps for each client beside its limit. With
+    /// less there would be nobody who could hear an answer, and nobody could set it right again.
+    pub const OUTPUT_MIN: usize = 16 << 10;
+
     /// The limits to give the builder with [`RespService`](super::RespService).
     #[must_use]
     pub fn limits(&self) -> Limits {

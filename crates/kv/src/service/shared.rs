@@ -147,6 +147,14 @@ impl Shared {
         }
     }
 
+    /// What who has looked at libraries of functions has to wait for, if replies wait; else 0.
+    pub(crate) fn library_ticket(&self) -> u64 {
+        match self.durable.get() {
+            Some(durable) if durable.log.holds_replies() => self.store.library_ticket(),
+            _ => 0,
+        }
+    }
+
     pub(crate) fn databases(&self) -> u16 {
         self.store.databases()
     }

@@ -179,10 +179,12 @@ impl RespConn {
                 return;
             }
         }
-        match tracker.take() {
-            None => return,
-            Some(Changed::All) => reply.null_array(),
-            Some(Changed::Keys(mut keys)) => {
+        let Some((changed, ticket)) = tracker.take() else {
+            return;
+        };
+        match changed {
+            Changed::All => reply.null_array(),
+            Changed::Keys(mut keys) => {
                 // The names of others' keys are none of its business.
                 self.session.heed(&cx.local.shared);
                 if !self.session.rights().is_unrestricted() {
@@ -194,6 +196,13 @@ impl RespConn {
                 reply.array(keys.len());
                 keys.iter().for_each(|key| reply.bulk(key));
             }
+        }
+        // A crash may take the change back, and then nothing has changed.
+        cx.local.arm();
+        if let Some(waiting) = &mut cx.local.waiting
+            && !waiting.hold(ticket, &mut cx.link)
+        {
+            return;
         }
         let most = cx.local.shared.config.subscriber_output.load(Relaxed);
         self.hand_out(&Bytes::from(reply.take()), most, cx);

@@ -1,10 +1,14 @@
 //! The libraries of functions: their texts, which are part of the data. What is in them is for who runs them.
 //!
 //! They are changed by a command under the locks of all shards, as FLUSHALL is, so they have a place in the order of
-//! the log and in a snapshot.
+//! the log and in a snapshot. Who only looks takes no lock of a shard. So with a log there are two states while a unit is
+//! under way: what that unit has made of them, for itself, and what was committed before, for everybody else.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
@@ -34,25 +38,72 @@ impl Library {
     }
 }
 
-/// All of them, by their names.
+/// By their names.
+type ByName = BTreeMap<Arc<[u8]>, Library>;
+
+/// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
-    all: Mutex<BTreeMap<Arc<[u8]>, Library>>,
+    state: Mutex<State>,
     /// How often they were changed: also the number of the next.
     changes: AtomicU64,
+    /// The same of what everybody sees.
+    committed: AtomicU64,
+    /// Of the last unit that has changed them.
+    ticket: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: Arc<ByName>,
+    /// What everybody sees while a unit that changes them is not committed.
+    before: Option<Arc<ByName>>,
+}
+
+/// Whose view of the libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Everybody's: what is committed.
+    Committed,
+    /// Of the unit that is changing them.
+    Newest,
 }
 
 impl Libraries {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Arc<[u8]>, Library>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts one in, in the place of what has its name.
+    /// Puts one in, in the place of what has its name, for all to see.
     ///
     /// # Errors
     /// There are too many.
-    pub(crate) fn put(&self, name: &[u8], code: &[u8]) -> Result<(), Error> {
-        let mut all = self.all();
+    pub(super) fn load(&self, name: &[u8], code: &[u8]) -> Result<(), Error> {
+        self.put(name, code)?;
+        self.commit(0);
+        Ok(())
+    }
+
+    /// A unit may be about to change them, of which nobody else is to see anything.
+    fn keep_before(&self) {
+        let state = &mut *self.state();
+        state.before.get_or_insert_with(|| state.all.clone());
+    }
+
+    /// What was changed is committed, with this ticket.
+    pub(super) fn commit(&self, ticket: u64) {
+        let mut state = self.state();
+        // Who sees the change, in the state or by its number, finds this ticket.
+        self.ticket.store(ticket, Relaxed);
+        self.committed.store(self.changes.load(Relaxed), Release);
+        state.before = None;
+    }
+
+    /// # Errors
+    /// There are too many.
+    fn put(&self, name: &[u8], code: &[u8]) -> Result<(), Error> {
+        let mut state = self.state();
+        let all = &state.all;
         let library = Library {
             id: self.changes.fetch_add(1, Relaxed),
             name: name.into(),
@@ -65,28 +116,46 @@ impl Libraries {
                 "ERR the libraries of functions would take more than 64 MiB",
             ));
         }
-        all.insert(library.name.clone(), library);
+        Arc::make_mut(&mut state.all).insert(library.name.clone(), library);
         Ok(())
     }
 
     /// Writes their items.
     pub(super) fn put_items(&self, to: &mut Vec<u8>) {
-        for library in self.all().values() {
+        for library in self.state().all.values() {
             put_library(&library.name, &library.code, to);
         }
     }
 }
 
 impl Store {
-    /// The libraries of functions, in the order of their names.
+    /// The libraries of functions that are committed, in the order of their names.
     #[must_use]
     pub fn libraries(&self) -> Vec<Library> {
-        self.libraries.all().values().cloned().collect()
+        self.libraries_as(Seen::Committed)
+    }
+
+    /// The same as somebody sees them.
+    pub(crate) fn libraries_as(&self, seen: Seen) -> Vec<Library> {
+        let state = self.libraries.state();
+        let all = match (&state.before, seen) {
+            (Some(before), Seen::Committed) => before,
+            _ => &state.all,
+        };
+        all.values().cloned().collect()
     }
 
     /// How often they were changed.
-    pub(crate) fn library_changes(&self) -> u64 {
-        self.libraries.changes.load(Relaxed)
+    pub(crate) fn library_changes(&self, seen: Seen) -> u64 {
+        match seen {
+            Seen::Committed => self.libraries.committed.load(Acquire),
+            Seen::Newest => self.libraries.changes.load(Relaxed),
+        }
+    }
+
+    /// What who has looked at the committed ones has to wait for: the unit that has changed them last.
+    pub(crate) fn library_ticket(&self) -> u64 {
+        self.libraries.ticket.load(Relaxed)
     }
 }
 
@@ -96,15 +165,19 @@ impl View<'_, '_> {
     /// # Errors
     /// There are too many, and nothing has changed.
     pub(crate) fn put_library(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
-        self.guards.store().libraries.put(name, code)?;
+        self.libraries().put(name, code)?;
         self.libraries_changed();
         Ok(())
     }
 
     /// Removes a library; false if there is none. The locks of all shards are held.
     pub(crate) fn remove_library(&mut self, name: &[u8]) -> bool {
-        let removed = self.guards.store().libraries.all().remove(name).is_some();
+        let libraries = self.libraries();
+        let mut state = libraries.state();
+        let removed = state.all.contains_key(name);
         if removed {
+            Arc::make_mut(&mut state.all).remove(name);
+            drop(state);
             self.libraries_changed();
         }
         removed
@@ -112,14 +185,25 @@ impl View<'_, '_> {
 
     /// Removes all libraries. The locks of all shards are held.
     pub(crate) fn clear_libraries(&mut self) {
-        self.guards.store().libraries.all().clear();
+        self.libraries().state().all = Arc::default();
         self.libraries_changed();
     }
 
+    /// Those of the store, to be changed.
+    fn libraries(&self) -> &Libraries {
+        let store = self.guards.store();
+        if store.effects().is_some() {
+            store.libraries.keep_before();
+        }
+        &store.libraries
+    }
+
     fn libraries_changed(&mut self) {
-        self.guards.store().libraries.changes.fetch_add(1, Relaxed);
-        // Whoever uses one waits for it to be durable.
-        self.guards.touch_all();
+        let libraries = &self.guards.store().libraries;
+        libraries.changes.fetch_add(1, Relaxed);
+        if !self.guards.libraries_changed() {
+            libraries.commit(0);
+        }
         self.changes += 1;
     }
 }

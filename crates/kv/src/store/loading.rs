@@ -93,7 +93,7 @@ impl<'s> Loading<'s> {
             }),
             Part::Library(code) => {
                 let libraries = &self.store.libraries;
-                let put = libraries.put(head.key, code);
+                let put = libraries.load(head.key, code);
                 put.map_err(|_| Malformed("more libraries of functions than there may be"))
             }
             Part::Stream(parts) => self.add(head, parts.len(), |stream: &mut Stream| {

@@ -284,8 +284,15 @@ impl Entry {
         if let Some(Value::Str(old)) = self.value_mut()
             && value.len() > INLINE_MAX
         {
-            old.clear();
-            return old.extend_from_slice(value);
+            if old.capacity() >= value.len() && block(old.capacity()) == block(value.len()) {
+                old.clear();
+                return old.extend_from_slice(value);
+            }
+            // What was there goes first. A buffer that grows by itself would double, one that is reused would stay as
+            // large as the largest value ever was, and nothing would ever take that back.
+            *old = Vec::new();
+            *old = value.to_vec();
+            return;
         }
         self.replace(Entry::string(self.key(), value));
     }

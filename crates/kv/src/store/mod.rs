@@ -61,6 +61,7 @@ pub use effect::{Effect, Effects, Gone, NoRoom};
 pub use events::{Announce, Event};
 pub use expiry::Swept;
 pub use libraries::Library;
+pub(crate) use libraries::Seen;
 pub use limits::Limits;
 pub(crate) use loading::Loading;
 pub use policy::Policy;
@@ -327,8 +328,16 @@ impl Store {
     /// still to be freed. Locks each shard in turn.
     #[must_use]
     pub fn used_memory(&self) -> u64 {
-        let used: i64 = (0..self.shards.len()).map(|at| self.lock(at).used).sum();
-        (used + self.graveyard.bytes()).max(0) as u64
+        (self.living() + self.graveyard.bytes()).max(0) as u64
+    }
+
+    /// The same without what is removed and not freed yet.
+    pub(crate) fn living_memory(&self) -> u64 {
+        self.living().max(0) as u64
+    }
+
+    fn living(&self) -> i64 {
+        (0..self.shards.len()).map(|at| self.lock(at).used).sum()
     }
 
     /// What has been counted. Locks each shard in turn.

@@ -10,6 +10,7 @@ use super::dirty::SOME;
 use super::effect::{Effects, Gone, NoRoom};
 use super::events::Kept;
 use super::guards::Guards;
+use super::tracking::Untold;
 use super::unit::Units;
 use crate::commands::{Keys, Spec};
 
@@ -30,10 +31,14 @@ pub(crate) struct Pending {
     notes_touched: bool,
     /// All keys were.
     touched_all: bool,
+    /// The libraries of functions were.
+    libraries: bool,
     /// A command runs: what it changes is not in `units` yet.
     runs: bool,
     /// The unit of the transaction or script that runs is not held up any more, as it could not be taken back.
     grows: bool,
+    /// Keys that were changed, of which clients are told when that is committed.
+    pub(super) untold: Untold,
     /// What is told with the units.
     pub(super) kept: Kept,
     /// The largest ticket that was committed.
@@ -153,6 +158,18 @@ impl<'s> Guards<'s> {
         }
     }
 
+    /// Notes that the libraries of functions were changed; false where that counts at once.
+    pub(crate) fn libraries_changed(&mut self) -> bool {
+        let pending = self.pending.as_mut();
+        pending.map(|pending| pending.libraries = true).is_some()
+    }
+
+    /// Whether a unit of these locks has changed the libraries of functions, and is not committed.
+    pub(crate) fn has_new_libraries(&self) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.libraries)
+    }
+
     /// Ends the unit of the command or transaction that was run.
     pub(crate) fn close_unit(&mut self) {
         self.end_growing();
@@ -171,11 +188,11 @@ impl<'s> Guards<'s> {
             return;
         };
         let store = self.store();
+        // What is open keeps its part.
+        let open = pending.units.open_cost();
         if let Some(effects) = self.effects()
             && !pending.units.is_empty()
         {
-            // What is open keeps its part.
-            let open = pending.units.open_cost();
             let bytes = pending.units.frames().len();
             debug_assert!(bytes <= pending.promised, "more than was promised");
             // What it costs is an upper bound, and that of what is put together already is a little higher.
@@ -202,6 +219,13 @@ impl<'s> Guards<'s> {
             pending.touched.clear();
             pending.touched_all = false;
         }
+        // Also of what is known to the log already, as a follower's is.
+        if open == 0 && std::mem::take(&mut pending.libraries) {
+            store.libraries.commit(pending.written);
+        }
+        if open == 0 && !pending.untold.is_empty() {
+            store.tell_untold(std::mem::take(&mut pending.untold), pending.written);
+        }
         if pending.kept.has_closed() {
             let ticket = pending.barrier;
             self.tell_kept(&mut pending.kept, ticket);
@@ -223,6 +247,10 @@ impl<'s> Guards<'s> {
             if pending.promised > 0 {
                 effects.give_back(pending.promised);
             }
+        }
+        if !pending.untold.is_empty() {
+            // Of what a command has done that has panicked.
+            self.store().tell_untold(pending.untold, pending.written);
         }
     }
 
@@ -315,10 +343,11 @@ impl<'s> Guards<'s> {
         spec.keys.each(args, |key| {
             let hash = self.hash(key);
             let at = store.shard_of(hash);
+            let mut untold = Untold::default();
             for db in databases.clone() {
                 let shard = self.shard(at);
                 if shard.expiring[usize::from(db)] > 0 && shard.is_due(db, key, hash, now_ms) {
-                    store.drop_key(shard, db, hash, key, Gone::Expired);
+                    store.drop_key(shard, db, hash, key, Gone::Expired, &mut untold);
                     if let Some(pending) = &mut self.pending {
                         pending.units.removed(db, key, Gone::Expired);
                         if pending.notes_touched {
@@ -327,6 +356,9 @@ impl<'s> Guards<'s> {
                     }
                     self.gone(db, key, Gone::Expired, now_ms);
                 }
+            }
+            if !untold.is_empty() {
+                self.tell_or_keep(untold);
             }
         });
     }
@@ -376,9 +408,7 @@ impl Store {
     ) -> Result<(), NoRoom> {
         let Some(effects) = self.effects() else {
             for (db, key) in keys {
-                if self.drop_key(shard, *db, self.hash(key), key, why) {
-                    self.tell_gone(*db, key, why, 0);
-                }
+                self.drop_at_once(shard, *db, self.hash(key), key, why);
             }
             return Ok(());
         };
@@ -393,9 +423,10 @@ impl Store {
         effects.reserve(bound)?;
         let mut units = Units::new(now_ms);
         let (mut hashes, mut gone) = (Vec::new(), Vec::new());
+        let mut untold = Untold::default();
         for (db, key) in keys {
             let hash = self.hash(key);
-            if self.drop_key(shard, *db, hash, key, why) {
+            if self.drop_key(shard, *db, hash, key, why, &mut untold) {
                 units.removed(*db, key, why);
                 hashes.push(hash);
                 gone.push((*db, key));
@@ -416,6 +447,7 @@ impl Store {
                 shard.dirty.add(hash, ticket);
             }
         }
+        self.tell_untold(untold, ticket);
         for (db, key) in gone {
             self.tell_gone(db, key, why, ticket);
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Store;
 use super::effect::NoRoom;
 use super::guards::Guards;
+use super::libraries::Seen;
 use super::ready::Ready;
 use super::set::ShardSet;
 use super::shard::Place;
@@ -318,6 +319,15 @@ impl<'s> Runner<'s> {
     #[must_use]
     pub fn written(&self) -> u64 {
         self.guards.written()
+    }
+
+    /// Which libraries of functions are there for its next command.
+    pub(crate) fn libraries_seen(&self) -> Seen {
+        if self.guards.has_new_libraries() {
+            Seen::Newest
+        } else {
+            Seen::Committed
+        }
     }
 
     /// Takes the locks that a command needs, unless it is one of a transaction, which has them; false if a script

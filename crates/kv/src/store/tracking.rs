@@ -4,18 +4,24 @@
 //! change in between. The first change takes the note away and tells. A note is a promise to tell, so
 //! where there are too many one goes by telling, and who is told faster than it takes it is told at
 //! last that everything has changed: nobody is ever left with what is not true any more.
+//!
+//! With a log, what a unit has changed is [kept](Untold) until that is committed, and told with its ticket: that a key has
+//! changed is as much as what it holds, and a crash may take it back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::shard::Shard;
+use super::guards::Guards;
+use super::shard::{Place, Shard};
 use super::{Runner, Store};
 use crate::commands::{READ, Spec};
 
 /// Bytes of names that wait for one client; beyond it is told that everything has changed.
 const PENDING_MAX: usize = 1 << 20;
+/// Bytes that one unit keeps of what it has changed; beyond it is told that everything has.
+const UNTOLD_MAX: usize = 16 << 20;
 /// What a name takes beside its bytes, about.
 const EACH: usize = 32;
 /// Notes that one more may take away where there are too many.
@@ -46,6 +52,8 @@ struct Pending {
     bytes: usize,
     all: bool,
     notified: bool,
+    /// Nobody may hear of it before this has settled.
+    ticket: u64,
 }
 
 /// What has changed.
@@ -85,15 +93,17 @@ impl Tracker {
         }
     }
 
-    /// What waits to be told; nothing if it was taken already, or nobody wants to know any more.
+    /// What waits to be told, and the ticket that has to [settle](super::Effects::settled) before anybody hears of it, 0
+    /// for none; nothing if it was taken already, or nobody wants to know any more.
     #[must_use]
-    pub fn take(&self) -> Option<Changed> {
+    pub fn take(&self) -> Option<(Changed, u64)> {
         let pending = std::mem::take(&mut *self.pending());
+        let ticket = pending.ticket;
         match pending {
             _ if self.is_over() => None,
-            Pending { all: true, .. } => Some(Changed::All),
+            Pending { all: true, .. } => Some((Changed::All, ticket)),
             Pending { keys, .. } if keys.is_empty() => None,
-            Pending { keys, .. } => Some(Changed::Keys(keys)),
+            Pending { keys, .. } => Some((Changed::Keys(keys), ticket)),
         }
     }
 
@@ -105,12 +115,13 @@ impl Tracker {
         self.over.load(Relaxed)
     }
 
-    /// Tells of a key, or of all.
-    fn tell(self: &Arc<Tracker>, key: Option<&[u8]>, by: u64) {
+    /// Tells of a key, or of all, that was changed with this ticket.
+    fn tell(self: &Arc<Tracker>, key: Option<&[u8]>, by: u64, ticket: u64) {
         if self.is_over() || by == self.client && !self.own_too.load(Relaxed) {
             return;
         }
         let mut pending = self.pending();
+        pending.ticket = pending.ticket.max(ticket);
         match key {
             _ if pending.all => {}
             Some(key) if pending.bytes + key.len() + EACH <= PENDING_MAX => {
@@ -121,6 +132,7 @@ impl Tracker {
                 *pending = Pending {
                     all: true,
                     notified: pending.notified,
+                    ticket: pending.ticket,
                     ..Pending::default()
                 };
             }
@@ -141,6 +153,70 @@ impl fmt::Debug for Tracker {
 
 /// Who has read a key.
 pub(crate) type Trackers = Vec<Arc<Tracker>>;
+
+/// What was changed, and who is to hear of it.
+#[derive(Debug, Default)]
+pub(super) struct Untold {
+    keys: Vec<Key>,
+    bytes: usize,
+    /// Everybody is told that everything may have changed.
+    all: bool,
+}
+
+/// A key that has changed.
+#[derive(Debug)]
+struct Key {
+    place: Place,
+    /// Who has changed it.
+    by: u64,
+    /// Who has read it.
+    trackers: Trackers,
+    /// Those who want to know of all that begin so are told too.
+    broadcasts: bool,
+}
+
+impl Untold {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.all
+    }
+
+    /// Everything may have changed.
+    pub(super) fn add_all(&mut self) {
+        *self = Untold {
+            all: true,
+            ..Untold::default()
+        };
+    }
+
+    /// What was kept elsewhere.
+    pub(super) fn append(&mut self, other: Untold) {
+        if other.all {
+            self.add_all();
+        }
+        other.keys.into_iter().for_each(|key| self.add(key));
+    }
+
+    fn add(&mut self, mut key: Key) {
+        if self.all {
+            return;
+        }
+        if let Some(last) = self.keys.last_mut()
+            && last.by == key.by
+            && last.place == key.place
+        {
+            last.trackers.append(&mut key.trackers);
+            last.broadcasts |= key.broadcasts;
+            return;
+        }
+        let each = size_of::<Key>() + size_of::<Arc<Tracker>>() * key.trackers.len();
+        self.bytes += key.place.1.len() + each;
+        self.keys.push(key);
+        if self.bytes > UNTOLD_MAX {
+            self.add_all();
+        }
+    }
+}
 
 /// Beginnings of keys, and who is told of all that begin so.
 #[derive(Debug, Default)]
@@ -216,11 +292,11 @@ impl Tracking {
     }
 
     /// Tells who is told of what begins as this key does.
-    fn tell_prefixes(&self, key: &[u8], by: u64) {
+    fn tell_prefixes(&self, key: &[u8], by: u64, ticket: u64) {
         let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
         for (&len, _) in prefixes.lengths.range(..=key.len()) {
             for tracker in prefixes.all.get(&key[..len]).into_iter().flatten() {
-                tracker.tell(Some(key), by);
+                tracker.tell(Some(key), by, ticket);
             }
         }
     }
@@ -253,9 +329,9 @@ impl Tracking {
     }
 
     /// Tells everybody that everything may have changed.
-    pub(crate) fn tell_all(&self) {
+    fn tell_all(&self, ticket: u64) {
         for tracker in self.trackers().values() {
-            tracker.tell(None, 0);
+            tracker.tell(None, 0, ticket);
         }
     }
 }
@@ -350,19 +426,56 @@ impl Store {
         }
     }
 
-    /// Tells who has read a key that has changed, or wants to know of all that begin so.
+    /// Finds who has read a key that has changed, or wants to know of all that begin so.
     #[cold]
-    pub(super) fn tell_trackers(&self, shard: &mut Shard, place: &super::shard::Place, by: u64) {
-        if let Some(trackers) = shard.tracked.remove(place) {
+    pub(super) fn find_trackers(
+        &self,
+        shard: &mut Shard,
+        place: &Place,
+        by: u64,
+        untold: &mut Untold,
+    ) {
+        let trackers = shard.tracked.remove(place);
+        if let Some(trackers) = &trackers {
             self.tracking.forget_note(trackers.len());
-            for tracker in trackers {
-                tracker.tell(Some(&place.1), by);
-            }
         }
-        if shard.broadcasts {
-            self.tracking.tell_prefixes(&place.1, by);
+        let broadcasts = shard.broadcasts;
+        if trackers.is_some() || broadcasts {
+            untold.add(Key {
+                place: place.clone(),
+                by,
+                trackers: trackers.unwrap_or_default(),
+                broadcasts,
+            });
         }
         shard.note_observers();
+    }
+
+    /// Tells what was changed with this ticket.
+    #[cold]
+    pub(super) fn tell_untold(&self, untold: Untold, ticket: u64) {
+        if untold.all {
+            self.tracking.tell_all(ticket);
+        }
+        for key in untold.keys {
+            for tracker in key.trackers {
+                tracker.tell(Some(&key.place.1), key.by, ticket);
+            }
+            if key.broadcasts {
+                self.tracking.tell_prefixes(&key.place.1, key.by, ticket);
+            }
+        }
+    }
+}
+
+impl Guards<'_> {
+    /// Tells what was changed, or keeps it for the commit.
+    #[cold]
+    pub(super) fn tell_or_keep(&mut self, untold: Untold) {
+        match &mut self.pending {
+            Some(pending) => pending.untold.append(untold),
+            None => self.store().tell_untold(untold, 0),
+        }
     }
 }
 
@@ -388,7 +501,8 @@ impl Shard {
             let gone = self.tracked.remove(&place).unwrap_or_default();
             tracking.forget_note(gone.len());
             for tracker in gone {
-                tracker.tell(Some(&place.1), 0);
+                // It tells of no change.
+                tracker.tell(Some(&place.1), 0, 0);
             }
         }
     }

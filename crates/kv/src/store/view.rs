@@ -9,6 +9,7 @@ use super::limits::Limits;
 use super::memory::Entry;
 use super::ready::Ready;
 use super::shard::Shard;
+use super::tracking::Untold;
 use super::value::{Collection, Kind, Value, ValueRef};
 use crate::commands::{Error, Spec};
 
@@ -444,8 +445,7 @@ impl<'s> View<'_, 's> {
             let due = |entry: &Entry| entry.deadline_ms().is_some_and(|at| at <= now_ms);
             if shard.table(db).find(hash, key).is_some_and(due) {
                 if store.effects().is_none() {
-                    store.drop_key(shard, db, hash, key, Gone::Expired);
-                    store.tell_gone(db, key, Gone::Expired, 0);
+                    store.drop_at_once(shard, db, hash, key, Gone::Expired);
                 } else {
                     hidden = true;
                 }
@@ -486,22 +486,44 @@ impl<'s> View<'_, 's> {
         let place = (db, Box::from(key));
         let (_, shard) = self.locate(key);
         shard.note_change(&place);
-        store.tell_trackers(shard, &place, client);
+        let mut untold = Untold::default();
+        store.find_trackers(shard, &place, client, &mut untold);
         if shard.waiters.contains_key(&place) {
             self.ready.add(place);
+        }
+        if !untold.is_empty() {
+            self.guards.tell_or_keep(untold);
         }
     }
 }
 
 impl super::Store {
-    /// Removes a key for another reason than a command; whether it was there. The caller tells the hook.
-    pub(crate) fn drop_key(
+    /// Removes a key for another reason than a command where there is no hook, and tells of it.
+    pub(crate) fn drop_at_once(
         &self,
         shard: &mut Shard,
         db: u16,
         hash: u64,
         key: &[u8],
         why: Gone,
+    ) {
+        let mut untold = Untold::default();
+        if self.drop_key(shard, db, hash, key, why, &mut untold) {
+            self.tell_untold(untold, 0);
+            self.tell_gone(db, key, why, 0);
+        }
+    }
+
+    /// Removes a key for another reason than a command; whether it was there. The caller tells the hook, and who is to
+    /// hear of it.
+    pub(super) fn drop_key(
+        &self,
+        shard: &mut Shard,
+        db: u16,
+        hash: u64,
+        key: &[u8],
+        why: Gone,
+        untold: &mut Untold,
     ) -> bool {
         if !shard.discard(db, hash, key) {
             return false;
@@ -513,7 +535,7 @@ impl super::Store {
         if shard.observed {
             let place = (db, Box::from(key));
             shard.note_change(&place);
-            self.tell_trackers(shard, &place, 0);
+            self.find_trackers(shard, &place, 0, untold);
         }
         true
     }

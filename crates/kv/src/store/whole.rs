@@ -3,6 +3,7 @@
 
 use super::effect::Gone;
 use super::shard::Shard;
+use super::tracking::Untold;
 use super::value::ValueRef;
 use super::view::View;
 
@@ -102,8 +103,7 @@ impl View<'_, '_> {
             let shard = self.guards.shard(at);
             // It may have been set anew in between.
             if shard.is_due(db, &key, hash, now_ms) {
-                store.drop_key(shard, db, hash, &key, Gone::Expired);
-                store.tell_gone(db, &key, Gone::Expired, 0);
+                store.drop_at_once(shard, db, hash, &key, Gone::Expired);
             }
         }
     }
@@ -149,9 +149,16 @@ impl View<'_, '_> {
             let waited = shard.waiters.keys().filter(|(of, _)| *of == db);
             waited.for_each(|place| self.ready.add(place.clone()));
         }
-        store.tracking().tell_all();
+        self.tell_all_trackers();
         self.guards.touch_all();
         self.changes += 1;
+    }
+
+    /// Tells everybody who has read something that everything may have changed.
+    fn tell_all_trackers(&mut self) {
+        let mut untold = Untold::default();
+        untold.add_all();
+        self.guards.tell_or_keep(untold);
     }
 
     /// Exchanges two databases; clients that wait for a key may be served.
@@ -171,7 +178,7 @@ impl View<'_, '_> {
             waited.for_each(|place| self.ready.add(place.clone()));
         }
         store.swap_frozen(a, b);
-        store.tracking().tell_all();
+        self.tell_all_trackers();
         self.guards.touch_all();
         self.changes += 1;
     }

@@ -14,7 +14,7 @@ use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
 
 use crate::by_hand::{START, World};
 use crate::disk::{ask, dump, line, open, settings, settle};
-use crate::wire::{Value, command};
+use crate::wire::{Value, command, of_words};
 
 /// What was answered before it, and is not sent yet, goes on waiting.
 #[test]
@@ -355,4 +355,65 @@ fn keys_with_long_names_expire() {
         settle(&mut opened.writer, n);
     }
     assert_eq!(opened.store.keyspace(0).keys, 0);
+}
+
+/// A library that a crash could take back is nothing that anybody is told of: neither that it is there, nor what
+/// its functions say, nor that one is gone.
+#[test]
+fn nobody_hears_of_a_library_before_it_is_durable() {
+    fn load(name: &str) -> Vec<u8> {
+        let code = format!(
+            "#!lua name={name}\nredis.register_function('f_{name}',function() return 7 end)"
+        );
+        of_words(&["FUNCTION", "LOAD", &code])
+    }
+    for asked in [
+        command("FUNCTION LIST"),
+        command("FUNCTION STATS"),
+        command("FUNCTION DUMP"),
+        command("FCALL f_new 0"),
+        command("FCALL_RO f_old 0"),
+        // It says that there is such a one already, and that there is no other.
+        load("new"),
+        command("FUNCTION DELETE old"),
+        // A transaction without a change of its own.
+        ["MULTI", "FUNCTION LIST", "FCALL f_new 0", "EXEC"]
+            .map(command)
+            .concat(),
+    ] {
+        let mut world = World::new(Policy::Sync);
+        world.send(0, &load("old"));
+        world.answered(0);
+        let change = [command("FUNCTION DELETE old"), load("new")].concat();
+        world.send(0, &change);
+        assert_eq!(world.heard(0), "");
+        world.send(1, &asked);
+        let asked = String::from_utf8_lossy(&asked).into_owned();
+        let heard = world.heard(1).replace("+OK|+QUEUED|+QUEUED|", "");
+        assert_eq!(heard, "", "{asked}");
+        assert_eq!(world.answered(0), "+OK|$3|new|");
+        assert_ne!(world.answered(1), "", "{asked}");
+        // Nobody waits for what is durable.
+        world.send(1, &command("FCALL f_new 0"));
+        assert_eq!(world.heard(1), ":7|");
+    }
+}
+
+/// A transaction sees the libraries that it has changed itself.
+#[test]
+fn a_transaction_sees_its_own_libraries() {
+    let code = "#!lua name=l\nredis.register_function('f',function() return 7 end)";
+    let mut world = World::new(Policy::Sync);
+    let lines = [
+        command("MULTI"),
+        of_words(&["FUNCTION", "LOAD", code]),
+        command("FCALL f 0"),
+        command("FUNCTION DELETE l"),
+        command("FCALL f 0"),
+        command("EXEC"),
+    ];
+    world.send(0, &lines.concat());
+    let heard = world.answered(0);
+    let (_, heard) = heard.split_once("*4|").expect("what was done");
+    assert_eq!(heard, "$1|l|:7|+OK|-ERR Function not found|");
 }

@@ -81,3 +81,32 @@ fn a_second_start_tells_nothing_again() {
     assert_eq!(world.reopened().units(), 2);
     assert_eq!(world.heard(1), "");
 }
+
+/// That a key has changed is as much as what it holds: a client that caches it would fetch, and be given, what a crash
+/// takes back.
+#[test]
+fn an_invalidation_waits_for_the_commit() {
+    const KEY: &str = ">2|$10|invalidate|*1|$1|k|";
+    const ALL: &str = ">2|$10|invalidate|_|";
+    for mode in ["CLIENT TRACKING ON", "CLIENT TRACKING ON BCAST PREFIX k"] {
+        let mut world = World::new(Policy::Sync);
+        world.ask(1, &["HELLO 3", mode]);
+        for (lines, told) in [
+            (&["SET k 1"][..], KEY),
+            (&["MULTI", "INCR k", "INCR k", "EXEC"], KEY),
+            (&["EVAL redis.call('set','k',3) 0"], KEY),
+            (&["DEL k"], KEY),
+            (&["SET k 4 PX 1"], KEY),
+            (&["FLUSHALL"], ALL),
+        ] {
+            world.ask(1, &["GET k"]);
+            let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
+            world.send(0, &bytes);
+            world.heard(0);
+            assert_eq!(world.heard(1), "", "{mode}: {lines:?}: nothing was synced");
+            world.answered(0);
+            let heard = world.heard(1);
+            assert!(heard.starts_with(told), "{mode}: {lines:?}: {heard}");
+        }
+    }
+}

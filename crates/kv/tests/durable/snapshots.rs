@@ -14,7 +14,7 @@ use std::ops::ControlFlow::Continue;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::disk::{dump, now, open_at, settings, step};
+use crate::disk::{dump, now, open_at, settings, settle, step};
 use crate::replay::{START, any, parsed};
 
 /// A server without its network.
@@ -607,4 +607,86 @@ fn a_step_of_a_snapshot_is_small_however_many_keys_there_are() {
     assert!(scene.keeper.may_rest());
     scene.run(now_ms, 0, "SETRANGE long 1 y");
     assert!(!scene.keeper.may_rest());
+}
+
+/// What is free on the disk, from here on.
+fn leave_free(disk: &SimDisk, bytes: u64) {
+    disk.set_capacity(disk.used() + bytes);
+}
+
+/// Memory has room to grow, tables and what is not freed yet: a snapshot has none of it.
+#[test]
+fn room_for_a_snapshot_is_what_it_takes() {
+    let disk = SimDisk::new(1);
+    let none = Mistakes::default();
+    let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
+    for n in 0..600 {
+        scene.run(START, 0, &format!("SET key:{n} {}", "x".repeat(40)));
+        if n % 100 == 0 {
+            settle(&mut scene.writer, 0);
+            scene.kv_log.update();
+        }
+    }
+    settle(&mut scene.writer, 0);
+    scene.kv_log.update();
+    let logged = scene.kv_log.logged();
+    let free = logged + (64 << 10) + (12 << 10);
+    let memory = scene.store.used_memory();
+    assert!(
+        memory + (64 << 10) > free,
+        "{memory} of memory, {logged} logged"
+    );
+    leave_free(&disk, free);
+    assert!(scene.save(START), "{:?}", scene.kv_log.snapshots().status());
+}
+
+/// The log has filled the disk, and what it says over and over is little: a snapshot needs no room for the log then, is
+/// made without being asked for, and changes go on behind it.
+#[test]
+fn a_log_that_has_filled_the_disk_is_cut() {
+    let disk = SimDisk::new(1);
+    let none = Mistakes::default();
+    let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
+    leave_free(&disk, 500 << 10);
+    let set = format!("SET k {}", "x".repeat(5_000));
+    for _ in 0..1_000 {
+        scene.run(START, 0, &set);
+        settle(&mut scene.writer, 0);
+        scene.kv_log.update();
+    }
+    assert!(scene.kv_log.is_full(), "{} bytes are used", disk.used());
+    assert!(scene.kv_log.refused_full() > 0);
+    let free = tidewire_log::disk::Disk::free(&disk).unwrap();
+    assert!(free < 64 << 10, "{free} bytes: less than a segment");
+    // As the command has it: nobody asks.
+    scene.kv_log.snapshots().set_growth(1 << 30);
+    for ms in 0..1_000 {
+        scene.keeper.step(now(ms));
+        step(&mut scene.writer, ms);
+        scene.kv_log.update();
+    }
+    let status = scene.kv_log.snapshots().status();
+    assert_eq!(status.made, 1, "{status:?}");
+    assert!(!scene.kv_log.is_full());
+    let before = scene.kv_log.units();
+    scene.run(START, 0, "DEL k");
+    assert_eq!(scene.kv_log.units(), before + 1);
+}
+
+/// What it says can be acted on: what is needed, and what there is.
+#[test]
+fn a_snapshot_without_room_says_what_is_missing() {
+    let disk = SimDisk::new(1);
+    let none = Mistakes::default();
+    let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
+    scene.run(START, 0, &format!("SET k {}", "x".repeat(9_000)));
+    settle(&mut scene.writer, 0);
+    scene.kv_log.update();
+    leave_free(&disk, 8 << 10);
+    assert!(!scene.save(START));
+    let failure = scene.kv_log.snapshots().status().failure.unwrap();
+    let logged = scene.kv_log.logged();
+    let needed = format!("about {logged} bytes for it and 65536 bytes for the log");
+    assert!(failure.contains(&needed), "{failure}");
+    assert!(failure.contains("and 8192 are."), "{failure}");
 }

@@ -23,6 +23,48 @@ fn words(store: &Store, line: &str) -> String {
     run(store, NOW, &args)
 }
 
+/// Whatever was there before, longer or shorter: a value that was put in a key's place takes what a new one takes.
+#[test]
+fn an_overwritten_string_keeps_no_room_it_does_not_need() {
+    let used = |lens: &[usize]| {
+        let store = Store::new(Settings {
+            shards: 1,
+            ..Settings::default()
+        });
+        for &len in lens {
+            assert_eq!(
+                run(&store, NOW, &[b"SET", b"k", &vec![b'x'; len]]),
+                "+OK\r\n"
+            );
+        }
+        store.used_memory()
+    };
+    for last in [5_000, 60_000, 500_000] {
+        let fresh = used(&[last]);
+        for before in [
+            last - 1,
+            last - 100,
+            last / 2 + 1,
+            last + 100,
+            2 * last,
+            900_000,
+        ] {
+            assert_eq!(used(&[before, last]), fresh, "{before}, then {last}");
+        }
+        // Again and again a little longer.
+        let growing: Vec<usize> = (0..50).map(|n| last - 50 + n).chain([last]).collect();
+        assert_eq!(used(&growing), fresh, "to {last} by one");
+    }
+    // What grows in place may have room for more, which counts.
+    let store = Store::new(Settings::default());
+    run(&store, NOW, &[b"SET", b"k", &vec![b'x'; 100_000]]);
+    let before = store.used_memory();
+    run(&store, NOW, &[b"APPEND", b"k", b"y"]);
+    assert!(store.used_memory() > before + 50_000, "twice the room");
+    run(&store, NOW, &[b"SET", b"k", &vec![b'x'; 100_001]]);
+    assert!(store.used_memory() < before + 1000);
+}
+
 /// A store with a limit, and `command` with 1,000 elements for each call of it until there are
 /// `elements` at `key`.
 fn fill(store: &Store, command: &str, key: &str, elements: usize) {

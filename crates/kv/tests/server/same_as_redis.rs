@@ -469,6 +469,44 @@ fn tuning_names_are_taken_and_told() {
     });
 }
 
+/// Nobody could hear that it was done, nor undo it: a small limit of output acts as what Redis keeps beside its own, and 0 is
+/// none.
+#[test]
+fn no_limit_of_clients_shuts_everybody_out() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut c = world.client();
+        let name = &b"client-output-buffer-limit"[..];
+        for (value, told) in [
+            (
+                "normal 1 0 0 pubsub 1 0 0",
+                "normal 16384 0 0 slave 0 0 0 pubsub 16384 0 0",
+            ),
+            (
+                "normal 20000 0 0",
+                "normal 20000 0 0 slave 0 0 0 pubsub 16384 0 0",
+            ),
+            (
+                "normal 0 0 0 pubsub 0 0 0",
+                "normal 1073741824 0 0 slave 0 0 0 pubsub 0 0 0",
+            ),
+        ] {
+            let set = world.ask_raw(&mut c, &[b"CONFIG", b"SET", name, value.as_bytes()]);
+            assert_eq!(set, b"+OK\r\n", "{value}");
+            let got = world.ask(&mut c, "CONFIG GET client-output-buffer-limit");
+            assert!(got.ends_with(&format!("|{told}|")), "{value}: {got}");
+            world.check(&mut c, "PING", "+PONG|");
+        }
+        for value in ["0", "1", "1048575"] {
+            let got = world.ask(
+                &mut c,
+                &format!("CONFIG SET client-query-buffer-limit {value}"),
+            );
+            assert!(got.contains("between 1048576 and"), "{value}: {got}");
+        }
+    });
+}
+
 #[test]
 fn the_limits_of_clients_are_lowered_while_it_runs() {
     on_every_shape(|| {

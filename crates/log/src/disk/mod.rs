@@ -54,6 +54,12 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Bytes that are free for this process, as far as the disk says: what may be reserved may be a little less. `None`
+    /// if it does not say.
+    fn free(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes creations, renames and removals durable.
     ///
     /// # Errors

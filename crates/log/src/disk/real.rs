@@ -98,6 +98,11 @@ impl Disk for RealDisk {
         patient(|| fs::remove_file(self.path.join(name)))
     }
 
+    fn free(&self) -> Option<u64> {
+        let disk = rustix::fs::fstatvfs(&self.directory).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     fn holds_room(&self) -> bool {
         let found = rustix::fs::fstatfs(&self.directory);
         !found.is_ok_and(|found| COPYING.contains(&(found.f_type as u32)))

@@ -23,8 +23,16 @@ pub(super) struct SnapshotFile<F> {
     next: u32,
     offset: u64,
     reserved: u64,
+    /// Bytes that stay free for others whenever room is taken.
+    spare: u64,
     synced: u64,
     bytes: u64,
+}
+
+/// Takes room for a file of `len` bytes if `spare` more are free.
+fn take(file: &impl DiskFile, len: u64, spare: u64) -> io::Result<()> {
+    file.reserve(len.saturating_add(spare))?;
+    file.truncate(len)
 }
 
 impl<F: DiskFile> SnapshotFile<F> {
@@ -38,10 +46,7 @@ impl<F: DiskFile> SnapshotFile<F> {
             disk.remove(PART)?;
         }
         let file = disk.create(PART)?;
-        let room = file
-            .reserve(expected + spare)
-            .and_then(|()| file.truncate(expected));
-        if let Err(error) = room {
+        if let Err(error) = take(&file, expected, spare) {
             disk.remove(PART)?;
             return Err(error);
         }
@@ -51,6 +56,7 @@ impl<F: DiskFile> SnapshotFile<F> {
             next: 0,
             offset: HEADER as u64,
             reserved: expected,
+            spare,
             synced: 0,
             bytes: 0,
         })
@@ -74,11 +80,18 @@ impl<F: DiskFile> SnapshotFile<F> {
 
     /// Sees to it that there is room up to an offset.
     fn room(&mut self, end: u64) -> io::Result<()> {
-        if end > self.reserved {
-            let more = end.saturating_add(GROW);
-            self.file.reserve(more)?;
-            self.reserved = more;
+        if end <= self.reserved {
+            return Ok(());
         }
+        let more = end.saturating_add(GROW);
+        self.reserved = match take(&self.file, more, self.spare) {
+            Ok(()) => more,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                take(&self.file, end, self.spare)?;
+                end
+            }
+            Err(error) => return Err(error),
+        };
         Ok(())
     }
 

@@ -21,6 +21,8 @@ use crate::store::{Effects, Store, Walk};
 
 /// Steps of the walk in one of the keeper's, unless a block is full before: a fraction of a millisecond.
 const STEPS: usize = 4;
+/// Bytes that the smallest snapshot takes, about.
+const LEAST: u64 = 4 << 10;
 /// Until a snapshot that has failed is tried again without being asked for.
 const AGAIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether the log has done what was asked for, if nobody says so.
@@ -166,7 +168,33 @@ impl<D: Disk> Keeper<D> {
         // And as much as it would write, so that what is written twice is not more than what is
         // written once.
         let size = self.told.lock().size;
-        growth > 0 && self.kv_log.logged() >= growth.max(size)
+        let logged = self.kv_log.logged();
+        // When the disk is full, what is cut behind it is what the log goes on with.
+        growth > 0 && logged > 0 && (logged >= growth.max(size) || self.kv_log.is_full())
+    }
+
+    /// Bytes that a snapshot is likely to take. It is made of what is in memory, which has room to grow and tables
+    /// beside it, so it is mostly smaller. And it is made of the last one and what was logged since: what values have
+    /// lost, or were given more than once, is too much in that, and only what a command makes of a few bytes (SETRANGE, COPY)
+    /// is missing. Neither is a bound: the file takes more room while it is written, if there is some.
+    fn expected(&self) -> u64 {
+        let size = self.told.lock().size;
+        let by_log = size.saturating_add(self.kv_log.logged());
+        by_log.min(self.store.living_memory()).max(LEAST)
+    }
+
+    /// Why there is no snapshot: what it needs, and what there is.
+    fn no_room(&self, expected: u64, spare: u64) -> Failed {
+        let free = self.log.disk().free();
+        let free = free.map_or_else(|| "too little is".to_owned(), |n| format!("{n} are"));
+        let log = match spare {
+            0 => String::new(),
+            spare => format!(" and {spare} bytes for the log meanwhile"),
+        };
+        Failed(format!(
+            "there is no room for a snapshot beside the last one: about {expected} bytes for it{log} have to be free, \
+             and {free}. The log is not cut before: make room on the disk"
+        ))
     }
 
     fn begin_if_due(&mut self, now: Now) -> Step {
@@ -200,16 +228,15 @@ impl<D: Disk> Keeper<D> {
             began_ms: now.unix_us / 1000,
             databases: 0,
         };
-        // What is in memory takes more there than here; and the log has to go on meanwhile.
-        let expected = self.store.used_memory();
-        let spare = self.kv_log.segment_bytes();
+        let expected = self.expected();
+        // The log has to go on meanwhile. One that takes nothing more as the disk is full is helped by the snapshot alone.
+        let spare = match self.kv_log.is_full() {
+            true => 0,
+            false => self.kv_log.segment_bytes(),
+        };
         let mut file = SnapshotFile::create(disk, expected, spare).map_err(|error| {
             if error.kind() == io::ErrorKind::StorageFull {
-                let need = expected + spare;
-                Failed(format!(
-                    "there is no room for a second snapshot: {need} bytes have to be free for it and \
-                     for the log"
-                ))
+                self.no_room(expected, spare)
             } else {
                 failed("making the file of the snapshot")(error)
             }

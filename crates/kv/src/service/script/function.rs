@@ -14,7 +14,7 @@ use crate::service::batch::Batch;
 use crate::service::call::Asked;
 use crate::service::conn::RespConn;
 use crate::service::run::Outcome;
-use crate::store::{NoRoom, Ran};
+use crate::store::{NoRoom, Ran, Seen};
 use crate::types::glob::Glob;
 
 /// The subcommands of FUNCTION.
@@ -158,9 +158,10 @@ impl RespConn {
                     reply,
                     args,
                 };
-                if let Err(error) = tell(sub, rest, asked, at) {
+                if let Err(error) = tell(sub, rest, asked, batch.libraries_seen(), at) {
                     reply.error(error.0);
                 }
+                self.heed_libraries(&shared);
                 return Outcome::Done;
             }
         };
@@ -175,6 +176,8 @@ impl RespConn {
             Ok(false) => return at.wait_for_room(self),
             Err(error) => reply.error(error.0),
         }
+        // A refusal too says what there is.
+        self.heed_libraries(batch.shared);
         Outcome::Done
     }
 }
@@ -184,13 +187,14 @@ fn tell(
     sub: &[u8],
     rest: &[&[u8]],
     asked: &mut Asked<'_>,
+    seen: Seen,
     at: &mut At<'_, '_>,
 ) -> Result<(), Error> {
     match (sub, rest) {
-        (b"list", rest) => list(rest, &*functions::current(at)?, asked.reply)?,
-        (b"stats", []) => stats(&*functions::current(at)?, asked),
+        (b"list", rest) => list(rest, &*functions::current(seen, at)?, asked.reply)?,
+        (b"stats", []) => stats(&*functions::current(seen, at)?, asked),
         (b"dump", []) => {
-            let known = functions::current(at)?;
+            let known = functions::current(seen, at)?;
             let codes = known.libraries.iter().map(|library| &library.code[..]);
             asked.reply.bulk(&tidewire_rdb::dump_libraries(codes));
         }
@@ -311,7 +315,7 @@ fn apply(
         }
     }
     // Under the locks of all shards, so that nobody else puts one in meanwhile.
-    let done = functions::current(at).and_then(|known| {
+    let done = functions::current(batch.libraries_seen(), at).and_then(|known| {
         for change in plan.changes(&known)? {
             let mut answer = Reply::new(Proto::Resp2);
             let ran = batch.run(spec, &as_args(&change), &mut answer);

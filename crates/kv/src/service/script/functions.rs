@@ -1,7 +1,7 @@
 //! The functions there are, found out from the libraries that the store has.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire_lua::Registered;
 
@@ -11,7 +11,7 @@ use super::run::interpreter;
 use super::shebang::{self, Flags};
 use super::vm::What;
 use crate::commands::Error;
-use crate::store;
+use crate::store::{self, Seen};
 
 /// The number of a library that is only tried.
 const TRIAL: u64 = u64::MAX;
@@ -54,45 +54,50 @@ impl Known {
     }
 }
 
-/// What all loops know of functions; made anew by the first that looks after a change.
+/// What all loops know of functions; made anew by the first that looks after a change. Those that are committed, and
+/// those of the last unit that has looked at what it had changed itself.
 #[derive(Debug, Default)]
-pub(super) struct Functions(Mutex<Arc<Known>>);
+pub(super) struct Functions(Mutex<[Arc<Known>; 2]>);
 
 impl Functions {
+    fn both(&self) -> MutexGuard<'_, [Arc<Known>; 2]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are committed, as they were when somebody last looked.
     pub(super) fn known(&self) -> Arc<Known> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.both()[0].clone()
     }
 }
 
 /// The function of this name.
-pub(super) fn find(name: &[u8], at: &mut At<'_, '_>) -> Result<Arc<Script>, Error> {
-    let known = current(at)?;
+pub(super) fn find(name: &[u8], seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Script>, Error> {
+    let known = current(seen, at)?;
     let found = known.by_name.get(&name.to_ascii_lowercase());
     found.cloned().ok_or(Error::new("ERR Function not found"))
 }
 
-/// The functions as they are now.
+/// The functions as they are now. What is answered because of them has to wait for
+/// [what has changed them](store::Store::library_ticket).
 ///
 /// # Errors
 /// There is no interpreter to look into libraries.
-pub(super) fn current(at: &mut At<'_, '_>) -> Result<Arc<Known>, Error> {
+pub(super) fn current(seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Known>, Error> {
     let shared = at.here();
     // Before it is looked what there is: a change in between has it done again.
-    let changes = shared.store.library_changes();
+    let changes = shared.store.library_changes(seen);
     let functions = &shared.scripts.functions;
-    let old = functions.known();
-    if old.changes == changes {
-        return Ok(old);
+    let old = functions.both().clone();
+    if let Some(same) = old.iter().find(|known| known.changes == changes) {
+        return Ok(same.clone());
     }
     let mut known = Known {
         changes,
         ..Known::default()
     };
-    for library in shared.store.libraries() {
-        let same = old.libraries.iter().find(|other| other.id == library.id);
+    for library in shared.store.libraries_as(seen) {
+        let mut others = old.iter().flat_map(|known| &known.libraries);
+        let same = others.find(|other| other.id == library.id);
         let made = match same {
             Some(same) => same.clone(),
             None => match try_text(&library.code, at)? {
@@ -114,7 +119,7 @@ pub(super) fn current(at: &mut At<'_, '_>) -> Result<Arc<Known>, Error> {
         known.libraries.push(made);
     }
     let known = Arc::new(known);
-    *functions.0.lock().unwrap_or_else(PoisonError::into_inner) = known.clone();
+    functions.both()[usize::from(seen == Seen::Newest)] = known.clone();
     Ok(known)
 }
 

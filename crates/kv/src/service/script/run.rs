@@ -19,7 +19,7 @@ use crate::reply::{Proto, Reply};
 use crate::service::batch::Batch;
 use crate::service::conn::RespConn;
 use crate::service::run::Outcome;
-use crate::store::NoRoom;
+use crate::store::{NoRoom, Seen};
 
 /// What a script is for the store: something that may use any key.
 pub(crate) static WHOLE: Spec = Spec::new("eval", -3, WRITE | MEMORY | UNBOUNDED, Keys::All, never);
@@ -61,7 +61,7 @@ impl Kind {
 
     /// Whether a call may change keys: one that finds its script does, unless that says otherwise.
     pub(crate) fn may_write(self, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
-        let mut found = || find_script(self, args, &mut At::Loop(cx));
+        let mut found = || find_script(self, args, Seen::Committed, &mut At::Loop(cx));
         !self.read_only && found().is_ok_and(|(script, _)| !script.flags.no_writes)
     }
 }
@@ -90,7 +90,8 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
-        let (script, keys) = match find_script(kind, args, &mut At::Loop(cx)) {
+        let found = self.find_script(kind, batch, args, &mut At::Loop(cx));
+        let (script, keys) = match found {
             Ok(found) => found,
             Err(error) => {
                 reply.error(error.0);
@@ -178,7 +179,7 @@ impl RespConn {
         cx: &mut Cx<'_, RespConn>,
     ) {
         let at = &mut At::Loop(cx);
-        match find_script(kind, args, at) {
+        match self.find_script(kind, batch, args, at) {
             Ok((script, keys)) => {
                 let given = Given {
                     kind,
@@ -191,6 +192,21 @@ impl RespConn {
             }
             Err(error) => reply.error(error.0),
         }
+    }
+
+    /// The script that a call names, whose answer waits for the library that it is of.
+    fn find_script(
+        &mut self,
+        kind: Kind,
+        batch: &Batch<'_>,
+        args: &[&[u8]],
+        at: &mut At<'_, '_>,
+    ) -> Result<(Arc<Script>, usize), Error> {
+        let found = find_script(kind, args, batch.libraries_seen(), at);
+        if kind.by == By::Function {
+            self.heed_libraries(batch.shared);
+        }
+        found
     }
 
     fn run_script(
@@ -311,12 +327,13 @@ impl RespConn {
 fn find_script(
     kind: Kind,
     args: &[&[u8]],
+    seen: Seen,
     at: &mut At<'_, '_>,
 ) -> Result<(Arc<Script>, usize), Error> {
     let shared = at.here();
     let scripts = &shared.scripts;
     let function = match kind.by {
-        By::Function => Some(functions::find(args[1], at)?),
+        By::Function => Some(functions::find(args[1], seen, at)?),
         By::Text | By::Hash => None,
     };
     let keys = parse_integer(args[2]).ok_or(match kind.by {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tidewire_lua::{Stop, Verdict, Vm};
 
 use crate::service::shared::Shared;
+use crate::store::Seen;
 
 /// What the running script is watched by.
 pub(super) struct Running {
@@ -136,7 +137,7 @@ impl Interpreter {
             running,
             memory_max,
             flushes: shared.scripts.flushes.load(Relaxed),
-            functions: shared.store.library_changes(),
+            functions: shared.store.library_changes(Seen::Committed),
             told: 0,
         })
     }
@@ -147,9 +148,11 @@ impl Interpreter {
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
             self.vm.forget();
         }
-        let functions = shared.store.library_changes();
+        let functions = shared.store.library_changes(Seen::Committed);
         if std::mem::replace(&mut self.functions, functions) != functions {
-            let known = shared.store.libraries();
+            // Those of a unit under way too, which this loop may be running.
+            let mut known = shared.store.libraries_as(Seen::Committed);
+            known.extend(shared.store.libraries_as(Seen::Newest));
             self.vm
                 .keep_libraries(|id| known.iter().any(|library| library.id == id));
         }

@@ -161,6 +161,11 @@ impl From<State> for SimDisk {
 impl Disk for SimDisk {
     type File = SimFile;
 
+    fn free(&self) -> Option<u64> {
+        let state = self.lock();
+        Some(state.capacity.saturating_sub(state.used()))
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         self.lock().list()
     }
