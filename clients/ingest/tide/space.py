@@ -3,6 +3,7 @@ which can be cut off. Everything goes with the process that has entered, whateve
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -17,7 +18,8 @@ def run(*command):
 
 
 def enter():
-    """Goes on in namespaces of its own (networks, mounts, processes), beginning this program again; whether it is there."""
+    """Has this program begin again in namespaces of its own (networks, mounts, processes), and ends as that does; whether it is
+    there. False, with a word, where there can be none."""
     if os.environ.get(WITHIN):
         return True
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -26,8 +28,11 @@ def enter():
         print("skipped: networks that are cut: no namespaces can be made here "
               f"({'there is no ' + ', '.join(lacking) if lacking else 'that takes root and bridges'})", flush=True)
         return False
-    os.environ[WITHIN] = "1"
-    os.execvp(apart[0], [*apart, sys.executable, *sys.argv])
+    within = subprocess.Popen([*apart, sys.executable, *sys.argv], env={**os.environ, WITHIN: "1"})
+    # Who ends this ends everything that was started; the terminal tells both.
+    signal.signal(signal.SIGTERM, lambda *_: within.kill())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(within.wait())
 
 
 class Network:
