@@ -1,13 +1,14 @@
-"""A server whose log has a home of three brokers, while all of them are killed, paused and started again; what was
+"""A server whose log has a home of three brokers, while all of them are killed, paused, cut off and started again; what was
 acknowledged as replicated against what an independent reader finds at home."""
 
 import os
-import random
 import signal
+import subprocess
 import time
 
-from . import rounds
+from . import rounds, space
 from .kafka import Cluster, read_home
+from .trouble import Beside, Troubles
 from .wire import Failed, expect
 
 REPLICATED = 3
@@ -17,11 +18,24 @@ PATIENCE = 240
 
 
 class World(rounds.World):
-    def __init__(self, tidewire, place, cluster, seed):
-        self.cluster = cluster
+    # What is sent is read again by an interpreter.
+    rest = 0.3
+
+    def __init__(self, tidewire, place, cluster, seed, apart):
+        self.cluster, self.space = cluster, None
+        if apart:
+            self.space = space.Space("server", 21, [space.HOME, space.CLIENTS])
+            self.host, self.within = self.space.addr(space.CLIENTS), self.space.enter()
         options = ("--replicate", f"kafka://{cluster.at()}/{TOPIC}", "--retain-bytes", "16MiB")
         data, errors = os.path.join(place, "log"), os.path.join(place, "errors")
         super().__init__(tidewire, data, errors, seed, options, level=REPLICATED)
+        self.troubles = Troubles(cluster, self.chance)
+        self.counts = self.troubles.counts
+        self.forget()
+
+    def forget(self):
+        """What was read at home: the next look is at everything."""
+        self.offset, self.at_home, self.last, self.positions = 0, 0, {}, {}
 
     def mend(self):
         """All run."""
@@ -35,7 +49,8 @@ class World(rounds.World):
             self.begun()
 
     def settled_at_home(self):
-        """Until all that was sent is acknowledged; then each message is at home once, in the order of its producer."""
+        """Until all that was sent is acknowledged; then each message that has come since the last look is at home once, in the order
+        of its producer."""
         self.mend()
         self.quiet = True
         since = time.monotonic()
@@ -49,8 +64,9 @@ class World(rounds.World):
             time.sleep(0.05)
         for producer in self.producers:
             expect(producer.wrong is None, producer.wrong)
-        last, positions, count = {}, {}, 0
-        for stream, name, first, found in read_home(self.cluster.at(), TOPIC):
+        last, positions = self.last, self.positions
+        for offset, stream, name, first, found in read_home(self.cluster.at(), TOPIC, since=self.offset):
+            self.offset = offset + 1
             expect(first == positions.get(stream, 0), f"{stream}: position {first} behind {positions.get(stream)}")
             positions[stream] = first + len(found)
             for ident, got in found:
@@ -58,40 +74,23 @@ class World(rounds.World):
                 expect(ident == due, f"{stream}/{name}: {ident} is at home where {due} is due")
                 expect(got == rounds.payload(stream, name, ident), f"{stream}/{name}: {ident} is changed")
                 last[stream, name] = ident
-                count += 1
+            self.at_home += len(found)
         for producer in self.producers:
             at_home = last.get((producer.stream, producer.name_), 0)
             expect(at_home >= producer.acked,
                    f"{producer.stream}/{producer.name_}: {producer.acked} was acknowledged, {at_home} is the last at home")
         self.quiet = False
-        return count
 
 
-def one(world, number):
-    """One round: something happens to a broker or to the server."""
+def one(world):
+    """One round: something happens to a broker, to all of them, to the server, or to both."""
     chance, cluster = world.chance, world.cluster
     if world.server is None or world.server.process.poll() is not None:
         world.begun()
     world.go_on(chance.uniform(0, 1))
-    broker = chance.choice(cluster.brokers)
-    what = chance.choice(("kill", "kill", "pause", "end", "all", "server", "server", "server pause", "reset"))
-    world.count(what)
-    if what in ("kill", "end"):
-        if what == "kill":
-            broker.kill()
-        else:
-            broker.signal(signal.SIGTERM)
-            world.go_on(chance.uniform(0, 3))
-            broker.kill()
-        if chance.random() < 0.5:
-            world.kill()
-            world.begun()
-            world.count("server")
-        world.go_on(chance.uniform(0, 4))
-    elif what == "pause":
-        broker.signal(signal.SIGSTOP)
-        world.go_on(chance.uniform(0, 9))
-    elif what == "all":
+    whose = chance.choice(("broker", "broker", "server", "server", "both", "all"))
+    if whose == "all":
+        world.count("all brokers killed")
         for each in cluster.brokers:
             each.kill()
         world.go_on(chance.uniform(0, 2))
@@ -99,38 +98,65 @@ def one(world, number):
             # It starts without a home.
             world.kill()
             world.begun()
-    elif what == "server":
-        world.kill()
-        while chance.random() < 0.3:
-            rounds.interrupted_start(world)
-    elif what == "server pause":
-        world.server.signal(signal.SIGSTOP)
-        world.go_on(chance.uniform(0, 3))
-        world.server.signal(signal.SIGCONT)
-    else:
-        world.reset()
+            world.count("server killed")
+    beside = Beside(world.troubles.happen) if whose in ("broker", "both") else None
+    if whose in ("server", "both"):
+        of_server(world)
+    if beside:
+        beside.done()
+    if whose == "both":
+        world.count("both at once")
     world.mend()
     world.go_on(chance.uniform(0, 2))
 
 
-def run(tidewire, place, jars, seed, count, often):
+def of_server(world):
+    chance = world.chance
+    kinds = ["server killed", "server killed", "server paused", "connections reset"]
+    if world.space:
+        kinds += ["server cut off from the brokers", "server cut off"]
+    what = chance.choice(kinds)
+    world.count(what)
+    if what == "server killed":
+        world.kill()
+        while chance.random() < 0.3:
+            rounds.interrupted_start(world)
+        world.begun()
+    elif what == "server paused":
+        world.server.signal(signal.SIGSTOP)
+        world.go_on(chance.uniform(0, 3))
+        world.server.signal(signal.SIGCONT)
+    elif what == "connections reset":
+        world.reset()
+    else:
+        world.space.cut(*(world.space.legs if what == "server cut off" else [space.HOME]))
+        world.go_on(chance.uniform(1, 15))
+        world.space.heal()
+
+
+def run(tidewire, place, jars, args, apart):
     """Rounds; whether all went well."""
-    cluster = Cluster(place, jars)
+    network = space.Network() if apart else None
+    cluster = Cluster(place, jars, bool(network))
     world = None
     began, number = time.monotonic(), 0
     print(f"three brokers at {cluster.at()}", flush=True)
     try:
-        world = World(tidewire, place, cluster, seed)
+        world = World(tidewire, place, cluster, args.seed, apart)
         world.begun()
         world.go_on(5)
-        while number < count:
+        while number < args.rounds:
             number += 1
-            one(world, number)
-            if number % often == 0 or number == count:
-                at_home = world.settled_at_home()
-                print(f"round {number}, {time.monotonic() - began:.0f} s: {at_home} messages at home", flush=True)
-    except Failed as e:
-        print(f"FAILED in round {number}, seed {seed}: {e}")
+            one(world)
+            if number % args.every == 0 or number == args.rounds:
+                if number == args.rounds:
+                    # What was there in between is there at the end.
+                    world.forget()
+                world.settled_at_home()
+                print(f"round {number}, {time.monotonic() - began:.0f} s: {world.at_home} messages at home; "
+                      f"{world.troubles.told()}", flush=True)
+    except (Failed, subprocess.SubprocessError, OSError) as e:
+        print(f"FAILED in round {number}, seed {args.seed}: {e}")
         return False
     finally:
         if world:
@@ -139,8 +165,7 @@ def run(tidewire, place, jars, seed, count, often):
                 world.kill()
                 print(world.server.said[-1500:])
         cluster.end()
-    counts = ", ".join(f"{what} {count}" for what, count in sorted(world.counts.items()))
     sent, acked = world.totals()
-    print(f"home: {number} rounds in {time.monotonic() - began:.0f} s, seed {seed}: {counts}; {sent} messages sent, {acked} "
-          "acknowledged as replicated; nothing lost, doubled, changed or out of order")
+    print(f"home: {number} rounds in {time.monotonic() - began:.0f} s, seed {args.seed}: {world.troubles.told()}; {sent} messages "
+          f"sent, {acked} acknowledged as replicated; nothing lost, doubled, changed or out of order")
     return True

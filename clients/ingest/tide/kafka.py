@@ -1,12 +1,18 @@
-"""Three real Kafka brokers on this machine, from Maven, and a reader of theirs that is none of ours."""
+"""Three real Kafka brokers on this machine, from Maven, and a reader of theirs that is none of ours. In namespaces of the script
+(`space.enter`) each has a network and a disk of its own."""
 
+import contextlib
+import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
+from . import power
+from .space import HOME, Space
 from .wire import Failed, expect, messages
 
 VERSION = "4.1.0"
@@ -18,6 +24,17 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
 </dependencies></project>"""
+
+
+def is_missing():
+    """Whether something that brokers or their reader need is not there, which is said."""
+    if not shutil.which("java") or not shutil.which("mvn"):
+        print("skipped: there is no java, or no mvn")
+        return True
+    if importlib.util.find_spec("kafka") is None:
+        print("skipped: there is no kafka-python (pip install kafka-python)")
+        return True
+    return False
 
 
 def jars(place):
@@ -35,6 +52,14 @@ def jars(place):
     return os.path.join(at, "jars", "*")
 
 
+def place(given, prefix):
+    """A directory to work in: one that was given, which stays, or one that goes."""
+    if not given:
+        return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    os.makedirs(given, exist_ok=True)
+    return contextlib.nullcontext(os.path.abspath(given))
+
+
 def free_ports(count):
     socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [sock.getsockname()[1] for sock in socks]
@@ -44,18 +69,20 @@ def free_ports(count):
 
 
 class Broker:
-    def __init__(self, cluster, number, port, control):
-        self.cluster, self.number, self.port, self.control = cluster, number, port, control
+    def __init__(self, cluster, number, port, control, space, disk):
+        self.cluster, self.number, self.port, self.control, self.space = cluster, number, port, control, space
+        self.host = space.addr(HOME) if space else "127.0.0.1"
         self.at = os.path.join(cluster.place, f"broker-{number}")
         self.process, self.is_stopped = None, False
+        self.disk = power.Disk(f"{self.at}.image", os.path.join(self.at, "disk")) if disk else None
 
     def format(self, voters):
-        os.makedirs(self.at)
+        os.makedirs(self.at, exist_ok=True)
         settings = {
             "node.id": self.number, "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.control}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self.control}",
             "controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters,
-            "log.dirs": os.path.join(self.at, "data"),
+            "log.dirs": os.path.join(self.at, "disk", "data"),
             "offsets.topic.replication.factor": 3, "offsets.topic.num.partitions": 3,
             "transaction.state.log.replication.factor": 3, "transaction.state.log.min.isr": 2,
             "transaction.state.log.num.partitions": 3, "default.replication.factor": 3, "min.insync.replicas": 2,
@@ -68,7 +95,8 @@ class Broker:
                   os.path.join(self.at, "settings"), wait=True)
 
     def java(self, main, *args, wait=False):
-        command = ["java", "-Xmx320m", "-Xms160m", "-XX:+UseSerialGC", "-cp", self.cluster.jars, main, *args]
+        within = self.space.enter() if self.space else []
+        command = [*within, "java", "-Xmx320m", "-Xms160m", "-XX:+UseSerialGC", "-cp", self.cluster.jars, main, *args]
         log = open(os.path.join(self.at, "said"), "ab")
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.at, start_new_session=True)
         log.close()
@@ -92,22 +120,31 @@ class Broker:
         self.process.wait(PATIENCE)
         self.is_stopped = False
 
+    def lose(self):
+        """Its machine loses power; how many bytes of its logs are gone. It is not started again."""
+        self.kill()
+        return self.disk.lose()
+
     def listens(self):
         try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            socket.create_connection((self.host, self.port), timeout=1).close()
             return True
         except OSError:
             return False
 
 
 class Cluster:
-    """Three brokers that are controllers too."""
+    """Three brokers that are controllers too; apart: each with a network of its own, and with a disk of its own if that can be."""
 
-    def __init__(self, place, jars):
+    def __init__(self, place, jars, apart=False):
         self.place, self.jars, self.identity = place, jars, "dGlkZXdpcmUtdGVzdGluZw"
-        ports = free_ports(6)
-        self.brokers = [Broker(self, i + 1, ports[i], ports[3 + i]) for i in range(3)]
-        voters = ",".join(f"{b.number}@127.0.0.1:{b.control}" for b in self.brokers)
+        ports = [9092] * 3 + [9093] * 3 if apart else free_ports(6)
+        self.has_disks = apart and power.why_not() is None
+        if apart and not self.has_disks:
+            print(f"skipped: brokers that lose their page cache: {power.why_not()}", flush=True)
+        spaces = [Space(f"broker-{i + 1}", 11 + i, [HOME]) if apart else None for i in range(3)]
+        self.brokers = [Broker(self, i + 1, ports[i], ports[3 + i], spaces[i], self.has_disks) for i in range(3)]
+        voters = ",".join(f"{b.number}@{b.host}:{b.control}" for b in self.brokers)
         for broker in self.brokers:
             broker.format(voters)
         for broker in self.brokers:
@@ -115,7 +152,7 @@ class Cluster:
         self.up()
 
     def at(self):
-        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers)
+        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
 
     def up(self):
         """Until all listen."""
@@ -126,32 +163,56 @@ class Cluster:
             expect(time.monotonic() - since < PATIENCE, "the brokers do not listen")
             time.sleep(0.2)
 
+    def in_sync(self):
+        """Until each partition of each topic is in sync on all three: only then one of them may lose what it has not synced, by
+        Kafka's own promise."""
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError
+
+        since, found = time.monotonic(), None
+        while True:
+            try:
+                admin = KafkaAdminClient(bootstrap_servers=self.at().split(","), request_timeout_ms=5000)
+                try:
+                    found = [part for topic in admin.describe_topics() for part in topic["partitions"]]
+                finally:
+                    admin.close()
+                if found and all(len(part["isr_nodes"]) == 3 for part in found):
+                    return
+            except (KafkaError, OSError):
+                pass
+            expect(time.monotonic() - since < PATIENCE, f"the brokers are not in sync: {found}")
+            time.sleep(0.3)
+
     def end(self):
         for broker in self.brokers:
             if broker.process and broker.process.poll() is None:
                 broker.kill()
+            if broker.disk:
+                subprocess.run(["umount", broker.disk.at], check=False)
 
 
-def read_home(at, topic, partition=0):
-    """All committed records, by kafka-python: stream, producer, position of the first, its messages."""
+def read_home(at, topic, partition=0, since=0):
+    """All committed records from an offset on, by kafka-python: offset, stream, producer, position of the first, its messages."""
     from kafka import KafkaConsumer, TopicPartition
 
     place = TopicPartition(topic, partition)
+    # Its checksums are computed in Python, a second for each megabyte; what matters is compared by whoever asks.
     consumer = KafkaConsumer(bootstrap_servers=at.split(","), isolation_level="read_committed", enable_auto_commit=False,
-                             request_timeout_ms=30000, max_partition_fetch_bytes=8 << 20, check_crcs=True)
+                             request_timeout_ms=30000, max_partition_fetch_bytes=8 << 20, check_crcs=False)
     try:
         consumer.assign([place])
-        consumer.seek_to_beginning(place)
+        consumer.seek(place, since)
         end = consumer.end_offsets([place])[place]
-        since = time.monotonic()
+        moved = time.monotonic()
         while consumer.position(place) < end:
-            expect(time.monotonic() - since < PATIENCE, f"the reader stands at {consumer.position(place)} of {end}")
+            expect(time.monotonic() - moved < PATIENCE, f"the reader stands at {consumer.position(place)} of {end}")
             for record in consumer.poll(500).get(place, ()):
-                since = time.monotonic()
+                moved = time.monotonic()
                 headers = {name: value.decode() for name, value in record.headers}
                 expect(headers.get("tidewire") == "1", f"offset {record.offset} is of another format")
                 found = list(messages(record.value))
                 expect(len(found) == int(headers["tidewire-count"]), f"offset {record.offset} counts other messages")
-                yield record.key.decode(), headers["tidewire-producer"], int(headers["tidewire-position"]), found
+                yield record.offset, record.key.decode(), headers["tidewire-producer"], int(headers["tidewire-position"]), found
     finally:
         consumer.close()

@@ -30,7 +30,7 @@ class Server:
     """A `tidewire serve`, which may end at any moment."""
 
     def __init__(self, world, wrap=()):
-        command = [*wrap, world.tidewire, "serve", "ingest", "--listen", "ingest=127.0.0.1:0", "--data", world.data,
+        command = [*world.within, *wrap, world.tidewire, "serve", "ingest", "--listen", f"ingest={world.host}:0", "--data", world.data,
                    "--admin", "off", "--workers", "1", "--segment", "512KiB", "--log-payload", "64KiB", *world.options]
         self.log, self.wrapped, self.lock = open(world.errors, "w+"), bool(wrap), os.path.join(world.data, "LOCK")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True)
@@ -112,7 +112,8 @@ class Producer(threading.Thread):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.line, self.reset = Line(sock), False
         sock.settimeout(5)
-        self.line.send(produce(self.stream, self.name_, self.world.level))
+        token = os.environ.get("TIDEWIRE_TOKEN", "")
+        self.line.send(produce(self.stream, self.name_, self.world.level, token=token))
         frame = self.line.frame()
         if frame is None or frame.kind != 1 or frame.level < self.world.level:
             return
@@ -126,7 +127,7 @@ class Producer(threading.Thread):
                 at += count
                 self.sent = max(self.sent, at)
                 self.line.send(b"".join(message(i, payload(self.stream, self.name_, i)) for i in ids))
-            sock_ok = self.hear(0.002)
+            sock_ok = self.hear(self.world.rest)
         while sock_ok and self.acked < at and not (self.reset or self.world.over):
             sock_ok = self.hear(0.2)
 
@@ -147,6 +148,11 @@ class Producer(threading.Thread):
 
 
 class World:
+    # Where servers listen, and what their commands begin with.
+    host, within = "127.0.0.1", ()
+    # How long a producer rests between two writes, in seconds.
+    rest = 0.002
+
     def __init__(self, tidewire, data, errors, seed, options=(), level=2):
         self.tidewire, self.data, self.errors, self.options = tidewire, data, errors, options
         self.level = level

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::{
+    BaseProducer, BaseRecord, DefaultProducerContext, Producer, ThreadedProducer,
+};
 use tidewire_replicate::{Answer, Ask, Share, Transaction};
 
 use super::{config, failed, marks, topics};
@@ -18,11 +21,18 @@ const CARRY: Duration = Duration::from_secs(45);
 /// After which the coordinator aborts a transaction whose owner is silent, so that readers go on. Longer than one is tried.
 const ABORTED_MS: &str = "60000";
 
+/// Records wait for the commit, which sends at once whatever waits: so there are few requests, each as large as may be.
+const LINGER_MS: &str = "1000";
+
+/// With a thread that serves what the brokers have answered: the client's own commit waits for that. (`BaseProducer::flush`,
+/// which serves it on the caller's thread, waits in steps of 100 ms, and would be most of a transaction's time.)
+type Client = ThreadedProducer<DefaultProducerContext>;
+
 pub(super) struct Worker {
     target: Target,
     share: Share,
     settings: Settings,
-    producer: Option<BaseProducer>,
+    producer: Option<Client>,
     /// The topics are there, and as they should be.
     is_checked: bool,
 }
@@ -40,8 +50,9 @@ impl Worker {
     }
 
     /// Whether the client takes its settings.
-    pub(super) fn try_settings(&mut self) -> KafkaResult<()> {
-        self.producer().map(drop)
+    pub(super) fn try_settings(&self) -> KafkaResult<()> {
+        // Without the thread, whose end takes a while.
+        self.config().create::<BaseProducer>().map(drop)
     }
 
     pub(super) fn answer(&mut self, ask: Ask) -> Answer {
@@ -78,7 +89,10 @@ impl Worker {
 
     fn open(&mut self) -> Result<Answer, String> {
         self.producer = None;
-        let producer = self.producer().map_err(|error| super::told(&error))?;
+        let producer: Client = self
+            .config()
+            .create()
+            .map_err(|error| super::told(&error))?;
         producer
             .init_transactions(OPEN)
             .map_err(|error| super::told(&error))?;
@@ -88,7 +102,7 @@ impl Worker {
         Ok(Answer::Held(held))
     }
 
-    fn producer(&self) -> KafkaResult<BaseProducer> {
+    fn config(&self) -> ClientConfig {
         let mut config = config(&self.target, &self.settings);
         config
             .set("transactional.id", self.target.transactional_id(self.share))
@@ -101,8 +115,8 @@ impl Worker {
                 topics::message_max(&self.settings).to_string(),
             )
             .set("queue.buffering.max.messages", "1000000")
-            .set("linger.ms", "1");
-        config.create()
+            .set("linger.ms", LINGER_MS);
+        config
     }
 
     fn carry(&mut self, transaction: &Transaction) -> KafkaResult<Answer> {
@@ -140,7 +154,6 @@ impl Worker {
                 .payload(&value);
             send(producer, to_send, until)?;
         }
-        producer.flush(until.saturating_duration_since(Instant::now()))?;
         loop {
             match producer.commit_transaction(until.saturating_duration_since(Instant::now())) {
                 Ok(()) => return Ok(Answer::Committed),
@@ -148,7 +161,7 @@ impl Worker {
                 Err(KafkaError::Transaction(error))
                     if error.is_retriable() && Instant::now() < until =>
                 {
-                    producer.poll(Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(100));
                 }
                 Err(error) => return Err(error),
             }
@@ -158,7 +171,7 @@ impl Worker {
 
 /// Hands a record to the client, as soon as there is room.
 fn send(
-    producer: &BaseProducer,
+    producer: &Client,
     record: BaseRecord<'_, [u8], Vec<u8>>,
     until: Instant,
 ) -> KafkaResult<()> {
@@ -169,7 +182,7 @@ fn send(
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
                 if Instant::now() < until =>
             {
-                producer.poll(Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
                 record = back;
             }
             Err((error, _)) => return Err(error),
