@@ -75,7 +75,7 @@ enum State {
     /// For an answer of the home, until then.
     Looking(u64, Duration),
     Opening(u64, Duration),
-    Home(Option<Carrying>),
+    Home(Option<Box<Carrying>>),
     Over,
 }
 
@@ -608,7 +608,7 @@ impl Replicator {
         let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
         let again = repeats.then(|| ask.clone());
         let number = self.ask(home, ask);
-        self.state = State::Home(Some(Carrying {
+        self.state = State::Home(Some(Box::new(Carrying {
             number,
             within: now + self.settings.answer_within,
             streams,
@@ -618,7 +618,7 @@ impl Replicator {
             bytes: filled.bytes,
             messages: filled.messages,
             again,
-        }));
+        })));
         if self.makes(|mistakes| mistakes.early_watermark) && filled.covers.is_some() {
             self.replicated = filled.covers;
             self.tell(None);

@@ -31,6 +31,8 @@ metrics! {
     CLIENTS = Gauge "tidewire_kv_clients" [];
     /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `protocol_error`, `denied` (another host, without a password).
     CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
+    /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory (`pubsub-patterns-limit`).
+    PATTERNS_REFUSED = Counter "tidewire_kv_patterns_refused_total" [];
     /// Commands for which the log of messages was read, where keys show it (`--kv-log-keys`).
     LOG_READS = Counter "tidewire_kv_log_reads_total" [];
     /// Entries that they have shown.

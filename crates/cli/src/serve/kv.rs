@@ -780,6 +780,7 @@ impl Kv {
         ] {
             to.add(&metrics::CUT, &[reason], n);
         }
+        to.add(&metrics::PATTERNS_REFUSED, &[], resp.refused_patterns);
         let log = self.resp.0.log_counters();
         to.add(&metrics::LOG_READS, &[], log.reads);
         to.add(&metrics::LOG_ENTRIES, &[], log.entries);

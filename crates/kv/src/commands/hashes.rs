@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::parse::{integer, is, sample_parts, sample_size};
+use super::parse::{check_samples, either_way, integer, is, sample_parts};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::events;
@@ -201,7 +201,7 @@ fn hincrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
+    let wanted = args.get(2).map(|arg| either_way(arg)).transpose()?;
     let with_values = match args[2..] {
         [] | [_] => false,
         [_, option] if is(option, "withvalues") => true,
@@ -221,6 +221,7 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.reply.array(0);
         return Ok(());
     };
+    check_samples(wanted)?;
     let n = usize::try_from(wanted).map_or(wanted.unsigned_abs() as usize, |n| n.min(hash.len()));
     let pairs = with_values && ctx.reply.proto == crate::reply::Proto::Resp3;
     let flat = if with_values && !pairs { 2 } else { 1 };

@@ -38,18 +38,19 @@ pub fn either_way(arg: &[u8]) -> Result<i64, Error> {
 /// take all memory there is.
 pub const SAMPLES_MAX: i64 = 1 << 24;
 
-/// How many members are to be chosen by chance; below zero some may be chosen again.
+/// Whether so many members may be chosen by chance of those that there are; below zero some may be chosen
+/// again. Of a key that is not there nothing is chosen, whatever the number.
 ///
 /// # Errors
-/// As [`either_way`], and for less than minus [`SAMPLES_MAX`].
-pub fn sample_size(arg: &[u8]) -> Result<i64, Error> {
-    match either_way(arg)? {
-        n if n < -SAMPLES_MAX => Err(Error::new("ERR value is out of range")),
-        n => Ok(n),
+/// For less than minus [`SAMPLES_MAX`].
+pub fn check_samples(wanted: i64) -> Result<(), Error> {
+    match wanted < -SAMPLES_MAX {
+        true => Err(Error::new("ERR value is out of range")),
+        false => Ok(()),
     }
 }
 
-/// The parts in which so many members are chosen, as what [`sample_size`] reads. Those that may be
+/// The parts in which so many members are chosen, as what [`either_way`] reads. Those that may be
 /// chosen again can be many times as many as there are: they are not all held at once.
 pub fn sample_parts(wanted: i64) -> impl Iterator<Item = i64> {
     const PART: i64 = 1024;

@@ -1,6 +1,6 @@
 //! Commands on sets.
 
-use super::parse::{integer, limit, sample_size};
+use super::parse::{check_samples, either_way, integer, limit};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, UNBOUNDED, WRITE};
 use crate::store::{Value, events};
@@ -143,9 +143,10 @@ fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     if args.len() > 3 {
         return Err(Error::SYNTAX);
     }
-    let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
+    let wanted = args.get(2).map(|arg| either_way(arg)).transpose()?;
     let set = ctx.db.get::<Set>(args[1])?;
     if let (Some(set), Some(n @ ..0)) = (set, wanted) {
+        check_samples(n)?;
         // One at a time: all together may be many times as large as the set.
         ctx.reply.array(n.unsigned_abs() as usize);
         for _ in 0..n.unsigned_abs() {

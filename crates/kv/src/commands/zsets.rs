@@ -6,7 +6,7 @@ mod range;
 
 use std::ops::Bound;
 
-use super::parse::{float, is, sample_parts, sample_size};
+use super::parse::{check_samples, either_way, float, is, sample_parts};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::{Proto, Reply};
@@ -307,7 +307,7 @@ fn zrank(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    let wanted = args.get(2).map(|arg| sample_size(arg)).transpose()?;
+    let wanted = args.get(2).map(|arg| either_way(arg)).transpose()?;
     let with_scores = match args[2..] {
         [] | [_] => false,
         [_, option] if is(option, "withscores") => true,
@@ -327,6 +327,7 @@ fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.reply.array(0);
         return Ok(());
     };
+    check_samples(wanted)?;
     let n = usize::try_from(wanted).map_or(wanted.unsigned_abs() as usize, |n| n.min(set.len()));
     head(ctx.reply, n, with_scores);
     for part in sample_parts(wanted) {

@@ -29,6 +29,8 @@ pub(crate) struct Card {
     pub(crate) channels: AtomicU32,
     pub(crate) patterns: AtomicU32,
     pub(crate) shard_channels: AtomicU32,
+    /// Bytes of memory of its patterns.
+    pub(crate) pattern_memory: AtomicU64,
     /// Commands queued by MULTI, plus one; 0 outside.
     pub(crate) queued: AtomicU32,
     pub(crate) watching: AtomicU32,
@@ -86,6 +88,7 @@ impl Card {
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),
             shard_channels: AtomicU32::new(0),
+            pattern_memory: AtomicU64::new(0),
             queued: AtomicU32::new(0),
             watching: AtomicU32::new(0),
             held: AtomicU64::new(0),
@@ -158,6 +161,7 @@ impl Card {
             self.output_len.load(Relaxed),
             u64::from(self.input_len.load(Relaxed))
                 + self.held.load(Relaxed)
+                + self.pattern_memory.load(Relaxed)
                 + self.output_len.load(Relaxed),
             names
                 .user

@@ -3,6 +3,7 @@
 use super::acl;
 use super::acl::category::{self, Categories};
 use super::call::{Asked, Call, Flow};
+use super::docs;
 use super::key_flags;
 use super::key_specs;
 use super::table::{Entry, table};
@@ -82,7 +83,7 @@ pub(super) fn answer(call: &mut Asked<'_>) {
             call.reply.map(shown.len());
             for entry in shown {
                 call.reply.bulk(entry.name.as_bytes());
-                docs(call.reply, entry);
+                write_docs(call.reply, entry);
             }
         }
         (b"list", []) => names(call.reply, |_, _| true),
@@ -141,12 +142,19 @@ fn details(reply: &mut Reply, entry: &Entry) {
     reply.array(0);
 }
 
-fn docs(reply: &mut Reply, entry: &Entry) {
-    reply.map(2);
-    reply.bulk(b"summary");
-    reply.bulk(format!("{} as in Redis", entry.name.to_ascii_uppercase()).as_bytes());
-    reply.bulk(b"group");
-    reply.bulk(entry.group().as_bytes());
+fn write_docs(reply: &mut Reply, entry: &Entry) {
+    let (since, summary) = docs::of(entry.name).unwrap_or_default();
+    reply.map(4);
+    for (name, value) in [
+        ("summary", summary),
+        ("since", since),
+        ("group", entry.group()),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"arity");
+    reply.integer(entry.arity.into());
 }
 
 fn keys(call: &mut Asked<'_>, args: &[&[u8]], flags: bool) {

@@ -374,6 +374,17 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "pubsub-patterns-limit",
+        read: |s| s.config.patterns.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let bytes = memory(value).ok_or("argument must be a memory value")?;
+            if take {
+                s.config.patterns.store(bytes as usize, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "tracking-table-max-keys",
         read: |s| s.store.tracking().keys_max().to_string(),
         write: Some(|s, value, take| {

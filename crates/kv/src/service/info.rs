@@ -195,6 +195,11 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
         );
         line(text, "clients_timed_out", since(|s| &s.timed_out));
         line(text, "denied_connections", since(|s| &s.denied));
+        line(
+            text,
+            "pubsub_patterns_refused",
+            since(|s| &s.refused_patterns),
+        );
     });
     for (name, reason) in [
         ("acl_access_denied_auth", Reason::Auth),

@@ -19,6 +19,22 @@ pub(super) fn tell_time(wall: Duration, reply: &mut Reply) {
     reply.bulk(wall.subsec_micros().to_string().as_bytes());
 }
 
+/// The subcommands of MODULE.
+pub(super) const MODULE: Subcommands = &[("help", 2), ("list", 2)];
+
+/// MODULE: there are none, and none can be loaded.
+pub(super) fn module(call: &mut Call<'_, '_>) -> Flow {
+    match call.args[1].eq_ignore_ascii_case(b"list") {
+        true => call.reply.array(0),
+        false => call.help(&[
+            "MODULE <subcommand>. Subcommands are:",
+            "LIST",
+            "    Return the loaded modules: there are none.",
+        ]),
+    }
+    Flow::Done
+}
+
 pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
     match (&sub[..], &call.args[2..]) {

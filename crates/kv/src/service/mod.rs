@@ -17,6 +17,7 @@ mod command;
 mod config;
 mod conn;
 mod count;
+mod docs;
 mod durable;
 mod hello;
 mod info;

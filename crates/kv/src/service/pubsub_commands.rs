@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::call::{Asked, Call, Flow};
 use super::local::Unpublished;
 use super::pubsub::{InboxFull, Kind, notice};
+use super::session::pattern_memory;
 use crate::commands::subcommands::Subcommands;
 use crate::store::Effects;
 use crate::types::glob::{self, Glob};
@@ -35,7 +36,40 @@ pub(super) fn psubscribe(call: &mut Call<'_, '_>) -> Flow {
         call.reply.error(TOO_LONG);
         return Flow::Done;
     }
+    if !may_keep(call) {
+        return Flow::Done;
+    }
     join(call, Kind::Pattern, "psubscribe")
+}
+
+/// Whether the patterns of a call fit into what those of a client may take; else it is told.
+fn may_keep(call: &mut Call<'_, '_>) -> bool {
+    let known = call.session.subscriptions.as_mut();
+    let (has, taken) = match known {
+        Some(known) => {
+            let memory = known.pattern_memory();
+            (Some(&*known.of(Kind::Pattern)), memory)
+        }
+        None => (None, 0),
+    };
+    let new = call.args[1..].iter().copied();
+    let new = new.filter(|name| has.is_none_or(|has| !has.contains(*name)));
+    let more: usize = new.map(pattern_memory).sum();
+    let limit = call.shared.config.patterns.load(Relaxed);
+    if taken.saturating_add(more) <= limit {
+        return true;
+    }
+    call.reply.error(format!(
+        "ERR the patterns of a client take at most {limit} bytes of memory (pubsub-patterns-limit)"
+    ));
+    call.cx.local.stats.refused_patterns.add(1);
+    if call.cx.local.may_warn(call.cx.link.now()) {
+        tracing::warn!(
+            peer = %call.cx.link.peer().client(), limit,
+            "a client asks for more patterns than it may: refusing them",
+        );
+    }
+    false
 }
 
 pub(super) fn ssubscribe(call: &mut Call<'_, '_>) -> Flow {
@@ -58,7 +92,7 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
     let conn = call.cx.link.id();
     for name in &call.args[1..] {
         let subscriptions = call.session.subscriptions.get_or_insert_default();
-        if subscriptions.of(kind).insert((*name).into()) {
+        if subscriptions.add(kind, name) {
             let local = &mut *call.cx.local;
             let subscribers = &mut local.subscribers;
             subscribers.add(&call.shared.hub, &local.at, kind, name, conn);
@@ -92,7 +126,7 @@ fn remove(call: &mut Call<'_, '_>, kind: Kind, name: &[u8]) {
     let Some(subscriptions) = &mut call.session.subscriptions else {
         return;
     };
-    if subscriptions.of(kind).remove(name) {
+    if subscriptions.remove(kind, name) {
         let conn = call.cx.link.id();
         let subscribers = &mut call.cx.local.subscribers;
         subscribers.remove(&call.shared.hub, kind, name, conn);
@@ -129,6 +163,9 @@ fn show(call: &mut Call<'_, '_>, kind: Kind) -> usize {
     call.card.channels.store(channels as u32, Relaxed);
     call.card.patterns.store(patterns as u32, Relaxed);
     call.card.shard_channels.store(shards as u32, Relaxed);
+    let subscriptions = call.session.subscriptions.as_ref();
+    let memory = subscriptions.map_or(0, |these| these.pattern_memory());
+    call.card.pattern_memory.store(memory as u64, Relaxed);
     match kind {
         Kind::Shard => shards,
         Kind::Channel | Kind::Pattern => channels + patterns,
@@ -195,10 +232,10 @@ pub(super) fn answer(call: &mut Asked<'_>) {
     let shared = call.shared.clone();
     match (&sub[..], &call.args[2..]) {
         (b"channels", pattern @ ([] | [_])) => {
-            names(call, Kind::Channel, pattern.first().copied());
+            names(call, false, pattern.first().copied());
         }
         (b"shardchannels", pattern @ ([] | [_])) => {
-            names(call, Kind::Shard, pattern.first().copied());
+            names(call, true, pattern.first().copied());
         }
         (b"numsub", names) => counts(call, Kind::Channel, names),
         (b"shardnumsub", names) => counts(call, Kind::Shard, names),
@@ -208,13 +245,13 @@ pub(super) fn answer(call: &mut Asked<'_>) {
     }
 }
 
-fn names(call: &mut Asked<'_>, kind: Kind, pattern: Option<&[u8]>) {
+fn names(call: &mut Asked<'_>, sharded: bool, pattern: Option<&[u8]>) {
     let glob = match pattern.map(Glob::new) {
         None => None,
         Some(Some(glob)) => Some(glob),
         Some(None) => return call.reply.error(TOO_LONG),
     };
-    let names = call.shared.hub.names(kind, glob.as_ref());
+    let names = call.shared.hub.channels(sharded, glob.as_ref());
     call.reply.array(names.len());
     for name in names {
         call.reply.bulk(&name);

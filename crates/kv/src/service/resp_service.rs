@@ -48,6 +48,8 @@ pub struct RespCounters {
     pub slow_subscribers: u64,
     /// Clients cut because a reply was larger than the limit of their output.
     pub large_replies: u64,
+    /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory.
+    pub refused_patterns: u64,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub timed_out: u64,
 }
@@ -237,6 +239,7 @@ impl RespService {
             denied: now.denied.value(),
             slow_subscribers: now.slow_subscribers.value(),
             large_replies: now.large_replies.value(),
+            refused_patterns: now.refused_patterns.value(),
             timed_out: now.timed_out.value(),
         })
     }

@@ -225,11 +225,42 @@ impl Session {
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     names: [BTreeSet<Box<[u8]>>; 3],
+    /// Bytes of memory of its patterns, see [`pattern_memory`].
+    pattern_memory: usize,
+}
+
+/// Bytes of memory that a pattern takes at most: the text here, of the loop and of the hub, and twice what it is prepared
+/// in, at most twice as long; and the tables that they stand in.
+pub(crate) fn pattern_memory(name: &[u8]) -> usize {
+    1024 + 7 * name.len()
 }
 
 impl Subscriptions {
     pub(crate) fn of(&mut self, kind: Kind) -> &mut BTreeSet<Box<[u8]>> {
         &mut self.names[kind as usize]
+    }
+
+    /// Adds a name; false if it was there.
+    pub(crate) fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
+        let is_new = self.of(kind).insert(name.into());
+        if is_new && kind == Kind::Pattern {
+            self.pattern_memory += pattern_memory(name);
+        }
+        is_new
+    }
+
+    /// Removes a name; false if it was not there.
+    pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
+        let was_there = self.of(kind).remove(name);
+        if was_there && kind == Kind::Pattern {
+            self.pattern_memory -= pattern_memory(name);
+        }
+        was_there
+    }
+
+    /// Bytes of memory of its patterns.
+    pub(crate) fn pattern_memory(&self) -> usize {
+        self.pattern_memory
     }
 
     pub(crate) fn count(&self, kind: Kind) -> usize {

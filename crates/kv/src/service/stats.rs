@@ -53,6 +53,8 @@ pub(crate) struct LoopStats {
     pub(crate) slow_subscribers: Count,
     /// Clients cut because a reply was larger than the limit of their output.
     pub(crate) large_replies: Count,
+    /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory.
+    pub(crate) refused_patterns: Count,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub(crate) timed_out: Count,
     pages: [OnceLock<Page>; PAGES],
@@ -102,6 +104,7 @@ impl LoopStats {
                 (&a.denied, &b.denied),
                 (&a.slow_subscribers, &b.slow_subscribers),
                 (&a.large_replies, &b.large_replies),
+                (&a.refused_patterns, &b.refused_patterns),
                 (&a.timed_out, &b.timed_out),
             ] {
                 to.add(from.value());

@@ -96,6 +96,7 @@ const SESSION: &[SessionSpec] = session! {
     "waitaof" 4 Usual &[], persistence::waitaof;
     "debug" -2 Usual &[], misc::debug;
     "monitor" 1 Alone &[], monitor::monitor;
+    "module" -2 Usual misc::MODULE, misc::module;
     "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
     "latency" -2 Usual latency::SUBCOMMANDS, latency::run;
     "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;

@@ -150,6 +150,8 @@ pub struct Store {
     /// Keys that somebody waits for and that became ready when a script kept the shards that serving needs.
     unserved: Apart<Mutex<Ready>>,
     has_unserved: AtomicBool,
+    /// How many have ever waited for a key.
+    waits: AtomicU64,
     /// Of the last unit that was committed.
     last_ticket: Apart<AtomicU64>,
     tracking: Apart<Tracking>,
@@ -222,6 +224,7 @@ impl Store {
             libraries: Apart::default(),
             unserved: Apart::default(),
             has_unserved: AtomicBool::new(false),
+            waits: AtomicU64::new(0),
             last_ticket: Apart::default(),
             tracking: Apart::default(),
             events: Events::default(),

@@ -603,14 +603,15 @@ impl<'s> Runner<'s> {
     /// Lets the command that has just come back blocked wait.
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
         let store = self.guards.store();
+        // The locks of its keys are held: on each of them who comes later has a greater one.
+        waiter
+            .number
+            .store(store.waits.fetch_add(1, Relaxed), Relaxed);
         for key in &waiter.blocked.keys {
             let shard = self.guards.shard(store.shard_of(store.hash(key)));
             let place = (waiter.db, Box::from(&key[..]));
             shard.observed = true;
-            let queue = shard.waiters.entry(place).or_default();
-            if !queue.iter().any(|other| Arc::ptr_eq(other, waiter)) {
-                queue.push_back(waiter.clone());
-            }
+            shard.waiters.entry(place).or_default().add(waiter);
         }
     }
 
@@ -659,11 +660,9 @@ impl<'s> Runner<'s> {
         let Some(queue) = shard.waiters.get(&(db, Box::from(key))) else {
             return;
         };
-        let concerned = |waiter: &&Arc<Waiter>| {
-            let blocked = &waiter.blocked;
-            blocked.kind == Kind::Stream && (is_stream || blocked.group.is_some())
-        };
-        let readers: Vec<Arc<Waiter>> = queue.iter().filter(concerned).cloned().collect();
+        let readers = queue.of_kind(Kind::Stream);
+        let concerned = |reader: &&Arc<Waiter>| is_stream || reader.blocked.group.is_some();
+        let readers: Vec<Arc<Waiter>> = readers.filter(concerned).cloned().collect();
         let mut idle: HashSet<&[u8]> = HashSet::new();
         for reader in &readers {
             let group = reader.blocked.group.as_deref();
@@ -685,11 +684,11 @@ impl<'s> Runner<'s> {
         }
         let shard = self.guards.shard(store.shard_of(hash));
         let kind = shard.table(db).find(hash, key)?.value().kind();
+        if kind == Kind::Stream {
+            return None;
+        }
         let queue = shard.waiters.get(&(db, Box::from(key)))?;
-        queue
-            .iter()
-            .find(|waiter| waiter.blocked.kind == kind && kind != Kind::Stream)
-            .cloned()
+        queue.of_kind(kind).next().cloned()
     }
 
     /// Runs a waiting command; whether it waits no more.

@@ -1,7 +1,6 @@
 //! One shard: some of the keys of all databases, behind one lock.
 
 use std::collections::HashMap;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::dirty::Dirty;
@@ -11,7 +10,7 @@ use super::memory::Entry;
 use super::table::Table;
 use super::tracking::Trackers;
 use super::value::Value;
-use super::waiter::Waiter;
+use super::waiter::{Queue, Waiter};
 use super::watch::Watch;
 use crate::hash::HashKey;
 
@@ -24,8 +23,8 @@ pub(crate) struct Shard {
     pub(crate) tables: Box<[Table]>,
     /// How many keys of each database expire.
     pub(crate) expiring: Box<[usize]>,
-    /// Who waits for which key, the longest first.
-    pub(crate) waiters: HashMap<Place, VecDeque<Arc<Waiter>>>,
+    /// Who waits for which key.
+    pub(crate) waiters: HashMap<Place, Queue>,
     /// Keys that somebody watches.
     pub(crate) watched: HashMap<Place, Watched>,
     /// Keys that somebody has read who is told of the next change.
@@ -265,10 +264,10 @@ impl Shard {
         entry.is_some_and(|entry| entry.deadline_ms().is_some_and(|at| at <= now_ms))
     }
 
-    pub(crate) fn forget_waiter(&mut self, waiter: &Arc<Waiter>, key: &[u8]) {
+    pub(crate) fn forget_waiter(&mut self, waiter: &Waiter, key: &[u8]) {
         let place = (waiter.db, Box::from(key));
         if let Some(queue) = self.waiters.get_mut(&place) {
-            queue.retain(|other| !Arc::ptr_eq(other, waiter));
+            queue.remove(waiter);
             if queue.is_empty() {
                 self.waiters.remove(&place);
                 self.note_observers();

@@ -43,7 +43,7 @@ pub enum ValueRef<'a> {
 }
 
 /// The types of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Any bytes.
     Str,

@@ -7,8 +7,10 @@
 //! hands each reply to the waiter's [`Deliver`]. [`Store::cancel`](super::Store::cancel) ends a wait
 //! early (timeout, disconnect, CLIENT UNBLOCK); its answer says who was first.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::effect::NoRoom;
@@ -87,6 +89,8 @@ pub struct Waiter {
     pub(crate) to: Box<dyn Deliver>,
     /// Changes only under the lock of one of its keys.
     pub(crate) over: AtomicBool,
+    /// Its place among those that wait, given when it begins to: the smaller, the longer.
+    pub(crate) number: AtomicU64,
 }
 
 impl Waiter {
@@ -111,6 +115,7 @@ impl Waiter {
             client: 0,
             to,
             over: AtomicBool::new(false),
+            number: AtomicU64::new(0),
         }
     }
 
@@ -128,6 +133,38 @@ impl Waiter {
 
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Relaxed)
+    }
+
+    fn place(&self) -> (Kind, u64) {
+        (self.blocked.kind, self.number.load(Relaxed))
+    }
+}
+
+/// Who waits for one key. A hundred thousand may, so nobody who comes, goes or is served is looked for among the others.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    by_kind: BTreeMap<(Kind, u64), Arc<Waiter>>,
+}
+
+impl Queue {
+    /// Adds one, behind those with smaller numbers; once, however often it names the key.
+    pub(crate) fn add(&mut self, waiter: &Arc<Waiter>) {
+        self.by_kind.insert(waiter.place(), waiter.clone());
+    }
+
+    /// Removes one, if it is there.
+    pub(crate) fn remove(&mut self, waiter: &Waiter) {
+        self.by_kind.remove(&waiter.place());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_kind.is_empty()
+    }
+
+    /// Those that wait for a value of this type, the longest waiting first.
+    pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Arc<Waiter>> {
+        let these = self.by_kind.range((kind, 0)..=(kind, u64::MAX));
+        these.map(|(_, waiter)| waiter)
     }
 }
 

@@ -84,7 +84,8 @@ fn alternatives(group: &str) -> Vec<&str> {
     all
 }
 
-fn expand(template: &str, rng: &mut Rng, args: &mut Args) {
+/// Adds the words of a template.
+pub(crate) fn expand(template: &str, rng: &mut Rng, args: &mut Args) {
     let mut rest = template.trim_start();
     while let Some(first) = rest.bytes().next() {
         let len = match first {

@@ -77,6 +77,7 @@ pub(crate) const TEMPLATES: &[&str] = &[
     "KEYS $g",
     "SCAN 0 COUNT 100000 [MATCH $g] [TYPE (string|list|set|zset|hash|stream)]",
     "OBJECT ENCODING $k",
+    "OBJECT FREQ $k",
     "PEXPIREAT $k $e [(NX|XX|GT|LT)]",
     "EXPIREAT $k $E [(NX|XX|GT|LT)]",
     "(EXPIRE|PEXPIRE) $k (0|-1|x|9223372036854775807)",

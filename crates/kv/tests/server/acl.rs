@@ -751,3 +751,20 @@ fn hostile_rules_are_refused_and_leave_no_half_of_them() {
         "$52|User bob has no permissions to run the 'set' command|",
     );
 }
+
+#[test]
+fn the_patterns_of_a_selector_are_bounded() {
+    let mut world = World::new();
+    let mut c = world.client();
+    let long = "x".repeat(60_000);
+    let keys = |n: usize| -> String { (0..n).map(|n| format!(" ~{n}{long}")).collect() };
+    let line = format!("ACL SETUSER bob on{}", keys(17));
+    world.check(&mut c, &line, "+OK|");
+    for more in [format!("~a{long}"), format!("&b{long}")] {
+        let answer = world.ask(&mut c, &format!("ACL SETUSER bob {more}"));
+        assert!(answer.contains("at most 1048576 bytes"), "{answer}");
+    }
+    // Another selector has its own.
+    let line = format!("ACL SETUSER bob (~a{long})");
+    world.check(&mut c, &line, "+OK|");
+}

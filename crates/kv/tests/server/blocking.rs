@@ -22,6 +22,36 @@ fn a_push_serves_the_one_that_waits_longest() {
 }
 
 #[test]
+fn each_type_serves_its_own_in_their_order_whoever_leaves() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let mut pusher = world.client();
+        let mut all: Vec<_> = (0..12).map(|n| world.client_of(n % 2)).collect();
+        for (n, c) in all.iter_mut().enumerate() {
+            let line = ["BLPOP k k j 0", "BZPOPMIN k 0", "XREAD BLOCK 0 STREAMS k 0"][n % 3];
+            world.check(c, line, "");
+        }
+        // The first of each type leave, and one from between.
+        for n in [0, 1, 2, 6] {
+            world.sim.close(all[n].peer, true);
+        }
+        world.check(&mut pusher, "RPUSH k a b c", ":3|");
+        let mut answer = |world: &mut World, n: usize| world.answer(&mut all[n]);
+        assert_eq!(answer(&mut world, 3), "*2|$1|k|$1|a|");
+        assert_eq!(answer(&mut world, 9), "*2|$1|k|$1|b|");
+        world.check(&mut pusher, "DEL k", ":1|");
+        world.check(&mut pusher, "ZADD k 1 a 2 b", ":2|");
+        assert_eq!(answer(&mut world, 4), "*3|$1|k|$1|a|$1|1|");
+        assert_eq!(answer(&mut world, 7), "*3|$1|k|$1|b|$1|2|");
+        world.check(&mut pusher, "XADD k 1-1 f v", "$3|1-1|");
+        for n in [5, 8, 11] {
+            assert!(answer(&mut world, n).contains("|1-1|"), "{n}");
+        }
+        assert_eq!(answer(&mut world, 10), "");
+    });
+}
+
+#[test]
 fn commands_behind_wait_too_and_the_time_is_kept() {
     on_every_shape(|| {
         let mut world = World::new();

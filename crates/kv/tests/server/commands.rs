@@ -418,6 +418,15 @@ fn more_random_members_than_memory_takes_are_refused() {
         ("HRANDFIELD h -4294967296", "-ERR value is out of range"),
         ("ZRANDMEMBER z -4294967296", "-ERR value is out of range"),
         ("SRANDMEMBER s 4294967296", "*1 $1 a"),
+        // Of nothing there is nothing, as in Redis.
+        ("SRANDMEMBER none -9223372036854775807", "*0"),
+        ("HRANDFIELD none -9223372036854775807", "*0"),
+        ("ZRANDMEMBER none -9223372036854775807", "*0"),
+        (
+            "SRANDMEMBER none -9223372036854775808",
+            "-ERR value is out of range, value must between -9223372036854775807 and \
+             9223372036854775807",
+        ),
     ];
     check(&store(), NOW, &cases);
 }

@@ -504,6 +504,59 @@ fn a_reply_is_bounded_and_never_cut_short_in_silence() {
 }
 
 #[test]
+fn a_pause_of_all_holds_who_waits() {
+    let mut home = Home::new();
+    home.add("s", &["a"]);
+    let mut world = home.world();
+    let w = &mut world;
+    let (mut x, mut other) = (w.client(), w.client());
+    w.check(&mut x, "XREAD BLOCK 0 STREAMS log:s $", "");
+    w.check(&mut other, "CLIENT PAUSE 1000 ALL", "+OK|");
+    home.add("s", &["b"]);
+    w.sim.run_for(Duration::from_millis(500));
+    assert_eq!(w.answer(&mut x), "");
+    w.sim.run_for(Duration::from_secs(1));
+    assert!(w.answer(&mut x).contains("|payload|$1|b|"));
+    // One of writers does not.
+    w.check(&mut x, "XREAD BLOCK 0 STREAMS log:s $", "");
+    w.check(&mut other, "CLIENT PAUSE 1000 WRITE", "+OK|");
+    home.add("s", &["c"]);
+    assert!(w.answer(&mut x).contains("|payload|$1|c|"));
+}
+
+#[test]
+fn the_last_before_a_wide_gap_are_as_few_as_were_asked_for() {
+    let mut home = Home::new();
+    for n in 0..60 {
+        home.add("s", &[&format!("{n}:{}", "x".repeat(500))]);
+    }
+    // The last but a few are lost.
+    let disk = home.disk.kill();
+    drop((home.log, home.writer));
+    let newest = segments(&disk).len() - 2;
+    for at in 0..12 {
+        disk.flip(&segments(&disk)[newest], 500 + at * 1000, 3);
+    }
+    let would_lose = loss(&disk).expect("reading").expect("damage");
+    repair(&disk, &would_lose).expect("repairing");
+    let home = Home::on(disk);
+    let lost = would_lose.gaps.iter().flat_map(|gap| &gap.positions);
+    let lost: u64 = lost.map(|p| p.2 - p.1).sum();
+    assert!(lost > 10, "{lost}");
+    let mut world = World::new();
+    let w = &mut world;
+    w.service.show_log(LogKeys {
+        reply_max: 2_000,
+        ..home.keys()
+    });
+    let mut x = w.client();
+    for to in 1..60 {
+        let answer = w.ask(&mut x, &format!("XREVRANGE log:s {to} - COUNT 1"));
+        assert_eq!(answer.matches("|payload|").count(), 1, "{to}: {answer}");
+    }
+}
+
+#[test]
 fn what_is_gone_is_passed_over() {
     let mut home = Home::new();
     for n in 0..60 {

@@ -289,3 +289,25 @@ fn scripts_stand_in_transactions_and_end_watches() {
         world.check(&mut c, "COMMAND GETKEYS EVAL x 2 a b c", "*2|$1|a|$1|b|");
     });
 }
+
+#[test]
+fn what_a_script_publishes_is_bounded() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let (mut c, mut listener) = (world.client(), world.client_of(1));
+        world.check(&mut c, "CONFIG SET script-memory-limit 1mb", "+OK|");
+        world.ask(&mut listener, "SUBSCRIBE ch");
+        let script = "for n = 1, 100 do local r = redis.pcall('publish', 'ch', string.rep('x', 50000)) \
+                      if type(r) == 'table' and r.err then return {n, r.err} end end";
+        let answer = world.eval(&mut c, script);
+        let refused =
+            "*2|:21|$88|ERR what the script publishes takes more than the memory of scripts";
+        assert!(answer.starts_with(refused), "{answer}");
+        assert_eq!(world.answer(&mut listener).matches("|message|").count(), 20);
+        let stats = world.ask(&mut c, "INFO memory");
+        assert!(stats.contains("scripts_out_of_memory:1"), "{stats}");
+        // The next one has its own.
+        let one = "return redis.call('publish', 'ch', string.rep('x', 50000))";
+        assert_eq!(world.eval(&mut c, one), ":1|");
+    });
+}

@@ -4,7 +4,7 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{World, on_every_shape};
+use crate::common::{Client, World, on_every_shape};
 use tidewire::sim::PlainState;
 use tidewire_kv::service::Settings;
 
@@ -449,6 +449,61 @@ fn what_a_leaving_subscriber_had_ends_in_turns() {
         }
         world.check(&mut other, "PUBLISH channel:4999 hello", ":0|");
         world.check(&mut other, "PUBSUB NUMPAT", ":0|");
+    });
+}
+
+#[test]
+fn the_patterns_of_a_client_are_counted_and_bounded() {
+    let mut world = World::new();
+    let w = &mut world;
+    let (mut c, mut other) = (w.client(), w.client());
+    w.check(&mut other, "CONFIG SET pubsub-patterns-limit 100kb", "+OK|");
+    let memory = |w: &mut World, other: &mut Client| -> usize {
+        let list = w.ask(other, "CLIENT LIST TYPE pubsub");
+        let of = list.split("tot-mem=").nth(1).unwrap_or("0 ");
+        of.split(' ').next().unwrap().parse().unwrap()
+    };
+    w.ask(&mut c, "PSUBSCRIBE first*");
+    let one = memory(w, &mut other);
+    assert!(one > 1000, "{one}");
+    let long = format!("PSUBSCRIBE {}*", "x".repeat(10_000));
+    w.ask(&mut c, &long);
+    assert!(memory(w, &mut other) > one + 30_000);
+    // Neither many nor long ones; all of a call or none.
+    let many: String = (0..40).map(|n| format!(" p{n}*")).collect();
+    let refused = "-ERR the patterns of a client take at most 102400 bytes";
+    for line in [format!("PSUBSCRIBE{many}"), long.replace('*', "y*")] {
+        let answer = w.ask(&mut c, &line);
+        assert!(answer.starts_with(refused), "{answer}");
+    }
+    w.check(&mut other, "PUBSUB NUMPAT", ":2|");
+    assert_eq!(w.service.counters().refused_patterns, 2);
+    // What it has already costs nothing more, and what it ends makes room.
+    w.ask(&mut c, &long);
+    w.ask(&mut c, &long.replace("PSUB", "PUNSUB"));
+    assert_eq!(memory(w, &mut other), one);
+    assert!(!w.ask(&mut c, &format!("PSUBSCRIBE{many}")).contains("ERR"));
+    w.check(&mut other, "PUBSUB NUMPAT", ":41|");
+}
+
+#[test]
+fn of_many_patterns_those_hear_that_match() {
+    on_every_shape(|| {
+        let mut world = World::new();
+        let w = &mut world;
+        let (mut c, mut other) = (w.client(), w.client_of(1));
+        w.check(&mut other, "CONFIG SET notify-keyspace-events KA", "+OK|");
+        for n in 0..100 {
+            w.ask(&mut c, &format!("PSUBSCRIBE *:k{n} n{n}:*"));
+        }
+        w.check(&mut other, "SET k42 v", "+OK|");
+        let heard = "*4|$8|pmessage|$5|*:k42|$18|__keyspace@0__:k42|$3|set|";
+        assert_eq!(w.answer(&mut c), heard);
+        w.check(&mut other, "SET x42 v", "+OK|");
+        assert_eq!(w.answer(&mut c), "");
+        w.check(&mut other, "PUBLISH n7:k8 m", ":2|");
+        let heard = w.answer(&mut c);
+        assert_eq!(heard.matches("|$5|n7:k8|$1|m|").count(), 2, "{heard}");
     });
 }
 

@@ -200,6 +200,28 @@ fn subcommands_are_listed_beside_commands() {
 }
 
 #[test]
+fn commands_are_documented() {
+    let mut world = World::new();
+    let w = &mut world;
+    let mut c = w.client();
+    w.check(
+        &mut c,
+        "COMMAND DOCS get nosuch",
+        "*2|$3|get|*8|$7|summary|$14|Gives a string|$5|since|$5|1.0.0|$5|group|$6|string|$5|arity|:2|",
+    );
+}
+
+#[test]
+fn there_are_no_modules() {
+    let mut world = World::new();
+    let w = &mut world;
+    let mut c = w.client();
+    w.check(&mut c, "MODULE LIST", "*0|");
+    let refused = w.ask(&mut c, "MODULE LOAD x.so");
+    assert!(refused.starts_with("-ERR unknown subcommand"), "{refused}");
+}
+
+#[test]
 fn a_script_without_keys_has_none() {
     let mut world = World::new();
     let w = &mut world;

@@ -83,6 +83,7 @@ const ADMIN: &[&str] = &[
     "latency|history",
     "latency|latest",
     "latency|reset",
+    "module|list",
     "monitor",
     "pfdebug",
     "pfselftest",

@@ -70,6 +70,9 @@ impl Fault {
                 "Allowing first-arg of a subcommand is not supported"
             }
             Fault::Rule(Wrong::PatternTooLong) => "The pattern is longer than 65536 bytes",
+            Fault::Rule(Wrong::TooManyPatterns) => {
+                "The patterns of a selector have at most 1048576 bytes, each counted with 64 more"
+            }
             Fault::BadHash => {
                 "The password hash must be exactly 64 characters and contain only lowercase \
                  hexadecimal characters"

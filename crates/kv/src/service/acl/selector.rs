@@ -21,7 +21,13 @@ pub(super) enum Wrong {
     ChannelsGivenAlready,
     FirstArgumentOfSubcommand,
     PatternTooLong,
+    TooManyPatterns,
 }
+
+/// Memory that the patterns of one selector may take, at most some twice as much as that: their texts, and so many for each;
+/// bytes. A user has up to 1,024 selectors.
+const PATTERNS_MAX: usize = 1 << 20;
+const PATTERN_COST: usize = 64;
 
 /// A pattern of keys, and what may be done with those that match.
 #[derive(Clone, Debug)]
@@ -231,13 +237,27 @@ impl Selector {
         let glob = glob_of(pattern)?;
         match self.keys.iter_mut().find(|known| *known.text == *pattern) {
             Some(known) => known.may |= may,
-            None => self.keys.push(KeyPattern {
-                text: pattern.into(),
-                glob,
-                may,
-            }),
+            None => {
+                self.make_room(pattern)?;
+                self.keys.push(KeyPattern {
+                    text: pattern.into(),
+                    glob,
+                    may,
+                });
+            }
         }
         Ok(())
+    }
+
+    /// Whether there may be one more pattern.
+    fn make_room(&self, pattern: &[u8]) -> Result<(), Wrong> {
+        let keys = self.keys.iter().map(|known| known.text.len());
+        let channels = self.channels.iter().map(|known| known.text.len());
+        let all = keys.chain(channels).chain([pattern.len()]);
+        match all.map(|len| PATTERN_COST + len).sum::<usize>() <= PATTERNS_MAX {
+            true => Ok(()),
+            false => Err(Wrong::TooManyPatterns),
+        }
     }
 
     fn add_channels(&mut self, pattern: &[u8]) -> Result<(), Wrong> {
@@ -246,6 +266,7 @@ impl Selector {
         }
         let glob = glob_of(pattern)?;
         if !self.channels.iter().any(|known| *known.text == *pattern) {
+            self.make_room(pattern)?;
             self.channels.push(ChannelPattern {
                 text: pattern.into(),
                 glob,

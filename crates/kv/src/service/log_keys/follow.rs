@@ -4,7 +4,6 @@
 //! A loop whose connections wait arms its bell before it looks how far the log is, so what is committed in between is
 //! not missed. It looks again whenever it is woken and the log has committed something since.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -16,12 +15,13 @@ use tidewire_pool::NotDone;
 use super::Shown;
 use super::ask::{Ask, Waits, Wanted};
 use super::read::{Answer, Bounds, Read, read};
+use super::waiting::Waiting;
 use crate::commands::Error;
 use crate::reply::Reply;
 use crate::service::acl::{Denied, Where};
 use crate::service::batch::Batch;
 use crate::service::blocking::{UNBLOCKED, may_run};
-use crate::service::conn::RespConn;
+use crate::service::conn::{RETRY, RespConn};
 use crate::service::local::RespLocal;
 use crate::service::message::Message;
 use crate::service::run::{Outcome, count_error};
@@ -40,7 +40,7 @@ pub struct WasRead(Result<Read, NotDone>);
 #[derive(Default)]
 pub(crate) struct Followers {
     bell: Option<Bell<Message>>,
-    waiting: BTreeSet<ConnId>,
+    waiting: Waiting,
     /// How far the log was when they last looked.
     seen: Ticket,
 }
@@ -93,6 +93,18 @@ impl Ask {
     }
 }
 
+impl Reading {
+    /// Its connection waits for its streams.
+    fn join(&self, id: ConnId, local: &mut RespLocal) {
+        let Ask::Behind { streams, .. } = &self.ask else {
+            return;
+        };
+        let streams = streams.iter().filter(|wanted| wanted.from.is_some());
+        let streams = streams.filter_map(|wanted| wanted.stream.clone());
+        local.followers.waiting.add(id, streams);
+    }
+}
+
 impl Followers {
     /// Has the loop woken when the log moves from now on.
     fn arm(&mut self, shown: &Shown, at: &tidewire::LoopHandle<Message>) {
@@ -103,7 +115,7 @@ impl Followers {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) {
-        self.waiting.remove(&id);
+        self.waiting.remove(id);
     }
 
     /// The loop was woken, perhaps because the log has moved.
@@ -121,8 +133,12 @@ impl Followers {
             return;
         }
         local.followers.seen = committed;
-        let waiting: Vec<ConnId> = local.followers.waiting.iter().copied().collect();
-        for id in waiting {
+        let waiting = &mut local.followers.waiting;
+        let moved = match shown.is_shut() {
+            true => waiting.all(),
+            false => waiting.moved(|stream| shown.log.range(stream).map(|range| range.next)),
+        };
+        for id in moved {
             all.with(id, local, |conn, cx| conn.log_moved(cx));
         }
     }
@@ -240,7 +256,7 @@ impl RespConn {
 
     /// Waits for the log to move.
     fn follow(&mut self, reading: &Reading, cx: &mut Cx<'_, RespConn>) {
-        cx.local.followers.waiting.insert(cx.link.id());
+        reading.join(cx.link.id(), cx.local);
         if let Some(until) = reading.until {
             cx.link.set_timer_after(until - cx.link.now());
         }
@@ -260,6 +276,15 @@ impl RespConn {
             self.reading = Some(reading);
             return;
         }
+        let now_ms = cx.link.now().as_nanos() / 1_000_000;
+        if shared.attention.is_paused() && shared.holds_back(now_ms, false) {
+            // It is looked for again when the pause may be over.
+            let left = reading.until.map(|until| until - cx.link.now());
+            let again = left.map_or(RETRY, |left| left.min(RETRY));
+            cx.link.set_timer_after(again);
+            self.reading = Some(reading);
+            return;
+        }
         if let Err(error) = self.may_read_on(&reading, shown, cx) {
             let mut reply = Reply::new(self.session.proto);
             reply.error(error.0);
@@ -267,7 +292,7 @@ impl RespConn {
         }
         cx.local.followers.remove(cx.link.id());
         if !self.send_reading(shown, &mut reading, cx) {
-            cx.local.followers.waiting.insert(cx.link.id());
+            reading.join(cx.link.id(), cx.local);
             let left = reading.until.map(|until| until - cx.link.now());
             cx.link
                 .set_timer_after(left.map_or(PATIENCE, |left| left.min(PATIENCE)));

@@ -8,6 +8,7 @@ mod ask;
 mod follow;
 mod place;
 mod read;
+mod waiting;
 
 use std::fmt;
 use std::sync::Arc;

@@ -327,35 +327,50 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// XREVRANGE: a stretch at a time from the end, each turned around.
+    /// XREVRANGE: a stretch at a time from the end, each turned around. One that is read has no more positions than
+    /// entries are wanted; where nothing is, longer and longer ones are passed over, which costs a look at each.
     fn back(&mut self, stream: &str, positions: Range<u64>, most: u64) -> Result<(), Failed> {
         let from = self.reply.len();
         let end = from.saturating_add(self.reply_max);
         let mut within = self.kept(stream, positions);
-        let (mut n, mut span) = (0, most.clamp(1, BACK));
+        let (mut n, mut span) = (0, 1);
         while within.start < within.end && n < most && !self.reply.is_over() {
+            let wanted = (most - n).min(BACK);
+            span = wanted.max(span);
             let first = within.end.saturating_sub(span).max(within.start);
-            let found = self.turned(stream, first..within.end, most - n, end)?;
+            let stretch = first..within.end;
+            if span > wanted && self.has_any(stream, stretch.clone())? {
+                span /= 2;
+                continue;
+            }
+            let found = match span > wanted {
+                true => 0,
+                false => self.turned(stream, stretch, end)?,
+            };
             n += found;
             within.end = first;
             // Where little is left, much was lost.
             span = match found {
                 0 => span.saturating_mul(2),
-                _ => (most - n).clamp(1, BACK),
+                _ => 1,
             };
         }
         self.reply.enclose(from, n as usize);
         Ok(())
     }
 
-    /// Writes the last `most` entries of a stretch, the last first; how many there are.
-    fn turned(
-        &mut self,
-        stream: &str,
-        positions: Range<u64>,
-        most: u64,
-        end: usize,
-    ) -> Result<u64, Failed> {
+    /// Whether there is an entry in a stretch.
+    fn has_any(&self, stream: &str, positions: Range<u64>) -> Result<bool, Failed> {
+        let mut found = false;
+        walk(self.log, stream, positions, 1, &mut |_| {
+            found = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// Writes the entries of a stretch, the last first; how many there are.
+    fn turned(&mut self, stream: &str, positions: Range<u64>, end: usize) -> Result<u64, Failed> {
         let mut stretch = Reply::new(self.reply.proto);
         let mut starts = Vec::new();
         let room = end.saturating_sub(self.reply.len());
@@ -379,9 +394,6 @@ impl Reading<'_> {
         let mut behind = stretch.len();
         let mut n = 0;
         for (&start, &len) in starts.iter().zip(&bytes).rev() {
-            if n == most {
-                break;
-            }
             self.reply.raw(&stretch.bytes()[start..behind]);
             behind = start;
             self.bytes += len;

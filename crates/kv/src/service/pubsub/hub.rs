@@ -1,6 +1,6 @@
 //! Which loops have subscribers of what.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,35 +8,53 @@ use bytes::Bytes;
 use tidewire::LoopHandle;
 
 use super::inbox::{Inbox, Published};
+use super::names::{Kind, Names};
 use crate::store::events::{BY_EVENT, BY_KEY, Classes};
 use crate::store::{Announce, Event};
 use crate::types::glob::Glob;
-
-/// What one subscribes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A channel by its name.
-    Channel,
-    /// All channels whose names match.
-    Pattern,
-    /// A sharded channel, a name space of its own.
-    Shard,
-}
 
 /// An inbox is full: publish later.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InboxFull;
 
-/// A channel or pattern that has subscribers.
-struct Name<M> {
-    /// `None` for a channel.
-    glob: Option<Glob>,
-    /// How many there are on which loops, by the addresses of their inboxes.
-    places: BTreeMap<usize, (Arc<Inbox<M>>, usize)>,
+/// Beyond so many patterns that an event may match, its loops find out which: whoever makes events holds locks.
+const FEW: usize = 32;
+
+/// How many subscribers there are on which loops, by the addresses of their inboxes.
+struct Places<M>(BTreeMap<usize, (Arc<Inbox<M>>, usize)>);
+
+impl<M> Default for Places<M> {
+    fn default() -> Places<M> {
+        Places(BTreeMap::new())
+    }
 }
 
-/// Channels or patterns that have subscribers.
-type ByName<M> = HashMap<Box<[u8]>, Name<M>>;
+impl<M> Places<M> {
+    fn add(&mut self, inbox: &Arc<Inbox<M>>) {
+        let place = self.0.entry(address(inbox));
+        place.or_insert_with(|| (inbox.clone(), 0)).1 += 1;
+    }
+
+    fn remove(&mut self, inbox: &Arc<Inbox<M>>) {
+        if let Some((_, subscribers)) = self.0.get_mut(&address(inbox)) {
+            *subscribers -= 1;
+            if *subscribers == 0 {
+                self.0.remove(&address(inbox));
+            }
+        }
+    }
+
+    fn subscribers(&self) -> usize {
+        self.0.values().map(|(_, n)| n).sum()
+    }
+}
+
+/// What has subscribers.
+struct Known<M> {
+    names: Names<Places<M>>,
+    /// Where anybody has subscribed to any pattern.
+    by_pattern: Places<M>,
+}
 
 fn address<M>(inbox: &Arc<Inbox<M>>) -> usize {
     Arc::as_ptr(inbox) as usize
@@ -44,7 +62,7 @@ fn address<M>(inbox: &Arc<Inbox<M>>) -> usize {
 
 /// The subscriptions of all loops.
 pub(crate) struct Hub<M> {
-    maps: RwLock<[ByName<M>; 3]>,
+    known: RwLock<Known<M>>,
     /// Inboxes that are full.
     full: Arc<AtomicUsize>,
 }
@@ -52,7 +70,10 @@ pub(crate) struct Hub<M> {
 impl<M> Default for Hub<M> {
     fn default() -> Hub<M> {
         Hub {
-            maps: RwLock::new([HashMap::new(), HashMap::new(), HashMap::new()]),
+            known: RwLock::new(Known {
+                names: Names::default(),
+                by_pattern: Places::default(),
+            }),
             full: Arc::default(),
         }
     }
@@ -62,32 +83,29 @@ impl<M> Hub<M> {
     /// One more subscriber on the inbox's loop. The result is the number of the last message that
     /// is not for it.
     pub(crate) fn subscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) -> u64 {
-        let mut maps = self.maps.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Name {
-            glob: (kind == Kind::Pattern).then(|| Glob::new(name)).flatten(),
-            places: BTreeMap::new(),
-        };
-        let name = maps[kind as usize].entry(name.into()).or_insert_with(new);
-        let place = name.places.entry(address(inbox));
-        place.or_insert_with(|| (inbox.clone(), 0)).1 += 1;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = known.names.entry(kind, name) {
+            places.add(inbox);
+            if kind == Kind::Pattern {
+                known.by_pattern.add(inbox);
+            }
+        }
         // Nobody publishes while the lock is held.
         inbox.sequence()
     }
 
     /// One subscriber fewer.
     pub(crate) fn unsubscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) {
-        let mut maps = self.maps.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = maps[kind as usize].get_mut(name) else {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(places) = known.names.get_mut(kind, name) else {
             return;
         };
-        if let Some((_, subscribers)) = known.places.get_mut(&address(inbox)) {
-            *subscribers -= 1;
-            if *subscribers == 0 {
-                known.places.remove(&address(inbox));
-            }
+        places.remove(inbox);
+        if places.0.is_empty() {
+            known.names.remove(kind, name);
         }
-        if known.places.is_empty() {
-            maps[kind as usize].remove(name);
+        if kind == Kind::Pattern {
+            known.by_pattern.remove(inbox);
         }
     }
 
@@ -104,11 +122,11 @@ impl<M> Hub<M> {
         overfill: bool,
         ticket: u64,
     ) -> Result<usize, InboxFull> {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut inboxes: BTreeMap<usize, &Arc<Inbox<M>>> = BTreeMap::new();
         let mut receivers = 0;
-        for name in matching(&maps, sharded, channel) {
-            for (&at, (inbox, subscribers)) in &name.places {
+        for places in known.matching(sharded, channel) {
+            for (&at, (inbox, subscribers)) in &places.0 {
                 receivers += subscribers;
                 inboxes.insert(at, inbox);
             }
@@ -142,11 +160,17 @@ impl<M> Hub<M> {
 
     /// Sends what became of a key; false if some loop has too much to hand out already.
     fn tell(&self, channel: &[u8], payload: &[u8], ticket: u64) -> bool {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        let mut inboxes: BTreeMap<usize, &Arc<Inbox<M>>> = BTreeMap::new();
-        for name in matching(&maps, false, channel) {
-            inboxes.extend(name.places.iter().map(|(&at, (inbox, _))| (at, inbox)));
-        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let places: Vec<&Places<M>> = match known.names.patterns.candidates(channel) > FEW {
+            true => {
+                let named = known.names.named(false, channel).into_iter();
+                named.chain([&known.by_pattern]).collect()
+            }
+            false => known.matching(false, channel).collect(),
+        };
+        let inboxes = places.into_iter().flat_map(|places| &places.0);
+        let inboxes: BTreeMap<usize, &Arc<Inbox<M>>> =
+            inboxes.map(|(&at, (inbox, _))| (at, inbox)).collect();
         if inboxes.is_empty() {
             return true;
         }
@@ -165,32 +189,31 @@ impl<M> Hub<M> {
 
     /// How many subscriptions a message would match.
     pub(crate) fn receivers(&self, sharded: bool, channel: &[u8]) -> usize {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        let places = matching(&maps, sharded, channel).flat_map(|name| name.places.values());
-        places.map(|(_, subscribers)| subscribers).sum()
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let places = known.matching(sharded, channel);
+        places.map(Places::subscribers).sum()
     }
 
-    /// The names that have subscribers and match.
-    pub(crate) fn names(&self, kind: Kind, pattern: Option<&Glob>) -> Vec<Box<[u8]>> {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        let names = maps[kind as usize].keys();
+    /// The channels that have subscribers and match.
+    pub(crate) fn channels(&self, sharded: bool, pattern: Option<&Glob>) -> Vec<Box<[u8]>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let names = known.names.channels(sharded).map(|(name, _)| name);
         names
             .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
-            .cloned()
+            .map(Box::from)
             .collect()
     }
 
     /// How many subscribers a name has.
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        let known = maps[kind as usize].get(name);
-        known.map_or(0, |known| known.places.values().map(|(_, n)| n).sum())
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.names.get(kind, name).map_or(0, Places::subscribers)
     }
 
     /// How many names have subscribers.
     pub(crate) fn count(&self, kind: Kind) -> usize {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        maps[kind as usize].len()
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.names.len(kind)
     }
 }
 
@@ -210,18 +233,15 @@ impl<M: Send + 'static> Announce for Hub<M> {
     }
 }
 
-/// The names that a message matches.
-fn matching<'m, M>(
-    maps: &'m [ByName<M>; 3],
-    sharded: bool,
-    channel: &'m [u8],
-) -> impl Iterator<Item = &'m Name<M>> {
-    let named = if sharded { Kind::Shard } else { Kind::Channel };
-    let by_name = maps[named as usize].get(channel).into_iter();
-    let by_pattern = maps[Kind::Pattern as usize].values();
-    let by_pattern = by_pattern.filter(move |name| {
-        let glob = name.glob.as_ref();
-        !sharded && glob.is_some_and(|glob| glob.matches(channel))
-    });
-    by_name.chain(by_pattern)
+impl<M> Known<M> {
+    /// Where those are whom a message concerns.
+    fn matching<'m>(
+        &'m self,
+        sharded: bool,
+        channel: &'m [u8],
+    ) -> impl Iterator<Item = &'m Places<M>> {
+        let by_name = self.names.named(sharded, channel).into_iter();
+        let by_pattern = (!sharded).then(|| self.names.patterns.matching(channel));
+        by_name.chain(by_pattern.into_iter().flatten().map(|(_, places)| places))
+    }
 }

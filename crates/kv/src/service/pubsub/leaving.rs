@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, VecDeque, btree_set};
 
 use tidewire::ConnId;
 
-use super::hub::{Hub, Kind};
+use super::hub::Hub;
+use super::names::Kind;
 use super::subscribers::Subscribers;
 
 /// Subscriptions that end in one turn of a loop.

@@ -9,9 +9,12 @@ mod frame;
 mod hub;
 mod inbox;
 mod leaving;
+mod names;
+mod patterns;
 mod subscribers;
 
 pub(crate) use frame::{Frame, notice};
-pub(crate) use hub::{Hub, InboxFull, Kind};
+pub(crate) use hub::{Hub, InboxFull};
 pub(crate) use leaving::Leaving;
+pub(crate) use names::Kind;
 pub(crate) use subscribers::Subscribers;

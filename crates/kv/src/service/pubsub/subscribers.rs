@@ -1,33 +1,24 @@
 //! The subscribers of one loop.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewire::{ConnId, LoopHandle};
 
 use super::frame::Frame;
-use super::hub::{Hub, Kind};
+use super::hub::Hub;
 use super::inbox::Inbox;
-use crate::types::glob::Glob;
+use super::names::{Kind, Names};
 
 /// Messages handed out before the loop's other work gets its turn.
 const TURN_DELIVERIES: usize = 10_000;
 
-/// Each name's subscribers.
-type ByName = HashMap<Box<[u8]>, Listeners>;
-
-/// Who listens to one name.
-#[derive(Default)]
-struct Listeners {
-    /// `None` for a channel.
-    glob: Option<Glob>,
-    /// Each with the number of the last message that was before its time.
-    since: BTreeMap<ConnId, u64>,
-}
+/// Who listens to one name, each with the number of the last message that was before its time.
+type Since = BTreeMap<ConnId, u64>;
 
 /// Who on this loop listens to what.
 pub(crate) struct Subscribers<M> {
-    by_kind: [ByName; 3],
+    names: Names<Since>,
     /// Made for the first subscriber.
     inbox: Option<Arc<Inbox<M>>>,
 }
@@ -35,7 +26,7 @@ pub(crate) struct Subscribers<M> {
 impl<M> Default for Subscribers<M> {
     fn default() -> Subscribers<M> {
         Subscribers {
-            by_kind: Default::default(),
+            names: Names::default(),
             inbox: None,
         }
     }
@@ -60,28 +51,23 @@ impl<M> Subscribers<M> {
             .inbox
             .get_or_insert_with(|| Arc::new(hub.inbox(at.clone())));
         let since = hub.subscribe(kind, name, inbox);
-        let names = &mut self.by_kind[kind as usize];
-        let new = || Listeners {
-            glob: (kind == Kind::Pattern).then(|| Glob::new(name)).flatten(),
-            since: BTreeMap::new(),
-        };
-        let listeners = names.entry(name.into()).or_insert_with(new);
-        listeners.since.insert(conn, since);
+        if let Some(listeners) = self.names.entry(kind, name) {
+            listeners.insert(conn, since);
+        }
     }
 
     /// Ends a subscription.
     pub(crate) fn remove(&mut self, hub: &Hub<M>, kind: Kind, name: &[u8], conn: ConnId) {
-        let names = &mut self.by_kind[kind as usize];
-        let Some(subscribers) = names.get_mut(name) else {
+        let Some(since) = self.names.get_mut(kind, name) else {
             return;
         };
-        if subscribers.since.remove(&conn).is_some()
+        if since.remove(&conn).is_some()
             && let Some(inbox) = &self.inbox
         {
             hub.unsubscribe(kind, name, inbox);
         }
-        if subscribers.since.is_empty() {
-            names.remove(name);
+        if since.is_empty() {
+            self.names.remove(kind, name);
         }
     }
 
@@ -90,14 +76,11 @@ impl<M> Subscribers<M> {
         if !self.inbox.as_ref().is_some_and(|inbox| inbox.was_lossy()) {
             return Vec::new();
         }
-        let channels = &self.by_kind[Kind::Channel as usize];
-        let channels = channels
-            .iter()
-            .filter(|(name, _)| name.starts_with(b"__key"));
-        let patterns = &self.by_kind[Kind::Pattern as usize];
-        let listeners = channels.chain(patterns).map(|(_, listeners)| listeners);
+        let channels = self.names.channels(false);
+        let channels = channels.filter(|(name, _)| name.starts_with(b"__key"));
+        let listeners = channels.chain(self.names.patterns.iter());
         listeners
-            .flat_map(|these| these.since.keys().copied())
+            .flat_map(|(_, since)| since.keys().copied())
             .collect()
     }
 
@@ -109,30 +92,25 @@ impl<M> Subscribers<M> {
         };
         let mut deliveries = 0;
         while let Some((sequence, message)) = inbox.pop() {
-            let mut hand_out = |listeners: &Listeners, pattern: Option<&[u8]>| {
+            let mut hand_out = |listeners: &Since, pattern: Option<&[u8]>| {
                 let mut frame = Frame::new(&message, pattern);
-                for (&conn, &since) in &listeners.since {
+                for (&conn, &since) in listeners {
                     if since < sequence {
                         to(conn, &mut frame);
                     }
                 }
-                deliveries += listeners.since.len();
+                deliveries += listeners.len();
             };
-            let named = if message.sharded {
-                Kind::Shard
-            } else {
-                Kind::Channel
-            };
-            if let Some(subscribers) = self.by_kind[named as usize].get(&message.channel[..]) {
-                hand_out(subscribers, None);
+            if let Some(listeners) = self.names.named(message.sharded, &message.channel) {
+                hand_out(listeners, None);
             }
             if !message.sharded {
-                for (pattern, listeners) in &self.by_kind[Kind::Pattern as usize] {
-                    let glob = listeners.glob.as_ref();
-                    if glob.is_some_and(|glob| glob.matches(&message.channel)) {
-                        hand_out(listeners, Some(pattern));
-                    }
+                let patterns = &self.names.patterns;
+                for (pattern, listeners) in patterns.matching(&message.channel) {
+                    hand_out(listeners, Some(pattern));
                 }
+                // To look is work, too.
+                deliveries += patterns.candidates(&message.channel);
             }
             deliveries += 1;
             if deliveries >= TURN_DELIVERIES {

@@ -27,6 +27,12 @@ const ALLOWED: &[&str] = &[
     "time",
 ];
 
+/// What a message takes beside its bytes until it is handed out; bytes.
+const SAID_COST: usize = 64;
+
+const SAYS_TOO_MUCH: &str =
+    "ERR what the script publishes takes more than the memory of scripts (script-memory-limit)";
+
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 
 /// Stops a script that has done nothing, for it to be run again a little later.
@@ -73,8 +79,8 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) may_wait: bool,
     /// It may be run again on the thread for scripts if it takes long.
     pub(super) may_move: bool,
-    /// It has published something: done twice, that would be heard.
-    pub(super) said: bool,
+    /// Bytes of memory of what it has published: done twice, that would be heard.
+    pub(super) said: usize,
     /// What FUNCTION STATS tells of it.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
@@ -105,7 +111,7 @@ impl Host for Commands<'_, '_, '_, '_> {
     }
 
     fn told(&mut self) -> Option<Stop> {
-        if self.may_move && !self.said && !self.batch.shared.scripts.wrote.load(Relaxed) {
+        if self.may_move && self.said == 0 && !self.batch.shared.scripts.wrote.load(Relaxed) {
             return Some(Stop(ELSEWHERE.into()));
         }
         if self.busy.is_none() {
@@ -210,7 +216,16 @@ impl Commands<'_, '_, '_, '_> {
                 if says && self.read_only {
                     return error(READ_ONLY);
                 }
-                self.said |= says;
+                if says {
+                    // Nobody takes it before the script ends: so it is bounded as what the script has itself.
+                    let more = SAID_COST + args[1].len() + args[2].len();
+                    if self.said.saturating_add(more) > limit {
+                        let scripts = &self.batch.shared.scripts;
+                        scripts.out_of_memory.fetch_add(1, Relaxed);
+                        return error(SAYS_TOO_MUCH);
+                    }
+                    self.said += more;
+                }
                 self.at.session(self.conn, spec, args, self.reply);
                 self.batch.db = self.conn.session.db;
             }

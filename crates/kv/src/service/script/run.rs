@@ -259,7 +259,7 @@ impl RespConn {
             out_of_memory: given.out_of_memory,
             may_wait: given.alone && patient,
             may_move,
-            said: false,
+            said: 0,
             name: &script.name,
             args: given.args,
             busy: None,

@@ -3,44 +3,26 @@
 //! A pattern is taken apart once and then held against many texts. What is between two stars is
 //! looked for from left to right, never going back: a pattern of `p` bytes costs a text of `t` bytes
 //! a few steps a byte if its pieces are plain, at most 64 if they are short, and `p / 64` otherwise.
+//! It is kept in about as many bytes as it has, as a server may be told a great many of them: what a
+//! long piece needs beside itself is made when a text is long enough for it.
 
+mod code;
 mod search;
 
-use search::Piece;
+use code::{Builder, Op, Ops};
 
 /// A pattern.
 #[derive(Debug)]
 pub struct Glob {
-    /// What is before the first star; all if there is none.
-    head: Vec<Token>,
-    /// What is between two stars each.
-    middle: Vec<Piece>,
-    /// What is behind the last star, if there is one.
-    tail: Option<Vec<Token>>,
+    /// See [`code`].
+    code: Box<[u8]>,
+    /// Where what is behind the last star begins, if there is a star; and how many bytes of a text it stands for.
+    tail: Option<(u32, u32)>,
     /// The length of the shortest text that may match.
-    shortest: usize,
+    shortest: u32,
 }
 
-/// What stands for one byte.
-#[derive(Clone, Debug)]
-enum Token {
-    Byte(u8),
-    Any,
-    /// Those whose bits are set.
-    Class(Box<[u64; 4]>),
-}
-
-impl Token {
-    fn has(&self, byte: u8) -> bool {
-        match self {
-            Token::Byte(own) => *own == byte,
-            Token::Any => true,
-            Token::Class(bits) => bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1,
-        }
-    }
-}
-
-/// Longest pattern that is taken; bytes. It is prepared in up to some 40 times its length of memory.
+/// Longest pattern that is taken; bytes.
 pub const LONGEST: usize = 64 << 10;
 
 /// Whether all of `text` matches, for a pattern that is used once; false if it is too long.
@@ -57,52 +39,45 @@ impl Glob {
     }
 
     fn parse(pattern: &[u8]) -> Glob {
-        let (mut pieces, mut piece, mut rest) = (Vec::new(), Vec::new(), pattern);
-        let mut shortest = 0;
+        let mut built = Builder::default();
+        let (mut rest, mut tail, mut shortest) = (pattern, None, 0);
         while let [first, behind @ ..] = rest {
-            let token = match (first, behind) {
+            rest = behind;
+            match (first, behind) {
                 (b'*', _) => {
-                    pieces.push(std::mem::take(&mut piece));
-                    rest = behind;
+                    tail = Some((built.star(), shortest));
                     continue;
                 }
-                (b'?', _) => Token::Any,
-                (b'[', _) => {
-                    let (class, len) = class(behind);
-                    rest = &behind[len..];
-                    piece.push(class);
-                    shortest += 1;
-                    continue;
-                }
+                (b'?', _) => built.any(),
+                (b'[', _) => rest = &behind[class(behind, &mut built)..],
                 (b'\\', [escaped, after @ ..]) => {
                     rest = after;
-                    piece.push(Token::Byte(*escaped));
-                    shortest += 1;
-                    continue;
+                    built.byte(*escaped);
                 }
-                _ => Token::Byte(*first),
-            };
-            piece.push(token);
+                _ => built.byte(*first),
+            }
             shortest += 1;
-            rest = behind;
         }
-        if pieces.is_empty() {
-            return Glob {
-                head: piece,
-                middle: Vec::new(),
-                tail: None,
-                shortest,
-            };
-        }
-        let mut pieces = pieces.into_iter();
-        let head = pieces.next().unwrap_or_default();
         Glob {
-            head,
-            // Stars side by side are one.
-            middle: pieces.filter(|p| !p.is_empty()).map(Piece::new).collect(),
-            tail: Some(piece),
+            code: built.finish(),
+            tail: tail.map(|(at, before)| (at, shortest - before)),
             shortest,
         }
+    }
+
+    /// The bytes that every text begins with that matches, as far as they stand together.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        match Ops(&self.code).next() {
+            Some(Op::Bytes(bytes)) => bytes,
+            _ => &[],
+        }
+    }
+
+    /// Bytes of memory beside itself.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.code.len()
     }
 
     /// Whether all of `text` matches. An empty text matches an empty pattern only: not even a star,
@@ -113,19 +88,24 @@ impl Glob {
     }
 
     fn run(&self, text: &[u8], steps: &mut u64) -> bool {
-        if text.len() < self.shortest || text.is_empty() && self.tail.is_some() {
+        let shortest = self.shortest as usize;
+        if text.len() < shortest || text.is_empty() && self.tail.is_some() {
             return false;
         }
-        let Some(tail) = &self.tail else {
-            return text.len() == self.shortest && here(&self.head, text, steps);
+        let Some((tail_at, tail_len)) = self.tail else {
+            return text.len() == shortest && here(&self.code, text, steps).is_some();
         };
-        let (start, rest) = text.split_at(self.head.len());
-        let (mut rest, end) = rest.split_at(rest.len() - tail.len());
-        if !here(&self.head, start, steps) || !here(tail, end, steps) {
-            return false;
+        let (front, tail) = self.code.split_at(tail_at as usize);
+        let (mut rest, end) = text.split_at(text.len() - tail_len as usize);
+        let mut pieces = Pieces(front);
+        let head = pieces.next().unwrap_or_default();
+        match here(head, rest, steps) {
+            Some(len) if here(tail, end, steps).is_some() => rest = &rest[len..],
+            _ => return false,
         }
-        for piece in &self.middle {
-            match piece.find(rest, steps) {
+        // Stars side by side are one.
+        for piece in pieces.filter(|piece| !piece.is_empty()) {
+            match search::find(piece, rest, steps) {
                 Some(end) => rest = &rest[end..],
                 None => return false,
             }
@@ -134,19 +114,56 @@ impl Glob {
     }
 }
 
-/// Whether each token has its byte.
-fn here(tokens: &[Token], text: &[u8], steps: &mut u64) -> bool {
-    let same = tokens
-        .iter()
-        .zip(text)
-        .take_while(|(token, byte)| token.has(**byte));
-    let n = same.count();
-    *steps += n as u64 + 1;
-    n == tokens.len()
+/// The pieces of a code each of which has a star behind it.
+struct Pieces<'a>(&'a [u8]);
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let mut ops = Ops(self.0);
+        let mut len = 0;
+        while let Some(op) = ops.next() {
+            let left = ops.0;
+            if let Op::Star = op {
+                let piece = &self.0[..len];
+                self.0 = left;
+                return Some(piece);
+            }
+            len = self.0.len() - left.len();
+        }
+        None
+    }
 }
 
-/// A set from behind its bracket on, and its length. One that is not closed ends with the pattern.
-fn class(pattern: &[u8]) -> (Token, usize) {
+/// How many bytes at the beginning of `text` a piece stands for; `None` if it is something else.
+fn here(piece: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
+    let mut rest = text;
+    for op in Ops(piece) {
+        *steps += 1;
+        match op {
+            Op::Bytes(bytes) => {
+                let same = rest.iter().zip(bytes).take_while(|(a, b)| a == b).count();
+                *steps += same as u64;
+                if same < bytes.len() {
+                    return None;
+                }
+                rest = &rest[same..];
+            }
+            op => {
+                let (first, behind) = rest.split_first()?;
+                if !op.has(*first) {
+                    return None;
+                }
+                rest = behind;
+            }
+        }
+    }
+    Some(text.len() - rest.len())
+}
+
+/// A set from behind its bracket on; its length. One that is not closed ends with the pattern.
+fn class(pattern: &[u8], built: &mut Builder) -> usize {
     let (negated, mut at) = match pattern.first() {
         Some(b'^') => (true, 1),
         _ => (false, 0),
@@ -177,7 +194,8 @@ fn class(pattern: &[u8]) -> (Token, usize) {
     if negated {
         bits.iter_mut().for_each(|word| *word = !*word);
     }
-    (Token::Class(Box::new(bits)), at)
+    built.class(&bits);
+    at
 }
 
 #[cfg(test)]
@@ -233,8 +251,11 @@ mod tests {
             }
             ([b'?', rest @ ..], [_, more @ ..]) => simple(rest, more),
             ([b'[', rest @ ..], [byte, more @ ..]) => {
-                let (class, len) = class(rest);
-                class.has(*byte) && simple(&rest[len..], more)
+                let mut built = Builder::default();
+                let len = class(rest, &mut built);
+                let code = built.finish();
+                let is_member = Ops(&code).next().is_some_and(|op| op.has(*byte));
+                is_member && simple(&rest[len..], more)
             }
             ([first, rest @ ..], [byte, more @ ..]) => first == byte && simple(rest, more),
             _ => false,
@@ -315,6 +336,51 @@ mod tests {
                 let without = [&text[..text.len() / 2], b"c", &text[text.len() / 2..]].concat();
                 assert_eq!(matches(&pattern, &without), simple_star(&pattern, &without));
             }
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_little_more_memory_than_its_text() {
+        for part in [
+            "a",
+            "?",
+            "*",
+            "a?",
+            "ab?",
+            "[ab]",
+            "[ac]",
+            "[^a]",
+            "[^ac]",
+            "[]",
+            "*a",
+            "[a",
+            "[ac]*",
+            "\\a?",
+            "[acegikmoqsuwyACEGIKMOQSUWY02468]",
+        ] {
+            let pattern = part.repeat(LONGEST / part.len());
+            let glob = Glob::new(pattern.as_bytes()).unwrap();
+            assert!(
+                glob.memory() <= 2 * pattern.len(),
+                "{part}: {}",
+                glob.memory()
+            );
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_all_that_matches() {
+        for (pattern, prefix) in [
+            ("", ""),
+            ("abc", "abc"),
+            ("ab*c", "ab"),
+            ("a[b]c?d", "abc"),
+            ("a\\*b[cd]", "a*b"),
+            ("*a", ""),
+            ("[^a]b", ""),
+        ] {
+            let glob = Glob::new(pattern.as_bytes()).unwrap();
+            assert_eq!(glob.prefix(), prefix.as_bytes(), "{pattern}");
         }
     }
 

@@ -1,66 +1,27 @@
 //! Finding a piece of a pattern, without stars, as early as possible in a text.
 
-use super::Token;
+use super::code::{Op, Ops};
+use super::here;
 
-/// Longest piece that is compared anew at each place.
+/// Longest piece that is compared anew at each place; bytes of a text.
 const SHORT: usize = 64;
 
-/// A piece of a pattern, prepared for the search.
-#[derive(Debug)]
-pub(super) enum Piece {
-    /// Plain bytes, by Knuth, Morris and Pratt: with how much of the beginning is there again at the
-    /// end of each of its beginnings.
-    Plain(Vec<u8>, Vec<u32>),
-    Short(Vec<Token>),
-    /// By shift-and: a bit for each token in a row, one row for each value of a byte.
-    Long {
-        len: usize,
-        rows: Vec<u64>,
-    },
-}
-
-impl Piece {
-    pub(super) fn new(tokens: Vec<Token>) -> Piece {
-        let plain = tokens.iter().map(|token| match token {
-            Token::Byte(byte) => Some(*byte),
-            _ => None,
-        });
-        if let Some(bytes) = plain.collect::<Option<Vec<u8>>>() {
-            let again = again(&bytes);
-            return Piece::Plain(bytes, again);
-        }
-        if tokens.len() <= SHORT {
-            return Piece::Short(tokens);
-        }
-        let words = tokens.len().div_ceil(64);
-        let mut rows = vec![0; 256 * words];
-        for (at, token) in tokens.iter().enumerate() {
-            let mut allow = |byte: u8| rows[usize::from(byte) * words + at / 64] |= 1 << (at % 64);
-            match token {
-                Token::Byte(byte) => allow(*byte),
-                _ => (0..=u8::MAX)
-                    .filter(|byte| token.has(*byte))
-                    .for_each(allow),
-            }
-        }
-        Piece::Long {
-            len: tokens.len(),
-            rows,
-        }
+/// Where the first place that a piece stands for ends.
+pub(super) fn find(piece: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
+    let len = Ops(piece).map(|op| op.len()).sum();
+    if text.len() < len {
+        return None;
     }
-
-    /// Where the first place that matches ends.
-    pub(super) fn find(&self, text: &[u8], steps: &mut u64) -> Option<usize> {
-        match self {
-            Piece::Plain(bytes, again) => plain(bytes, again, text, steps),
-            Piece::Short(tokens) => {
-                let place = text
-                    .windows(tokens.len())
-                    .position(|window| super::here(tokens, window, steps));
-                place.map(|at| at + tokens.len())
-            }
-            Piece::Long { len, rows } => long(*len, rows, text, steps),
-        }
+    if len <= SHORT {
+        let place = text
+            .windows(len)
+            .position(|window| here(piece, window, steps).is_some());
+        return place.map(|at| at + len);
+    }
+    let mut ops = Ops(piece);
+    match (ops.next(), ops.next()) {
+        (Some(Op::Bytes(bytes)), None) => plain(bytes, text, steps),
+        _ => long(len, &rows(len, piece), text, steps),
     }
 }
 
@@ -78,7 +39,10 @@ fn again(bytes: &[u8]) -> Vec<u32> {
     again
 }
 
-fn plain(bytes: &[u8], again: &[u32], text: &[u8], steps: &mut u64) -> Option<usize> {
+/// By Knuth, Morris and Pratt.
+fn plain(bytes: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
+    let again = again(bytes);
+    *steps += bytes.len() as u64;
     let mut len = 0;
     for (at, byte) in text.iter().enumerate() {
         *steps += 1;
@@ -94,6 +58,28 @@ fn plain(bytes: &[u8], again: &[u32], text: &[u8], steps: &mut u64) -> Option<us
     None
 }
 
+/// A bit for each byte that a piece stands for in a row, one row for each value that it may have.
+fn rows(len: usize, piece: &[u8]) -> Vec<u64> {
+    let words = len.div_ceil(64);
+    let mut rows = vec![0; 256 * words];
+    let mut at = 0;
+    for op in Ops(piece) {
+        let mut allow = |byte: u8, at: usize| {
+            rows[usize::from(byte) * words + at / 64] |= 1 << (at % 64);
+        };
+        match op {
+            Op::Bytes(bytes) => (at..).zip(bytes).for_each(|(at, byte)| allow(*byte, at)),
+            op => {
+                let those = (0..=u8::MAX).filter(|byte| op.has(*byte));
+                those.for_each(|byte| allow(byte, at));
+            }
+        }
+        at += op.len();
+    }
+    rows
+}
+
+/// By shift-and.
 fn long(len: usize, rows: &[u64], text: &[u8], steps: &mut u64) -> Option<usize> {
     let words = len.div_ceil(64);
     // Bit n: the last n + 1 bytes match the first n + 1 tokens.
