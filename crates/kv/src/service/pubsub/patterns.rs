@@ -9,10 +9,13 @@ use crate::types::glob::Glob;
 /// Bytes of a beginning that count.
 const PREFIX_MAX: usize = 64;
 
+/// Those that begin alike, by their texts.
+type Alike<V> = HashMap<Box<[u8]>, Pattern<V>>;
+
 /// Patterns, each with something.
 #[derive(Debug)]
 pub(super) struct Patterns<V> {
-    by_prefix: HashMap<Box<[u8]>, HashMap<Box<[u8]>, Pattern<V>>>,
+    by_prefix: HashMap<Box<[u8]>, Alike<V>>,
     /// How many different beginnings of each length there are.
     lengths: [u32; PREFIX_MAX + 1],
     len: usize,

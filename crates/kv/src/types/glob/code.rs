@@ -1,159 +1,125 @@
-//! How a pattern is kept: operations one behind the other, each a byte that says which and what it needs.
+//! What a pattern is made of, as bytes.
 //!
-//! | operation | what follows | stands for |
-//! |---|---|---|
-//! | `BYTE` | 1 byte | that one |
-//! | `BYTES` | how many less 1 (2 bytes, little-endian), and they | those |
-//! | `ANY` | | any one |
-//! | `RANGES` | how many, and from and to of each | one of them |
-//! | `BITS` | 32 bytes, the lowest bit of the first for 0 | one whose bit is set |
-//! | `STAR` | | any number of any |
-//!
-//! Neighbours that stand for themselves are one operation, so a piece is plain if it is a single one.
+//! A byte stands for itself, but for [`MARK`]: the byte behind that says what it is. So a pattern takes hardly more
+//! memory than it is long, and what is plain of it can be compared as it is.
 
-const BYTE: u8 = 0;
-const BYTES: u8 = 1;
-const ANY: u8 = 2;
+/// What follows is something else than a byte that stands for itself.
+pub(super) const MARK: u8 = 0;
+/// Bytes of what is marked and has nothing behind it.
+pub(super) const MARKED: usize = 2;
+
+/// The byte that is the mark itself.
+const ZERO: u8 = 0;
+const ANY: u8 = 1;
+const STAR: u8 = 2;
+/// Behind it, in how many ranges the bytes of a class are, then the first and the last of each.
 const RANGES: u8 = 3;
+/// Behind it, a bit for each byte.
 const BITS: u8 = 4;
-const STAR: u8 = 5;
+/// Bytes of those bits.
+const ALL: usize = 32;
+/// Most ranges that are shorter than the bits.
+const RANGES_MAX: usize = (ALL - 1) / 2;
 
-/// Ranges that are kept as such: more take more than the bits.
-const RANGES_MAX: usize = 15;
-
-/// What stands for one byte, for several, or for any number.
+/// What stands for one byte, or is a star.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Op<'a> {
-    /// These bytes, one at least.
-    Bytes(&'a [u8]),
+pub(super) enum Token<'c> {
+    Byte(u8),
     Any,
-    /// Those from each first to each second.
-    Ranges(&'a [u8]),
+    /// Those from the first to the last of each pair.
+    Ranges(&'c [u8]),
     /// Those whose bits are set.
-    Bits(&'a [u8]),
+    Bits(&'c [u8]),
+    /// Any number of bytes.
     Star,
 }
 
-impl Op<'_> {
-    /// Whether it stands for this byte, if it stands for one.
-    pub(super) fn has(&self, byte: u8) -> bool {
+impl Token<'_> {
+    /// Whether it may stand for this byte.
+    #[inline]
+    pub(super) fn has(self, byte: u8) -> bool {
         match self {
-            Op::Bytes(bytes) => **bytes == [byte],
-            Op::Any => true,
-            Op::Ranges(ranges) => ranges
+            Token::Byte(own) => own == byte,
+            Token::Any => true,
+            Token::Ranges(pairs) => pairs
                 .chunks_exact(2)
                 .any(|pair| (pair[0]..=pair[1]).contains(&byte)),
-            Op::Bits(bits) => bits[usize::from(byte / 8)] >> (byte % 8) & 1 == 1,
-            Op::Star => false,
-        }
-    }
-
-    /// How many bytes it stands for.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Op::Bytes(bytes) => bytes.len(),
-            Op::Star => 0,
-            _ => 1,
+            Token::Bits(bits) => bits[usize::from(byte / 8)] >> (byte % 8) & 1 == 1,
+            Token::Star => false,
         }
     }
 }
 
-/// The operations of a code.
-#[derive(Clone, Copy)]
-pub(super) struct Ops<'a>(pub(super) &'a [u8]);
+/// The tokens of a code that are left.
+pub(super) struct Code<'c>(pub(super) &'c [u8]);
 
-impl<'a> Iterator for Ops<'a> {
-    type Item = Op<'a>;
+impl<'c> Iterator for Code<'c> {
+    type Item = Token<'c>;
 
-    fn next(&mut self) -> Option<Op<'a>> {
-        let (&op, rest) = self.0.split_first()?;
-        let (op, len) = match op {
-            BYTE => (Op::Bytes(&rest[..1]), 1),
-            BYTES => {
-                let len = usize::from(u16::from_le_bytes([rest[0], rest[1]])) + 1;
-                (Op::Bytes(&rest[2..2 + len]), 2 + len)
+    #[inline]
+    fn next(&mut self) -> Option<Token<'c>> {
+        let (token, rest) = match self.0 {
+            [] => return None,
+            [byte, rest @ ..] if *byte != MARK => (Token::Byte(*byte), rest),
+            [MARK, ANY, rest @ ..] => (Token::Any, rest),
+            [MARK, STAR, rest @ ..] => (Token::Star, rest),
+            [MARK, RANGES, n, rest @ ..] => {
+                let (pairs, rest) = rest.split_at(2 * usize::from(*n));
+                (Token::Ranges(pairs), rest)
             }
-            ANY => (Op::Any, 0),
-            RANGES => {
-                let len = 1 + 2 * usize::from(rest[0]);
-                (Op::Ranges(&rest[1..len]), len)
+            [MARK, BITS, rest @ ..] => {
+                let (bits, rest) = rest.split_at(ALL);
+                (Token::Bits(bits), rest)
             }
-            BITS => (Op::Bits(&rest[..32]), 32),
-            _ => (Op::Star, 0),
+            // Nothing else is put behind a mark.
+            [_, rest @ ..] => (Token::Byte(MARK), rest.get(1..).unwrap_or_default()),
         };
-        self.0 = &rest[len..];
-        Some(op)
+        self.0 = rest;
+        Some(token)
     }
 }
 
-/// Writes a code.
-#[derive(Default)]
-pub(super) struct Builder {
-    code: Vec<u8>,
-    /// Bytes that stand for themselves and are not written yet.
-    plain: Vec<u8>,
+/// The bytes of a code, from the first on, that stand for themselves.
+pub(super) fn plain(code: &[u8]) -> &[u8] {
+    let end = code.iter().position(|byte| *byte == MARK);
+    &code[..end.unwrap_or(code.len())]
 }
 
-impl Builder {
-    pub(super) fn byte(&mut self, byte: u8) {
-        self.plain.push(byte);
+pub(super) fn put_byte(byte: u8, code: &mut Vec<u8>) {
+    code.push(byte);
+    if byte == MARK {
+        code.push(ZERO);
     }
+}
 
-    pub(super) fn any(&mut self) {
-        self.flush();
-        self.code.push(ANY);
-    }
+pub(super) fn put_any(code: &mut Vec<u8>) {
+    code.extend([MARK, ANY]);
+}
 
-    /// Where what is behind it begins.
-    pub(super) fn star(&mut self) -> u32 {
-        self.flush();
-        self.code.push(STAR);
-        self.code.len() as u32
-    }
+pub(super) fn put_star(code: &mut Vec<u8>) {
+    code.extend([MARK, STAR]);
+}
 
-    /// One of those whose bits are set.
-    pub(super) fn class(&mut self, bits: &[u64; 4]) {
-        let has = |byte: u8| bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1;
-        let mut ranges: Vec<u8> = Vec::new();
-        for byte in (0..=u8::MAX).filter(|byte| has(*byte)) {
-            match ranges.last_mut() {
-                Some(last) if byte > 0 && *last == byte - 1 => *last = byte,
-                _ => ranges.extend([byte, byte]),
-            }
-        }
-        if let [only, same] = ranges[..]
-            && only == same
-        {
-            return self.byte(only);
-        }
-        self.flush();
-        if ranges.len() / 2 <= RANGES_MAX {
-            self.code.extend([RANGES, (ranges.len() / 2) as u8]);
-            self.code.extend(ranges);
-        } else {
-            self.code.push(BITS);
-            bits.iter()
-                .for_each(|word| self.code.extend(word.to_le_bytes()));
+/// Puts a class of those bytes whose bits are set, in its shortest form.
+pub(super) fn put_class(bits: &[u64; 4], code: &mut Vec<u8>) {
+    let has = |byte: u8| bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1;
+    let mut ranges: Vec<[u8; 2]> = Vec::new();
+    for byte in (0..=u8::MAX).filter(|byte| has(*byte)) {
+        match ranges.last_mut() {
+            Some([_, last]) if *last + 1 == byte => *last = byte,
+            _ => ranges.push([byte, byte]),
         }
     }
-
-    pub(super) fn finish(mut self) -> Box<[u8]> {
-        self.flush();
-        self.code.into_boxed_slice()
-    }
-
-    fn flush(&mut self) {
-        match self.plain[..] {
-            [] => {}
-            [byte] => self.code.extend([BYTE, byte]),
-            _ => {
-                // A pattern has no more than 65,536.
-                let less = (self.plain.len() - 1) as u16;
-                self.code.push(BYTES);
-                self.code.extend(less.to_le_bytes());
-                self.code.append(&mut self.plain);
-            }
+    match &ranges[..] {
+        [[first, last]] if first == last => put_byte(*first, code),
+        [[0, u8::MAX]] => put_any(code),
+        ranges if ranges.len() <= RANGES_MAX => {
+            code.extend([MARK, RANGES, ranges.len() as u8]);
+            code.extend(ranges.iter().flatten());
         }
-        self.plain.clear();
+        _ => {
+            code.extend([MARK, BITS]);
+            code.extend(bits.iter().flat_map(|word| word.to_le_bytes()));
+        }
     }
 }

@@ -1,28 +1,40 @@
 //! Patterns as in file names: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before anything.
 //!
-//! A pattern is taken apart once and then held against many texts. What is between two stars is
-//! looked for from left to right, never going back: a pattern of `p` bytes costs a text of `t` bytes
-//! a few steps a byte if its pieces are plain, at most 64 if they are short, and `p / 64` otherwise.
-//! It is kept in about as many bytes as it has, as a server may be told a great many of them: what a
-//! long piece needs beside itself is made when a text is long enough for it.
+//! A pattern is taken apart once, into a code that is at most twice as long as it is, and then held against many
+//! texts. What is between two stars is looked for from left to right, never going back: a pattern of `p` bytes costs a
+//! text of `t` bytes at most 16 steps a byte if its pieces are plain, at most 64 if they are short, and `p / 64`
+//! otherwise. What a long piece needs for the search is made anew for each text that is as long: a few steps for each
+//! of its bytes if it is plain, else one for each different byte of the text.
 
 mod code;
 mod search;
 
-use code::{Builder, Op, Ops};
+use code::{Code, MARKED, Token};
 
 /// A pattern.
 #[derive(Debug)]
 pub struct Glob {
-    /// See [`code`].
+    /// What stands for one byte each, and stars, one behind the other.
     code: Box<[u8]>,
-    /// Where what is behind the last star begins, if there is a star; and how many bytes of a text it stands for.
-    tail: Option<(u32, u32)>,
+    /// Bytes of it, from the first on, that stand for themselves.
+    plain: u32,
     /// The length of the shortest text that may match.
     shortest: u32,
+    stars: Option<Stars>,
 }
 
-/// Longest pattern that is taken; bytes.
+/// Where stars are, if there is one.
+#[derive(Clone, Copy, Debug)]
+struct Stars {
+    /// Where the first and the last one stand in the code.
+    first: u32,
+    last: u32,
+    /// Bytes of a text that are in front of the first, and behind the last one.
+    before: u32,
+    behind: u32,
+}
+
+/// Longest pattern that is taken; bytes. It is kept in at most twice its length of memory.
 pub const LONGEST: usize = 64 << 10;
 
 /// Whether all of `text` matches, for a pattern that is used once; false if it is too long.
@@ -39,45 +51,74 @@ impl Glob {
     }
 
     fn parse(pattern: &[u8]) -> Glob {
-        let mut built = Builder::default();
-        let (mut rest, mut tail, mut shortest) = (pattern, None, 0);
+        let (mut code, mut rest) = (Vec::with_capacity(pattern.len()), pattern);
+        let (mut shortest, mut stars) = (0, None::<Stars>);
         while let [first, behind @ ..] = rest {
-            rest = behind;
-            match (first, behind) {
+            rest = match (first, behind) {
                 (b'*', _) => {
-                    tail = Some((built.star(), shortest));
+                    let at = code.len() as u32;
+                    match &mut stars {
+                        // Stars side by side are one.
+                        Some(stars) if stars.last + MARKED as u32 == at => {}
+                        Some(stars) => {
+                            code::put_star(&mut code);
+                            (stars.last, stars.behind) = (at, 0);
+                        }
+                        None => {
+                            code::put_star(&mut code);
+                            stars = Some(Stars {
+                                first: at,
+                                last: at,
+                                before: shortest,
+                                behind: 0,
+                            });
+                        }
+                    }
+                    rest = behind;
                     continue;
                 }
-                (b'?', _) => built.any(),
-                (b'[', _) => rest = &behind[class(behind, &mut built)..],
-                (b'\\', [escaped, after @ ..]) => {
-                    rest = after;
-                    built.byte(*escaped);
+                (b'?', _) => {
+                    code::put_any(&mut code);
+                    behind
                 }
-                _ => built.byte(*first),
-            }
+                (b'[', _) => {
+                    let (bits, len) = class(behind);
+                    code::put_class(&bits, &mut code);
+                    &behind[len..]
+                }
+                (b'\\', [escaped, after @ ..]) => {
+                    code::put_byte(*escaped, &mut code);
+                    after
+                }
+                _ => {
+                    code::put_byte(*first, &mut code);
+                    behind
+                }
+            };
             shortest += 1;
+            if let Some(stars) = &mut stars {
+                stars.behind += 1;
+            }
         }
+        let plain = code::plain(&code).len() as u32;
         Glob {
-            code: built.finish(),
-            tail: tail.map(|(at, before)| (at, shortest - before)),
+            code: code.into(),
+            plain,
             shortest,
+            stars,
         }
     }
 
-    /// The bytes that every text begins with that matches, as far as they stand together.
-    #[must_use]
-    pub fn prefix(&self) -> &[u8] {
-        match Ops(&self.code).next() {
-            Some(Op::Bytes(bytes)) => bytes,
-            _ => &[],
-        }
-    }
-
-    /// Bytes of memory beside itself.
+    /// Bytes of memory beside itself, without what an allocator adds: at most twice the pattern's length.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.code.len()
+    }
+
+    /// What every text begins with that matches, as far as it stands in the pattern.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        &self.code[..self.plain as usize]
     }
 
     /// Whether all of `text` matches. An empty text matches an empty pattern only: not even a star,
@@ -88,82 +129,70 @@ impl Glob {
     }
 
     fn run(&self, text: &[u8], steps: &mut u64) -> bool {
-        let shortest = self.shortest as usize;
-        if text.len() < shortest || text.is_empty() && self.tail.is_some() {
+        if text.len() < self.shortest as usize || text.is_empty() && self.stars.is_some() {
             return false;
         }
-        let Some((tail_at, tail_len)) = self.tail else {
-            return text.len() == shortest && here(&self.code, text, steps).is_some();
-        };
-        let (front, tail) = self.code.split_at(tail_at as usize);
-        let (mut rest, end) = text.split_at(text.len() - tail_len as usize);
-        let mut pieces = Pieces(front);
-        let head = pieces.next().unwrap_or_default();
-        match here(head, rest, steps) {
-            Some(len) if here(tail, end, steps).is_some() => rest = &rest[len..],
-            _ => return false,
+        let plain = self.plain as usize;
+        *steps += 1;
+        if !text.starts_with(self.prefix()) {
+            return false;
         }
-        // Stars side by side are one.
-        for piece in pieces.filter(|piece| !piece.is_empty()) {
-            match search::find(piece, rest, steps) {
+        let Some(stars) = self.stars else {
+            let is_as_long = text.len() == self.shortest as usize;
+            return is_as_long && here(&self.code[plain..], &text[plain..], steps);
+        };
+        let (start, rest) = text.split_at(stars.before as usize);
+        let (mut rest, end) = rest.split_at(rest.len() - stars.behind as usize);
+        let (first, last) = (stars.first as usize, stars.last as usize);
+        if !here(&self.code[plain..first], &start[plain..], steps)
+            || !here(&self.code[last + MARKED..], end, steps)
+        {
+            return false;
+        }
+        // What is between the first star and the last one, each piece with the star behind it.
+        let mut middle = self.code.get(first + MARKED..last + MARKED);
+        while let Some(code) = middle.filter(|code| !code.is_empty()) {
+            let (piece, len) = piece(code);
+            match search::find(piece, len, rest, steps) {
                 Some(end) => rest = &rest[end..],
                 None => return false,
             }
+            middle = code.get(piece.len() + MARKED..);
         }
         true
     }
 }
 
-/// The pieces of a code each of which has a star behind it.
-struct Pieces<'a>(&'a [u8]);
-
-impl<'a> Iterator for Pieces<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let mut ops = Ops(self.0);
-        let mut len = 0;
-        while let Some(op) = ops.next() {
-            let left = ops.0;
-            if let Op::Star = op {
-                let piece = &self.0[..len];
-                self.0 = left;
-                return Some(piece);
-            }
-            len = self.0.len() - left.len();
+/// The code up to the next star, and how many bytes of a text it stands for.
+fn piece(code: &[u8]) -> (&[u8], usize) {
+    let mut tokens = Code(code);
+    let mut len = 0;
+    loop {
+        let left = tokens.0.len();
+        match tokens.next() {
+            None | Some(Token::Star) => return (&code[..code.len() - left], len),
+            Some(_) => len += 1,
         }
-        None
     }
 }
 
-/// How many bytes at the beginning of `text` a piece stands for; `None` if it is something else.
-fn here(piece: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
-    let mut rest = text;
-    for op in Ops(piece) {
-        *steps += 1;
-        match op {
-            Op::Bytes(bytes) => {
-                let same = rest.iter().zip(bytes).take_while(|(a, b)| a == b).count();
-                *steps += same as u64;
-                if same < bytes.len() {
-                    return None;
-                }
-                rest = &rest[same..];
-            }
-            op => {
-                let (first, behind) = rest.split_first()?;
-                if !op.has(*first) {
-                    return None;
-                }
-                rest = behind;
-            }
+/// Whether each token has its byte. There are as many of them, and no stars.
+#[inline]
+fn here(code: &[u8], text: &[u8], steps: &mut u64) -> bool {
+    *steps += 1;
+    let mut tokens = Code(code);
+    for byte in text {
+        match tokens.next() {
+            Some(token) if token.has(*byte) => *steps += 1,
+            _ => return false,
         }
     }
-    Some(text.len() - rest.len())
+    true
 }
 
-/// A set from behind its bracket on; its length. One that is not closed ends with the pattern.
-fn class(pattern: &[u8], built: &mut Builder) -> usize {
+/// The bytes of a set from behind its bracket on, a bit for each, and its length. One that is not closed ends with the
+/// pattern.
+fn class(pattern: &[u8]) -> ([u64; 4], usize) {
     let (negated, mut at) = match pattern.first() {
         Some(b'^') => (true, 1),
         _ => (false, 0),
@@ -194,8 +223,7 @@ fn class(pattern: &[u8], built: &mut Builder) -> usize {
     if negated {
         bits.iter_mut().for_each(|word| *word = !*word);
     }
-    built.class(&bits);
-    at
+    (bits, at)
 }
 
 #[cfg(test)]
@@ -251,15 +279,16 @@ mod tests {
             }
             ([b'?', rest @ ..], [_, more @ ..]) => simple(rest, more),
             ([b'[', rest @ ..], [byte, more @ ..]) => {
-                let mut built = Builder::default();
-                let len = class(rest, &mut built);
-                let code = built.finish();
-                let is_member = Ops(&code).next().is_some_and(|op| op.has(*byte));
-                is_member && simple(&rest[len..], more)
+                let (bits, len) = class(rest);
+                has(&bits, *byte) && simple(&rest[len..], more)
             }
             ([first, rest @ ..], [byte, more @ ..]) => first == byte && simple(rest, more),
             _ => false,
         }
+    }
+
+    fn has(bits: &[u64; 4], byte: u8) -> bool {
+        bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
     }
 
     #[test]
@@ -267,13 +296,15 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut found = 0;
         for _ in 0..20_000 {
-            let parts = ["a", "b", "*", "?", "[ab]", "[^b]", "ab", "aab"];
+            let parts = [
+                "a", "b", "*", "?", "[ab]", "[^b]", "ab", "aab", "\0", "[^ab]", "[\0b]",
+            ];
             let mut pattern = String::new();
             for _ in 0..rng.usize(..7) {
                 pattern.push_str(rng.choice(parts).unwrap());
             }
             let text: String = (0..1 + rng.usize(..9))
-                .map(|_| if rng.bool() { 'a' } else { 'b' })
+                .map(|_| *rng.choice(&['a', 'a', 'b', 'b', '\0']).unwrap())
                 .collect();
             let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
             let expected = simple(pattern, text);
@@ -281,6 +312,47 @@ mod tests {
             assert_eq!(matches(pattern, text), expected, "{pattern:?} {text:?}");
         }
         assert!(found > 1000, "{found}");
+    }
+
+    /// Whatever it is made of, as it is kept as long as somebody listens, or a user has it.
+    #[test]
+    fn no_pattern_is_kept_in_more_than_twice_its_length() {
+        let odd: String = (b'!'..=b'~')
+            .step_by(2)
+            .filter(|byte| byte.is_ascii_alphanumeric())
+            .map(char::from)
+            .collect();
+        let classes = [
+            "[ab]", "[^a]", "[ac]", "[^ac]", "[a-z]", "[]", "[^]", "[\\]]", "[^aceg]", "[\0]",
+            "[^\0]",
+        ];
+        let class = format!("[{odd}]");
+        let negated = format!("[^{odd}]");
+        let parts = [
+            "a", "*", "*a", "?", "*?", "a?", "\0", "*\0", "\\*", &class, &negated,
+        ];
+        for part in parts.iter().chain(&classes) {
+            let pattern = part.repeat(LONGEST / part.len());
+            let glob = Glob::new(pattern.as_bytes()).unwrap();
+            let (memory, len) = (glob.memory(), pattern.len());
+            assert!(memory <= 2 * len, "{part}: {memory} of {len}");
+        }
+    }
+
+    #[test]
+    fn what_a_pattern_begins_with() {
+        for (pattern, expected) in [
+            ("", ""),
+            ("abc", "abc"),
+            ("abc*", "abc"),
+            ("a\\*b?c", "a*b"),
+            ("*abc", ""),
+            ("ab[c]d[ef]", "abcd"),
+            ("a\\", "a\\"),
+        ] {
+            let glob = Glob::new(pattern.as_bytes()).unwrap();
+            assert_eq!(glob.prefix(), expected.as_bytes(), "{pattern}");
+        }
     }
 
     #[test]
@@ -336,51 +408,6 @@ mod tests {
                 let without = [&text[..text.len() / 2], b"c", &text[text.len() / 2..]].concat();
                 assert_eq!(matches(&pattern, &without), simple_star(&pattern, &without));
             }
-        }
-    }
-
-    #[test]
-    fn a_pattern_takes_little_more_memory_than_its_text() {
-        for part in [
-            "a",
-            "?",
-            "*",
-            "a?",
-            "ab?",
-            "[ab]",
-            "[ac]",
-            "[^a]",
-            "[^ac]",
-            "[]",
-            "*a",
-            "[a",
-            "[ac]*",
-            "\\a?",
-            "[acegikmoqsuwyACEGIKMOQSUWY02468]",
-        ] {
-            let pattern = part.repeat(LONGEST / part.len());
-            let glob = Glob::new(pattern.as_bytes()).unwrap();
-            assert!(
-                glob.memory() <= 2 * pattern.len(),
-                "{part}: {}",
-                glob.memory()
-            );
-        }
-    }
-
-    #[test]
-    fn the_beginning_of_all_that_matches() {
-        for (pattern, prefix) in [
-            ("", ""),
-            ("abc", "abc"),
-            ("ab*c", "ab"),
-            ("a[b]c?d", "abc"),
-            ("a\\*b[cd]", "a*b"),
-            ("*a", ""),
-            ("[^a]b", ""),
-        ] {
-            let glob = Glob::new(pattern.as_bytes()).unwrap();
-            assert_eq!(glob.prefix(), prefix.as_bytes(), "{pattern}");
         }
     }
 

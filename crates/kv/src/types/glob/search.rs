@@ -1,48 +1,45 @@
 //! Finding a piece of a pattern, without stars, as early as possible in a text.
 
-use super::code::{Op, Ops};
+use super::code::{Code, MARK};
 use super::here;
 
-/// Longest piece that is compared anew at each place; bytes of a text.
+/// Longest piece that is compared anew at each place.
 const SHORT: usize = 64;
+/// The same of one in which all bytes stand for themselves.
+const SHORT_PLAIN: usize = 16;
 
-/// Where the first place that a piece stands for ends.
-pub(super) fn find(piece: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
-    let len = Ops(piece).map(|op| op.len()).sum();
-    if text.len() < len {
-        return None;
+/// Where the first place ends that matches a piece of so many tokens.
+pub(super) fn find(piece: &[u8], len: usize, text: &[u8], steps: &mut u64) -> Option<usize> {
+    let last = text.len().checked_sub(len)?;
+    if len > SHORT_PLAIN && !piece.contains(&MARK) {
+        return plain(piece, text, steps);
     }
-    if len <= SHORT {
-        let place = text
-            .windows(len)
-            .position(|window| here(piece, window, steps).is_some());
-        return place.map(|at| at + len);
+    if len > SHORT {
+        return long(piece, len, text, steps);
     }
-    let mut ops = Ops(piece);
-    match (ops.next(), ops.next()) {
-        (Some(Op::Bytes(bytes)), None) => plain(bytes, text, steps),
-        _ => long(len, &rows(len, piece), text, steps),
-    }
-}
-
-/// For each beginning of `bytes`: how long the longest shorter beginning is that it ends with.
-fn again(bytes: &[u8]) -> Vec<u32> {
-    let mut again = vec![0; bytes.len()];
-    let mut len = 0;
-    for at in 1..bytes.len() {
-        while len > 0 && bytes[at] != bytes[len] {
-            len = again[len - 1] as usize;
+    let mut tokens = Code(piece);
+    let first = tokens.next()?;
+    let behind = tokens.0;
+    for (at, byte) in text[..=last].iter().enumerate() {
+        *steps += 1;
+        if first.has(*byte) && here(behind, &text[at + 1..at + len], steps) {
+            return Some(at + len);
         }
-        len += usize::from(bytes[at] == bytes[len]);
-        again[at] = len as u32;
     }
-    again
+    None
 }
 
 /// By Knuth, Morris and Pratt.
 fn plain(bytes: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
-    let again = again(bytes);
-    *steps += bytes.len() as u64;
+    let (mut few, mut many) = ([0; SHORT], Vec::new());
+    let again = match few.get_mut(..bytes.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(bytes.len(), 0);
+            &mut many[..]
+        }
+    };
+    find_again(bytes, again, steps);
     let mut len = 0;
     for (at, byte) in text.iter().enumerate() {
         *steps += 1;
@@ -58,39 +55,37 @@ fn plain(bytes: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
     None
 }
 
-/// A bit for each byte that a piece stands for in a row, one row for each value that it may have.
-fn rows(len: usize, piece: &[u8]) -> Vec<u64> {
-    let words = len.div_ceil(64);
-    let mut rows = vec![0; 256 * words];
-    let mut at = 0;
-    for op in Ops(piece) {
-        let mut allow = |byte: u8, at: usize| {
-            rows[usize::from(byte) * words + at / 64] |= 1 << (at % 64);
-        };
-        match op {
-            Op::Bytes(bytes) => (at..).zip(bytes).for_each(|(at, byte)| allow(*byte, at)),
-            op => {
-                let those = (0..=u8::MAX).filter(|byte| op.has(*byte));
-                those.for_each(|byte| allow(byte, at));
-            }
+/// For each beginning of `bytes`: how long the longest shorter beginning is that it ends with.
+fn find_again(bytes: &[u8], again: &mut [u32], steps: &mut u64) {
+    let mut len = 0;
+    for at in 1..bytes.len() {
+        *steps += 1;
+        while len > 0 && bytes[at] != bytes[len] {
+            *steps += 1;
+            len = again[len - 1] as usize;
         }
-        at += op.len();
+        len += usize::from(bytes[at] == bytes[len]);
+        again[at] = len as u32;
     }
-    rows
 }
 
-/// By shift-and.
-fn long(len: usize, rows: &[u64], text: &[u8], steps: &mut u64) -> Option<usize> {
+/// By shift-and: a bit for each token in a row, one row for each byte that the text has.
+fn long(piece: &[u8], len: usize, text: &[u8], steps: &mut u64) -> Option<usize> {
     let words = len.div_ceil(64);
+    let mut rows: Vec<Box<[u64]>> = vec![Box::default(); 256];
     // Bit n: the last n + 1 bytes match the first n + 1 tokens.
     let mut state = vec![0u64; words];
     for (at, byte) in text.iter().enumerate() {
+        let row = &mut rows[usize::from(*byte)];
+        if row.is_empty() {
+            *steps += len as u64;
+            *row = row_of(*byte, piece, words);
+        }
         *steps += words as u64;
-        let row = &rows[usize::from(*byte) * words..][..words];
         let mut carry = 1;
         for (word, allowed) in state.iter_mut().zip(row) {
             let next = *word >> 63;
-            *word = (*word << 1 | carry) & allowed;
+            *word = (*word << 1 | carry) & *allowed;
             carry = next;
         }
         if state[words - 1] >> ((len - 1) % 64) & 1 == 1 {
@@ -98,4 +93,13 @@ fn long(len: usize, rows: &[u64], text: &[u8], steps: &mut u64) -> Option<usize>
         }
     }
     None
+}
+
+/// A bit for each token that may stand for this byte.
+fn row_of(byte: u8, piece: &[u8], words: usize) -> Box<[u64]> {
+    let mut row = vec![0; words];
+    for (at, token) in Code(piece).enumerate() {
+        row[at / 64] |= u64::from(token.has(byte)) << (at % 64);
+    }
+    row.into()
 }
