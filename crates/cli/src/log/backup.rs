@@ -8,9 +8,9 @@ use tidewire_kv::durable::{self, snapshot};
 use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
 use tidewire_log::tools;
-use tidewire_log::{EmbeddedLog, Settings, View};
+use tidewire_log::{EmbeddedLog, View};
 
-use super::{Place, Shown, home, size};
+use super::{Place, Shown, home, momentary, size};
 use crate::exit::Failure;
 
 /// What is shown below the options of `backup`.
@@ -107,8 +107,7 @@ fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
         }
     };
     // Opening it makes indexes and the file of claims; closing it says that its end is its end.
-    let (log, _) =
-        EmbeddedLog::start(&partial, Settings::default()).map_err(|e| failed(e.to_string()))?;
+    let (log, _) = EmbeddedLog::start(&partial, momentary()).map_err(|e| failed(e.to_string()))?;
     log.close();
     drop(log);
     fs::rename(&partial, to)
@@ -168,5 +167,65 @@ pub(super) fn is_free(to: &Path) -> io::Result<bool> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(e) => Err(e),
         Ok(mut entries) => Ok(entries.next().is_none()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_log::{
+        Change, ChangeRefused, Log, ProducerId, Range, Refused, Run, Settings, StreamSettings,
+    };
+
+    use super::super::home::patiently;
+    use super::*;
+
+    /// What is not at home yet is kept beyond the limits of its stream, in the log and in its copy.
+    #[test]
+    fn a_copy_removes_nothing_of_what_it_copies() {
+        let above = tempfile::tempdir().expect("a directory");
+        let (from, to) = (above.path().join("log"), above.path().join("copy"));
+        let settings = Settings {
+            segment_bytes: 4 << 10,
+            group_bytes: 1 << 10,
+            payload_max: 500,
+            backlog: Some(1 << 20),
+            ..Settings::default()
+        };
+        let (log, _) = EmbeddedLog::start(&from, settings).expect("a log");
+        let stream = "s";
+        let settings = StreamSettings {
+            retain_bytes: Some(0),
+            ..StreamSettings::default()
+        };
+        let change = Change::Create { stream, settings };
+        while let Err(ChangeRefused::Log(Refused::Busy)) = log.administer(change) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let stream = patiently(|| log.stream(stream)).expect("known");
+        for id in 1..=100_u64 {
+            let mut frames = id.to_le_bytes().to_vec();
+            frames.extend(400_u32.to_le_bytes());
+            frames.resize(412, b'x');
+            let run = Run {
+                stream,
+                producer: ProducerId::ANONYMOUS,
+                frames: &frames,
+                count: 1,
+                last_id: id,
+                timestamp_us: 0,
+            };
+            patiently(|| log.append(run)).expect("room");
+        }
+        log.close();
+        drop(log);
+        let whole = Some(Range {
+            first: 0,
+            next: 100,
+        });
+        let kept = |at| View::open(at).expect("a log").range("s");
+        assert_eq!(kept(&from), whole);
+        let done = copied(&from, &to, "copied", &mut Vec::new());
+        assert!(done.is_ok_and(|failure| failure.is_none()));
+        assert_eq!(kept(&to), whole);
     }
 }

@@ -12,11 +12,12 @@ mod unreplicated_store;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Subcommand;
-use tidewire_log::OpenError;
 use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
+use tidewire_log::{OpenError, Settings};
 
 use crate::exit::Failure;
 
@@ -46,6 +47,16 @@ pub(crate) enum Log {
     /// Lists what a member of a fleet has taken and not carried home before its partition was another's, or what a
     /// key-value server has before another one took its store over: it stays here, and nobody else has it.
     Unreplicated(unreplicated::Args),
+}
+
+/// Settings of a log that is open for a moment only: it forgets nobody by that, and removes nothing.
+fn momentary() -> Settings {
+    Settings {
+        producer_idle: Duration::from_secs(100 * 365 * 86_400),
+        // As if nothing were at home: all of it is kept.
+        backlog: Some(u64::MAX),
+        ..Settings::default()
+    }
 }
 
 /// A log's directory.

@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tidewire_kafka::{Settings as Home, Target};
 use tidewire_kv::durable::STREAM;
-use tidewire_log::{Credit, EmbeddedLog, Frames, Log, ReadError, Settings, Tenure, View};
+use tidewire_log::{Credit, EmbeddedLog, Frames, Log, ReadError, Tenure, View};
 use tidewire_replicate::{CURSOR, Held, RELEASED, Share};
 
 use super::home::{last_id, patiently};
-use super::{Ended, Place, Shown, time, unreplicated_store};
+use super::{Ended, Place, Shown, momentary, time, unreplicated_store};
 use crate::exit::Failure;
 use crate::serve::client_settings;
 
@@ -148,13 +147,8 @@ fn release(place: &Place, listed: &BTreeMap<String, u64>) -> Result<(), Failure>
         return Ok(());
     }
     let failed = |why: String| Failure::failed(format!("nothing was released: {why}"));
-    let settings = Settings {
-        // It is open for a moment only, and forgets and removes nothing by that.
-        producer_idle: Duration::from_secs(100 * 365 * 86_400),
-        backlog: Some(u64::MAX),
-        ..Settings::default()
-    };
-    let (log, _) = EmbeddedLog::start(&place.data, settings).map_err(|e| failed(e.to_string()))?;
+    let (log, _) =
+        EmbeddedLog::start(&place.data, momentary()).map_err(|e| failed(e.to_string()))?;
     for (stream, &before) in listed {
         patiently(|| log.set_cursor(stream, RELEASED, before)).map_err(failed)?;
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::recovery::{names, overwrite};
 use super::{append, ids, settle, settle_at, small};
-use crate::disk::sim::SimDisk;
+use crate::disk::sim::{Faults, SimDisk};
+use crate::disk::{Disk, DiskFile};
 use crate::tools::{Gap, Item, check, dump_file, loss, repair};
 use crate::{
     Change, ChangeRefused, Credit, EmbeddedLog, Log, NAMELESS, Now, ProducerId, ReadError, Refused,
@@ -37,6 +38,8 @@ impl Place {
     fn zero(&self, disk: &SimDisk) {
         let zeros = vec![0; self.length as usize];
         overwrite(disk, &self.file, self.offset as usize, &zeros);
+        let file = disk.open(&self.file).expect("a segment");
+        file.sync_data().expect("syncing");
     }
 }
 
@@ -199,6 +202,57 @@ fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
         settle(&mut open.writer);
         let mut open = Open::new(&open.kill());
         assert!(open.beginning("y") >= 11);
+    }
+}
+
+/// What is in doubt is said by the last gap: when that is written last, and never is, nobody doubts it any more.
+#[test]
+fn a_repair_that_loses_power_leaves_no_doubt_out() {
+    let mut open = Open::administered();
+    open.change(Change::Delete { stream: "s" });
+    open.append("s", "p", 1..=3);
+    let lost = open.batch();
+    open.append("s", "p", 4..=6);
+    open.batch();
+    // Nothing behind this is about it but the checkpoint that the next segment begins with, and that is lost, too.
+    let checkpoint = (0..1000).find_map(|group| {
+        open.append("other", "p", group * 40 + 1..=group * 40 + 40);
+        Some(open.batch()).filter(|batch| batch.file != lost.file)
+    });
+    let checkpoint = checkpoint.expect("a second segment");
+    open.append("other", "q", 1..=3);
+    open.batch();
+    let whole = open.kill();
+    lost.zero(&whole);
+    checkpoint.zero(&whole);
+    whole.remove("claims").expect("it is there");
+    whole.sync_directory().expect("syncing");
+    let would_lose = loss(&whole).expect("reading").expect("damage");
+    assert_eq!(would_lose.gaps.len(), 2);
+    for power in 1.. {
+        let disk = whole.fork();
+        disk.set_faults(Faults {
+            power: Some(power),
+            ..Faults::default()
+        });
+        let done = repair(&disk, &would_lose).is_ok();
+        let disk = disk.crash();
+        if let Some(again) = loss(&disk).expect("reading") {
+            repair(&disk, &again).expect("repairing");
+        }
+        let open = Open::new(&disk);
+        assert!(open.range("s").1 >= 11, "power {power}");
+        let stream = open.log.stream("s").expect("known");
+        let producer = open.log.producer(stream, "p").expect("known");
+        let mark = open.log.mark(producer);
+        assert!(
+            mark.forgotten && mark.appended.is_none(),
+            "power {power}: {mark:?}"
+        );
+        if done {
+            assert!(power > 10, "it was broken off");
+            return;
+        }
     }
 }
 

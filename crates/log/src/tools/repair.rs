@@ -117,6 +117,16 @@ fn changed(plan: &Plan) -> impl Iterator<Item = u64> {
 }
 
 impl Plan {
+    /// Of a segment that is written.
+    fn header(&self, number: u64) -> SegmentHeader {
+        SegmentHeader {
+            version: VERSION,
+            needs: self.needs,
+            log: self.log,
+            number,
+        }
+    }
+
     fn stream(&self, id: u32) -> String {
         let known = self.streams.get(&id).cloned();
         known.unwrap_or_else(|| format!("{NAMELESS}{id}"))
@@ -164,27 +174,14 @@ pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError>
     if loss_of(disk, &plan)?.as_ref() != Some(agreed) {
         return Err(RepairError::Changed);
     }
-    let mut rewriting = Rewriting {
-        walked: Walked::default(),
-        plan: &plan,
-    };
-    rewriting.walked.next_batch = plan.segments.keys().next().copied().unwrap_or(1);
-    for (&number, mended) in &plan.segments {
+    let gaps = Rehearsal::of(&plan).everything(disk)?;
+    // From the end: where positions and names are in doubt, the last gap says so. Who goes on when this was broken off
+    // finds that there, or everything that it was found from.
+    let changed = plan.segments.iter().rev();
+    for (&number, _) in changed.filter(|(_, mended)| mended.rewrite) {
         let name = segment_name(number);
-        let mut bytes = match Window::open(disk, &name) {
-            // It has been lost whole.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            opened => Some(opened.map_err(|error| unreadable(number, error))?),
-        };
-        let into = match mended.rewrite {
-            true => Some(begin(disk).map_err(|error| unwritten(&name, error))?),
-            false => None,
-        };
-        rewriting.segment(number, bytes.as_mut(), into.as_ref())?;
-        if let Some(into) = into {
-            replace(disk, &name, number, bytes.as_mut(), &into)
-                .map_err(|error| unwritten(&name, error))?;
-        }
+        let rewritten = rewrite(disk, &plan, number, &gaps);
+        rewritten.map_err(|error| unwritten(&name, error))?;
     }
     for &number in &plan.dropped {
         let name = segment_name(number);
@@ -244,9 +241,9 @@ fn set_aside<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
 /// Written to a file at once.
 const PIECE: usize = 1 << 20;
 
-/// A segment on its way to a file, if it goes to one.
+/// A segment on its way to a file.
 struct Written<'a, F> {
-    into: Option<&'a F>,
+    into: &'a F,
     /// Where the segment ends, with what waits to be written.
     end: u64,
     waiting: Vec<u8>,
@@ -255,9 +252,7 @@ struct Written<'a, F> {
 impl<F: DiskFile> Written<'_, F> {
     fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.end += bytes.len() as u64;
-        if self.into.is_some() {
-            self.waiting.extend_from_slice(bytes);
-        }
+        self.waiting.extend_from_slice(bytes);
         match self.waiting.len() < PIECE {
             true => Ok(()),
             false => self.flush(),
@@ -265,51 +260,93 @@ impl<F: DiskFile> Written<'_, F> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if let Some(into) = self.into {
-            let at = self.end - self.waiting.len() as u64;
-            into.write_at(&[IoSlice::new(&self.waiting)], at)?;
-            self.waiting.clear();
-        }
+        let at = self.end - self.waiting.len() as u64;
+        self.into.write_at(&[IoSlice::new(&self.waiting)], at)?;
+        self.waiting.clear();
         Ok(())
     }
 }
 
-/// Goes over the log once more as it will be, so that what is written is known to hold together.
-struct Rewriting<'a> {
-    walked: Walked,
-    plan: &'a Plan,
+/// A segment as it was; `None` if it has been lost whole.
+fn before<D: Disk>(disk: &D, name: &str) -> io::Result<Option<Window<D::File>>> {
+    match Window::open(disk, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
 }
 
-impl Rewriting<'_> {
-    /// Goes over a segment as it will be, and writes it to a file if it changes.
+/// Has a segment be as it is to be; `gaps` are the batches that stand in the place of those that are lost.
+fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<u8>]) -> io::Result<()> {
+    let name = segment_name(number);
+    let mut before = before(disk, &name)?;
+    let into = begin(disk)?;
+    let mut written = Written {
+        into: &into,
+        end: 0,
+        waiting: Vec::new(),
+    };
+    written.add(&plan.header(number).encode())?;
+    for &piece in &plan.segments[&number].pieces {
+        match (piece, &mut before) {
+            (Piece::Gap(index), _) => written.add(&gaps[index])?,
+            (Piece::Copy { from, to }, Some(before)) => {
+                before.pieces(from, to, |_, piece| written.add(piece))?;
+            }
+            (Piece::Copy { .. }, None) => {}
+        }
+    }
+    written.flush()?;
+    replace(disk, &name, number, before.as_mut(), &into)
+}
+
+/// Goes over the log once more as it will be, so that what is written is known to hold together before anything is
+/// changed.
+struct Rehearsal<'a> {
+    walked: Walked,
+    plan: &'a Plan,
+    /// The batches that stand in the place of those that are lost, by the plan's gaps.
+    gaps: Vec<Vec<u8>>,
+}
+
+impl<'a> Rehearsal<'a> {
+    fn of(plan: &'a Plan) -> Rehearsal<'a> {
+        Rehearsal {
+            walked: Walked {
+                next_batch: plan.segments.keys().next().copied().unwrap_or(1),
+                ..Walked::default()
+            },
+            plan,
+            gaps: vec![Vec::new(); plan.gaps.len()],
+        }
+    }
+
+    /// The gaps.
+    fn everything<D: Disk>(mut self, disk: &D) -> Result<Vec<Vec<u8>>, OpenError> {
+        for &number in self.plan.segments.keys() {
+            let bytes = before(disk, &segment_name(number));
+            let bytes = bytes.map_err(|error| unreadable(number, error))?;
+            self.segment(number, bytes)?;
+        }
+        Ok(self.gaps)
+    }
+
+    /// Goes over a segment as it will be.
     fn segment<F: DiskFile>(
         &mut self,
         number: u64,
-        mut bytes: Option<&mut Window<F>>,
-        into: Option<&F>,
+        mut bytes: Option<Window<F>>,
     ) -> Result<(), OpenError> {
-        let header = SegmentHeader {
-            version: VERSION,
-            needs: self.plan.needs,
-            log: self.plan.log,
-            number,
-        };
-        let name = segment_name(number);
-        let mut written = Written {
-            into,
-            end: 0,
-            waiting: Vec::new(),
-        };
-        let failed = |error| unwritten(&name, error);
-        written.add(&header.encode()).map_err(failed)?;
+        let header = self.plan.header(number);
+        let mut end = SEGMENT_HEADER as u64;
         let mut view = unread();
         for &piece in &self.plan.segments[&number].pieces {
             let (mut from, to) = match piece {
                 Piece::Copy { from, to } => (from, to),
                 Piece::Gap(index) => {
                     let lost = &self.plan.gaps[index];
-                    let gap = self.gap(number, lost, written.end == SEGMENT_HEADER as u64)?;
-                    self.take(&gap, header, &mut view, &mut written)?;
+                    let gap = self.gap(number, lost, end == SEGMENT_HEADER as u64)?;
+                    end += self.take(&gap, header, end, &mut view)?;
+                    self.gaps[index] = gap;
                     continue;
                 }
             };
@@ -317,29 +354,26 @@ impl Rewriting<'_> {
                 continue;
             };
             while from < to {
-                let whole = batch_at(*bytes, from, number);
+                let whole = batch_at(bytes, from, number);
                 let whole = whole.map_err(|error| unreadable(number, error))?;
-                from += self.take(whole, header, &mut view, &mut written)?;
+                let length = self.take(whole, header, end, &mut view)?;
+                (from, end) = (from + length, end + length);
             }
         }
-        written.flush().map_err(failed)
+        Ok(())
     }
 
-    /// Takes a batch as the next one; with its length.
-    fn take<F: DiskFile>(
+    /// Takes a batch as the next one, at this offset; with its length.
+    fn take(
         &mut self,
         whole: &[u8],
         header: SegmentHeader,
+        at: u64,
         view: &mut Segment,
-        written: &mut Written<'_, F>,
     ) -> Result<u64, OpenError> {
-        let number = header.number;
-        let taken = take_batch(whole, written.end, header, &mut self.walked, view);
-        let batch = taken.map_err(|bad| broken(number, bad.into()))?;
-        let whole = &whole[..batch.length as usize];
-        let added = written.add(whole);
-        added.map_err(|error| unwritten(&segment_name(number), error))?;
-        Ok(whole.len() as u64)
+        let taken = take_batch(whole, at, header, &mut self.walked, view);
+        let batch = taken.map_err(|bad| broken(header.number, bad.into()))?;
+        Ok(batch.length.into())
     }
 
     /// The batch that stands in the place of those that are lost.
