@@ -2,11 +2,15 @@
 //! it nothing is tested. `TIDEWIRE_KAFKA_SECONDS` (2) is how long messages are appended while somebody breaks the
 //! brokers, perhaps.
 
+use std::future::Future as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
 use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, Run, Settings, Ticket};
 use tidewire_replicate::{
@@ -416,6 +420,45 @@ fn a_snapshot_goes_home_and_comes_back() {
     assert!(fetch(&found).expect("all pieces") == bytes);
     let offset = Reader::find(&target, &home, 0).expect("an offset");
     assert_eq!(first(Some(offset)), Some(100));
+}
+
+/// What brokers refuse has not come home, though the client has nothing left to send.
+#[test]
+fn a_snapshot_whose_pieces_are_refused_is_none() {
+    let Some(target) = target("refused") else {
+        return;
+    };
+    let home = Home {
+        keeps_all: true,
+        is_unsafe: true,
+        ..Home::default()
+    };
+    let send = |bytes: &[u8]| {
+        let what = (3, 4, 5);
+        tidewire_kafka::send_snapshot(&target, &home, what, &mut &*bytes, &mut || true)
+    };
+    send(&[7; 2000]).expect("the topic is made");
+    let mut config = rdkafka::ClientConfig::new();
+    config.set("bootstrap.servers", target.brokers.join(","));
+    let admin: AdminClient<DefaultClientContext> = config.create().expect("a client");
+    let topic = target.snapshots().topic;
+    let smaller =
+        AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "500");
+    let options = AdminOptions::new();
+    let mut altered = std::pin::pin!(admin.alter_configs([&smaller], &options));
+    let mut context = Context::from_waker(Waker::noop());
+    wait("nobody alters the topic", || {
+        match altered.as_mut().poll(&mut context) {
+            Poll::Ready(done) => {
+                done.expect("an answer").remove(0).expect("altered");
+                true
+            }
+            Poll::Pending => false,
+        }
+    });
+    wait("the brokers take pieces that are too large", || {
+        send(&[7; 2000]).is_err()
+    });
 }
 
 /// A topic that forgets records is no home of a store.

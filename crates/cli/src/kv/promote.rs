@@ -1,6 +1,6 @@
 //! `tidewire kv promote`.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,12 +55,51 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let set = socket.get_ref().set_read_timeout(within);
     set.map_err(|e| Failure::failed(format!("--within: {e}")))?;
     ask(&mut socket, to, &["REPLICAOF", "NO", "ONE"])?;
+    // OK is also what a server says that has nobody to take over from.
+    let set = socket.get_ref().set_read_timeout(Some(GREETING));
+    set.map_err(|e| Failure::failed(e.to_string()))?;
+    let info = info(&mut socket, to)?;
+    owns(&info).map_err(|why| Failure::failed(format!("{to} {why}")))?;
     say!("promoted    {to} owns its store");
     Ok(())
 }
 
-/// Asks for something that is answered with a line.
-fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<(), Failure> {
+/// Whether it owns a store and takes changes, by what INFO says; if not, what it does.
+fn owns(info: &str) -> Result<(), String> {
+    let field = |name: &str| {
+        let mut lines = info.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
+    match (field("home_role"), field("home_link"), field("loading")) {
+        (None, ..) => Err("has no home: there is nothing to take over".into()),
+        (_, _, Some("1")) => {
+            Err("loads its store, and owns it only if nobody else does: ask again".into())
+        }
+        (Some("owner"), Some("up"), _) => Ok(()),
+        (Some("owner"), ..) => {
+            Err("took its store over before, and does not reach its home now: ask again".into())
+        }
+        (Some(role), ..) => Err(format!("does not own its store (home_role:{role})")),
+    }
+}
+
+/// INFO, of replication and of whether it loads.
+fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> {
+    /// Most that these sections can have.
+    const MOST: usize = 1 << 20;
+    let line = ask(socket, to, &["INFO", "replication", "persistence"])?;
+    let size = line.strip_prefix('$').and_then(|size| size.parse().ok());
+    let size: usize = size
+        .filter(|size| *size <= MOST)
+        .ok_or_else(|| Failure::failed(format!("{to} does not answer as it should: {line}")))?;
+    let mut text = vec![0; size];
+    let read = socket.read_exact(&mut text);
+    read.map_err(|e| Failure::failed(format!("{to} does not answer: {e}")))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Asks for something, and gives the first line of the answer.
+fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<String, Failure> {
     let mut request = format!("*{}\r\n", args.len());
     for arg in args {
         request += &format!("${}\r\n{arg}\r\n", arg.len());
@@ -74,10 +113,30 @@ fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<(),
         ))),
         Ok(_) => match line.trim_end().strip_prefix('-') {
             Some(why) => Err(Failure::failed(format!("{to} refuses: {why}"))),
-            None => Ok(()),
+            None => Ok(line.trim_end().to_owned()),
         },
         Err(e) => Err(Failure::failed(format!(
             "{to} does not answer, and nobody knows whether it was promoted: {e}"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owns;
+
+    #[test]
+    fn only_an_owner_that_reaches_its_home_is_promoted() {
+        let owner = "# Replication\r\nrole:master\r\nhome_role:owner\r\nhome_link:up\r\n# Persistence\r\nloading:0\r\n";
+        assert_eq!(owns(owner), Ok(()));
+        for (text, instead) in [
+            ("home_link:up", "home_link:down"),
+            ("home_role:owner", "home_role:former"),
+            ("home_role:owner\r\n", ""),
+            ("loading:0", "loading:1"),
+        ] {
+            let other = owner.replace(text, instead);
+            assert!(owns(&other).is_err(), "{other}");
+        }
     }
 }

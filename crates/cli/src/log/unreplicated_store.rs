@@ -34,14 +34,14 @@ pub(super) fn show(view: &View, held: &Held, out: &mut impl Write) -> Shown {
     }
     let place = place.unwrap_or_default();
     let (mut units, mut reader) = (0_u64, Reader::default());
-    read(view, STREAM, place.next, |run| {
+    // From the beginning: a unit may have been cut in two where the other server took over, and its end says nothing alone.
+    read(view, STREAM, 0, |run| {
         for (position, at_us, payload) in records(run) {
-            if position < place.next {
-                continue;
-            }
             let wrong = |why: String| Failure::wrong(format!("position {position}: {why}"));
             let whole = reader.record(payload).map_err(|e| wrong(e.to_string()))?;
-            if let Some(unit) = whole {
+            if let Some(unit) = whole
+                && position >= place.next
+            {
                 units += 1;
                 if !own {
                     write!(out, "position {position} at {}:", time(at_us))?;

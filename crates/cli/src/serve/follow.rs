@@ -29,6 +29,9 @@ use crate::exit::Failure;
 /// A file in the directory of a log that was made to take a store over: as long as it is there nothing was ever taken.
 const BEGUN: &str = "taking-over";
 
+/// A file that is made and removed, to see whether that is possible.
+const PROBE: &str = "probe";
+
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";
 
@@ -225,7 +228,10 @@ impl Thread {
         let mut follower = Follower::new(applier, FollowSettings::default());
         let mut owner = None;
         while !self.shared.stops() {
-            if self.needs.replication.is_asked() && follower.standing() == Standing::Follows {
+            if self.needs.replication.is_asked()
+                && follower.standing() == Standing::Follows
+                && self.may_take_over()
+            {
                 // Made anew for each try: what an earlier one has left at home is another log's.
                 let as_owner = Owner {
                     log: fastrand::u64(..),
@@ -326,6 +332,23 @@ impl Thread {
             "the newest snapshot at home was read"
         );
         Ok(Some(at.position))
+    }
+
+    /// Whether there is a place for the log that an owner has. Once the home is claimed the former owner is none any more, so what
+    /// can be known is known before; who asked is answered if not.
+    fn may_take_over(&self) -> bool {
+        let directory = kv_directory(&self.needs.options);
+        let room = snapshot_room(&self.needs.store);
+        let told = match probe(&directory, room) {
+            Ok(()) => return true,
+            Err(e) => format!(
+                "{}: {e}; nothing has changed, and the former owner goes on",
+                directory.display()
+            ),
+        };
+        tracing::warn!(why = &*told, "the key-value store is not taken over");
+        self.needs.replication.answer(Err(told.as_str().into()));
+        false
     }
 
     /// Brings it into a directory of its own.
@@ -439,6 +462,28 @@ impl Thread {
         tracing::info!(home = %target, position, "the key-value store was taken over");
         Ok(())
     }
+}
+
+/// Bytes that the snapshot of an owner's beginning takes at most, with room for its log to begin.
+fn snapshot_room(store: &Store) -> u64 {
+    store.used_memory() as u64 + (64 << 20)
+}
+
+/// Whether a file can be written there, and so many bytes are free. Leaves nothing behind but the directory.
+fn probe(directory: &Path, room: u64) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let probe = directory.join(PROBE);
+    fs::File::create(&probe)?.sync_all()?;
+    fs::remove_file(&probe)?;
+    let disk = rustix::fs::statvfs(directory)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < room {
+        return Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("{free} bytes are free, and taking the store over may take {room}"),
+        ));
+    }
+    Ok(())
 }
 
 fn begin(directory: &Path) -> io::Result<()> {

@@ -1,14 +1,16 @@
 //! Sending the pieces of a snapshot home, reading them back, and removing what a snapshot stands for.
 
 use std::io::{Read, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientContext;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{config, marks, told, topics};
@@ -21,6 +23,41 @@ const PIECE: usize = 512 << 10;
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long nothing may come or go.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// What became of the pieces: the client's queue is empty too when a broker has refused them all.
+#[derive(Default)]
+struct Deliveries(Mutex<(u64, Option<KafkaError>)>);
+
+impl Deliveries {
+    fn lock(&self) -> MutexGuard<'_, (u64, Option<KafkaError>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many are there.
+    ///
+    /// # Errors
+    /// Why one is not.
+    fn arrived(&self) -> Result<u64, Unavailable> {
+        match &*self.lock() {
+            (_, Some(error)) => Err(client(error)),
+            (arrived, None) => Ok(*arrived),
+        }
+    }
+}
+
+impl ClientContext for Deliveries {}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let mut now = self.lock();
+        match result {
+            Ok(_) => now.0 += 1,
+            Err((error, _)) => now.1 = Some(error.clone()),
+        }
+    }
+}
 
 fn client(error: &KafkaError) -> Unavailable {
     Unavailable::Client(told(error))
@@ -51,7 +88,9 @@ pub fn send_snapshot(
         )
         // Of memory, in KiB.
         .set("queue.buffering.max.kbytes", "8192");
-    let producer: BaseProducer = config.create().map_err(|e| client(&e))?;
+    let producer: BaseProducer<Deliveries> = config
+        .create_with_context(Deliveries::default())
+        .map_err(|e| client(&e))?;
     let ends = producer
         .client()
         .fetch_watermarks(&own.topic, own.partition, ANSWER);
@@ -91,10 +130,18 @@ pub fn send_snapshot(
             record = back;
         }
         producer.poll(Duration::ZERO);
+        producer.context().arrived()?;
         sent.pieces += 1;
         sent.bytes += size as u64;
     }
     producer.flush(SILENCE).map_err(|e| client(&e))?;
+    let arrived = producer.context().arrived()?;
+    if arrived != sent.pieces {
+        return Err(Unavailable::Client(format!(
+            "of {} pieces of the snapshot {arrived} are known to be at home",
+            sent.pieces
+        )));
+    }
     Ok(sent)
 }
 
