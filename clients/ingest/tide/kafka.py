@@ -17,7 +17,7 @@ from .wire import Failed, expect, messages
 
 VERSION = "4.1.0"
 # How long brokers may take to know each other.
-PATIENCE = 120
+PATIENCE = 300
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>of.nobody</groupId><artifactId>brokers</artifactId><version>1</version><dependencies>

@@ -31,7 +31,8 @@ class Server:
 
     def __init__(self, world, wrap=()):
         command = [*world.within, *wrap, world.tidewire, "serve", "ingest", "--listen", f"ingest={world.host}:0", "--data", world.data,
-                   "--admin", "off", "--workers", "1", "--segment", "512KiB", "--log-payload", "64KiB", *world.options]
+                   "--admin", "off", "--control", "off", "--workers", "1", "--segment", "512KiB", "--log-payload", "64KiB",
+                   *world.options]
         self.log, self.wrapped, self.lock = open(world.errors, "w+"), bool(wrap), os.path.join(world.data, "LOCK")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True)
 

@@ -1,7 +1,9 @@
 //! What is sent, from the command line.
 
+use std::str::FromStr;
+
 use tidewire_ingest::classic::Mode;
-use tidewire_ingest::{Level, client};
+use tidewire_ingest::{Level, UnknownLevel, client};
 use tidewire_load::workload::{
     AckLoad, Checks, ConnectLoad, DiscardLoad, EchoLoad, Extent, IdleLoad, NativeLoad, Preset,
     Rounds, Workload,
@@ -194,11 +196,11 @@ pub(crate) struct AckArgs {
     /// What the messages are framed by: classic (to the service ack) or native (to ingest)
     #[arg(long, default_value = "classic", value_name = "PROTOCOL")]
     protocol: Protocol,
-    /// What acknowledgements are to mean: none, received or durable. With the native protocol the
-    /// client asks for it; with the classic one it is a setting of the server that is started
-    /// [default: none, native durable]
+    /// What acknowledgements are to mean: none, received, durable, or replicated at a server with a
+    /// home (--addr). With the native protocol the client asks for it; with the classic one it is a
+    /// setting of the server that is started [default: none, native durable]
     #[arg(long, visible_alias = "server-level", value_name = "LEVEL")]
-    level: Option<Level>,
+    level: Option<Wanted>,
     /// Gives each connection's producer a name (native protocol)
     #[arg(long)]
     named: bool,
@@ -208,6 +210,24 @@ pub(crate) struct AckArgs {
     /// Most messages sent and not acknowledged; 0 is no limit [default: 0, in request-reply mode 1]
     #[arg(long, value_name = "N", value_parser = count::count)]
     window: Option<u64>,
+}
+
+/// A level, of either protocol.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Level(Level),
+    Replicated,
+}
+
+impl FromStr for Wanted {
+    type Err = UnknownLevel;
+
+    fn from_str(name: &str) -> Result<Wanted, UnknownLevel> {
+        match name {
+            "replicated" => Ok(Wanted::Replicated),
+            name => name.parse().map(Wanted::Level),
+        }
+    }
 }
 
 fn payload(text: &str) -> Result<u32, String> {
@@ -287,11 +307,12 @@ impl AckArgs {
         }
         let load = NativeLoad {
             level: match self.level {
-                None | Some(Level::Durable) => client::Level::Durable,
-                Some(Level::Received) => client::Level::Received,
-                Some(Level::None) => {
+                None | Some(Wanted::Level(Level::Durable)) => client::Level::Durable,
+                Some(Wanted::Level(Level::Received)) => client::Level::Received,
+                Some(Wanted::Replicated) => client::Level::Replicated,
+                Some(Wanted::Level(Level::None)) => {
                     return Err(Failure::usage(
-                        "--level none: the native protocol has received and durable",
+                        "--level none: the native protocol has received, durable and replicated",
                     ));
                 }
             },
@@ -327,7 +348,15 @@ impl LoadArgs for AckArgs {
         };
         let base = self.preset.map_or_else(|| plain(mode), Preset::load);
         let load = AckLoad {
-            level: self.level.unwrap_or(base.level),
+            level: match self.level {
+                None => base.level,
+                Some(Wanted::Level(level)) => level,
+                Some(Wanted::Replicated) => {
+                    return Err(Failure::usage(
+                        "--level replicated goes with --protocol native",
+                    ));
+                }
+            },
             payload: self.size.unwrap_or(base.payload),
             batch: self.batch.unwrap_or(base.batch),
             window: self.window.unwrap_or(base.window),
