@@ -313,7 +313,7 @@ fn on_a_small_disk_snapshots_are_made_while_there_is_room_for_two() {
         }
     };
     assert!(keys > 20, "{keys}");
-    let is_clear = |text: &str| text.contains("no room for a second snapshot");
+    let is_clear = |text: &str| text.contains("no room for a snapshot beside the last one");
     assert!(
         matches!(&refused, Reply::Line(text) if is_clear(text)),
         "{refused:?}"
