@@ -301,7 +301,7 @@ fn what_a_script_publishes_is_bounded() {
                       if type(r) == 'table' and r.err then return {n, r.err} end end";
         let answer = world.eval(&mut c, script);
         let refused =
-            "*2|:21|$88|ERR what the script publishes takes more than the memory of scripts";
+            "*2|:21|$89|ERR what the script publishes takes more than the memory of scripts";
         assert!(answer.starts_with(refused), "{answer}");
         assert_eq!(world.answer(&mut listener).matches("|message|").count(), 20);
         let stats = world.ask(&mut c, "INFO memory");
