@@ -466,7 +466,7 @@ impl Thread {
 
 /// Bytes that the snapshot of an owner's beginning takes at most, with room for its log to begin.
 fn snapshot_room(store: &Store) -> u64 {
-    store.used_memory() as u64 + (64 << 20)
+    store.used_memory() + (64 << 20)
 }
 
 /// Whether a file can be written there, and so many bytes are free. Leaves nothing behind but the directory.
