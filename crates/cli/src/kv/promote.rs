@@ -15,8 +15,8 @@ Examples:
   tidewire kv promote --to 127.0.0.1:6380
   redis-cli -p 6380 REPLICAOF NO ONE
 
-It ends with status 0 when the server owns the store and takes changes, also if it did before. Otherwise nothing was taken \
-over, or nobody knows: ask again, or look at INFO replication.";
+It ends with status 0 when the server owns the store, takes changes and reaches its home, also if it did before. Otherwise \
+nothing was taken over, or nobody knows: ask again, or look at INFO replication.";
 
 /// Whom.
 #[derive(Debug, clap::Args)]

@@ -127,11 +127,12 @@ fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
 }
 
 #[test]
-fn who_owns_its_store_is_promoted_already() {
+fn a_server_without_a_home_has_nothing_to_take_over() {
     let mut server = Running::start(&["serve", "kv", "--listen", "kv/resp=0"]);
     let at = addr(&server.line()).to_string();
     let output = run(&["kv", "promote", "--to", &at]);
-    assert_code(&output, 0);
+    assert_code(&output, 1);
+    assert!(stderr(&output).contains("has no home"));
     drop(server);
     let output = run(&["kv", "promote", "--to", &at]);
     assert_code(&output, 1);

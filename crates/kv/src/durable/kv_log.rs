@@ -93,7 +93,7 @@ impl KvLog {
         kv_log
     }
 
-    /// Of a store that follows another server's, and will commit by this policy when it is [taken over](KvLog::take_over).
+    /// Of a store that follows another server's, and will commit by this policy when it is taken over.
     /// Until then every change is refused.
     #[must_use]
     pub fn following(policy: Policy) -> KvLog {
