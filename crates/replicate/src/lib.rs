@@ -13,6 +13,7 @@
 //! The crate knows no particular home; `docs/replication.md` says what is promised.
 #![forbid(unsafe_code)]
 
+mod currency;
 mod cut;
 mod filling;
 mod hold;
@@ -30,6 +31,7 @@ mod share;
 mod status;
 mod thread;
 
+pub use currency::{Currency, SILENCE};
 pub use hold::{Ending, Guest, Hold};
 pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Transaction, Words};
 pub use membership::{Event, Membership};

@@ -14,7 +14,7 @@ use crate::filling::Filling;
 use crate::hold::Hold;
 use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Words};
 use crate::lanes::Lanes;
-use crate::notes::Notes;
+use crate::notes::{CARRIED, Notes, carried};
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -61,6 +61,8 @@ pub struct Replicator {
     forgetful: bool,
     remember_due: Duration,
     shown: Shown,
+    /// How much was ever carried to the home.
+    carried: u64,
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
     notes: Notes,
@@ -90,6 +92,8 @@ struct Carrying {
     notes: Words,
     bytes: usize,
     messages: u64,
+    /// With it, so much was ever carried.
+    carried: u64,
     /// What a mistake sends once more.
     again: Option<Ask>,
 }
@@ -146,6 +150,7 @@ impl Replicator {
             forgetful: false,
             remember_due: Duration::ZERO,
             shown: Shown::default(),
+            carried: 0,
             when_lost: None,
             notes: Notes::default(),
             log,
@@ -315,6 +320,7 @@ impl Replicator {
         if let Err(why) = self.fits(&held) {
             return self.failed(why, now, home);
         }
+        self.carried = carried(&held.notes);
         let places = self.places(&held);
         let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
         match self.share {
@@ -335,6 +341,8 @@ impl Replicator {
         }
         self.filling = Filling::claiming(self.owner, self.claim);
         self.state = State::Home(None);
+        let carried = self.carried;
+        self.shown.change(|status| status.carried = carried);
         self.show();
     }
 
@@ -604,6 +612,11 @@ impl Replicator {
         }
         let notes = self.notes.pending();
         filled.transaction.notes = notes.clone();
+        let carried = self.carried + filled.bytes as u64;
+        if self.settings.needs_all && filled.bytes > 0 {
+            let word = carried.to_le_bytes()[..].into();
+            filled.transaction.notes.insert(CARRIED.into(), word);
+        }
         let ask = Ask::Carry(filled.transaction);
         let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
         let again = repeats.then(|| ask.clone());
@@ -617,6 +630,7 @@ impl Replicator {
             notes,
             bytes: filled.bytes,
             messages: filled.messages,
+            carried,
             again,
         })));
         if self.makes(|mistakes| mistakes.early_watermark) && filled.covers.is_some() {
@@ -632,6 +646,7 @@ impl Replicator {
         };
         self.retry = self.settings.retry_first;
         self.has_claimed = true;
+        self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
         self.notes.arrived(carried.notes);
         if let Some(hold) = &self.hold {
@@ -643,6 +658,7 @@ impl Replicator {
             status.transactions += 1;
             status.messages += carried.messages;
             status.bytes += carried.bytes as u64;
+            status.carried = carried.carried;
         });
         self.tell(None);
     }

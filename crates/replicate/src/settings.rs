@@ -26,7 +26,7 @@ pub struct Settings {
     /// 10 s.
     pub hand_over_within: Duration,
     /// What is carried is of use only from its first record on: a log that begins behind the end of what is at home is not
-    /// carried. Default false.
+    /// carried, and the home is told how much was carried there. Default false.
     pub needs_all: bool,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
