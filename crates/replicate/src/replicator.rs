@@ -56,6 +56,8 @@ pub struct Replicator {
     has_claimed: bool,
     replicated: Option<Ticket>,
     retry: Duration,
+    /// The same after somebody else has opened the home.
+    fenced: Duration,
     remembered: BTreeMap<Arc<str>, u64>,
     /// More is at home than is remembered.
     forgetful: bool,
@@ -131,6 +133,7 @@ impl Replicator {
         };
         let mut replicator = Replicator {
             retry: settings.retry_first,
+            fenced: settings.after_fenced,
             settings,
             share,
             owner,
@@ -288,6 +291,7 @@ impl Replicator {
             (Answer::Fenced(why), _) => {
                 // It may have been nobody but the home itself, which ends what takes too long: the marks tell.
                 self.failed(why, now, home);
+                self.make_way(now);
             }
             (Answer::Held(_) | Answer::Committed, _) => {
                 self.failed("the home has answered something else".into(), now, home);
@@ -644,7 +648,7 @@ impl Replicator {
         else {
             unreachable!("it is what was waited for");
         };
-        self.retry = self.settings.retry_first;
+        (self.retry, self.fenced) = (self.settings.retry_first, self.settings.after_fenced);
         self.has_claimed = true;
         self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
@@ -680,6 +684,15 @@ impl Replicator {
         };
         self.retry = (2 * self.retry).min(self.settings.retry_last);
         self.tell(Some(why));
+    }
+
+    /// Opened again at once, the home would be taken from somebody who is about to leave its name there, and who would
+    /// open it again as well.
+    fn make_way(&mut self, now: Duration) {
+        if let (State::Away { until }, Share::Whole) = (&mut self.state, self.share) {
+            *until = (now + self.fenced).max(*until);
+            self.fenced = (2 * self.fenced).min(4 * self.settings.after_fenced);
+        }
     }
 
     fn ask(&mut self, home: &mut dyn Home, ask: Ask) -> u64 {

@@ -22,6 +22,10 @@ pub struct Settings {
     pub retry_first: Duration,
     /// And at most. Default 5 s.
     pub retry_last: Duration,
+    /// How long to wait before a home is looked at again that somebody else has opened, at first; it doubles each time until something
+    /// is committed again, up to four times as much. Who opens it to take it over has so long to leave its name, without being
+    /// put an end to in its turn. Only of a log that has the home alone. Default 3 s.
+    pub after_fenced: Duration,
     /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
     /// 10 s.
     pub hand_over_within: Duration,
@@ -43,6 +47,7 @@ impl Default for Settings {
             answer_within: Duration::from_secs(90),
             retry_first: Duration::from_millis(100),
             retry_last: Duration::from_secs(5),
+            after_fenced: Duration::from_secs(3),
             hand_over_within: Duration::from_secs(10),
             needs_all: false,
             mistakes: Mistakes::default(),

@@ -124,6 +124,28 @@ fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
     ] {
         assert!(info.contains(line), "{info}");
     }
+    // What is not there gets older.
+    while lag_seconds(&mut client) < 1.0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop((client, server));
+    // Also across starts: its age is that of the change.
+    let mut server =
+        Running::start(&[&["serve", "kv", "--listen", "kv/resp=0"][..], &flags].concat());
+    let mut client = Client::connect(addr(&server.line())).unwrap();
+    while client.ask("GET k").unwrap() != Reply::Bulk(Some("v".into())) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(lag_seconds(&mut client) > 1.0);
+}
+
+/// How many seconds the home is behind, by what an owner or a follower says.
+#[cfg(feature = "kafka")]
+pub(crate) fn lag_seconds(client: &mut crate::common::kv::Client) -> f64 {
+    let info = crate::common::kv::text(client.ask("INFO replication").unwrap());
+    let mut lines = info.lines();
+    let seconds = lines.find_map(|line| line.strip_prefix("home_lag_seconds:"));
+    seconds.expect("it has a home").parse().expect("a number")
 }
 
 #[test]

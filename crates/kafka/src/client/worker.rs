@@ -74,11 +74,9 @@ impl Worker {
                     // What is made in the place of a topic that was deleted is another one.
                     self.is_checked = false;
                 }
-                match &error {
-                    KafkaError::Transaction(why) if is_fenced(why.code()) => {
-                        Answer::Fenced(failed(&error))
-                    }
-                    error => Answer::Failed(failed(error)),
+                match error.rdkafka_error_code() {
+                    Some(code) if is_fenced(code) => Answer::Fenced(failed(&error)),
+                    _ => Answer::Failed(failed(&error)),
                 }
             }),
         }
@@ -228,6 +226,8 @@ fn is_unknown(error: &KafkaError) -> bool {
 fn is_fenced(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
-        RDKafkaErrorCode::Fenced | RDKafkaErrorCode::InvalidProducerEpoch
+        RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
     )
 }

@@ -33,7 +33,8 @@ pub struct Replicated {
     pub position: u64,
     /// How much is missing: records of the log that are not at home, or offsets of the home that were not read.
     pub lag: u64,
-    /// For how long something was missing without a break, in milliseconds: 0 if nothing is.
+    /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, in milliseconds: 0 if
+    /// nothing is missing, by what was heard of the home a moment ago.
     pub behind_ms: u64,
     /// What went wrong last, until it is right again.
     pub trouble: Option<Arc<str>>,

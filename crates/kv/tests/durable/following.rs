@@ -4,32 +4,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::sim::{PlainId, Sim};
-use tidewire_kv::durable::{
-    Applier, FollowError, FollowSettings, Follower, Heard, KvLog, Source, Standing,
-};
+use tidewire_kv::durable::{Applier, FollowError, KvLog};
 use tidewire_kv::service::{BinaryService, Replication, RespService, Role, Settings};
 use tidewire_kv::store::Store;
 use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::{Credit, Log, Policy};
-use tidewire_replicate::{Owner, Place, Record};
+use tidewire_replicate::Record;
 
 use crate::disk::{Opened, ask, open, settings, settle};
-use crate::sim_home::{Cluster, SimHome};
 use crate::wire::{Value, command};
 
 /// Milliseconds since 1970 at which the owner writes.
 const THEN: u64 = 1_000;
 
 /// An owner, and who follows it.
-struct Pair {
+pub(crate) struct Pair {
     owner: Opened,
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     kv_log: Arc<KvLog>,
     applier: Applier,
 }
 
 impl Pair {
-    fn new() -> Pair {
+    pub(crate) fn new() -> Pair {
         let owner = open(&SimDisk::new(1), settings(1), Default::default(), THEN).expect("a store");
         let store = Arc::new(Store::new(settings(1)));
         let kv_log = Arc::new(KvLog::following(Policy::Sync));
@@ -42,7 +39,7 @@ impl Pair {
         }
     }
 
-    fn write(&mut self, line: &str) {
+    pub(crate) fn write(&mut self, line: &str) {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let reply = ask(&self.owner.store, THEN, 0, &args);
         assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
@@ -50,7 +47,7 @@ impl Pair {
     }
 
     /// What the owner's log has from a position on.
-    fn records(&self, from: u64) -> Vec<Record> {
+    pub(crate) fn records(&self, from: u64) -> Vec<Record> {
         let read = self.owner.embedded.read("kv", from, Credit(1 << 20));
         let runs = read.map_or(Vec::new(), |read| read.runs).into_iter();
         let record = runs.map(|run| Record {
@@ -379,142 +376,4 @@ fn a_takeover_is_not_begun_within_a_transaction_or_a_script() {
     let heard = served.heard(0);
     assert!(heard.contains("not allowed from script"), "{heard}");
     assert!(!served.replication.is_asked());
-}
-
-/// What a home holds, in order, and then nothing.
-struct Read(Vec<Heard>);
-
-impl Source for Read {
-    fn next(&mut self, _: bool) -> Result<Heard, Arc<str>> {
-        Ok(match self.0.is_empty() {
-            true => Heard::End,
-            false => self.0.remove(0),
-        })
-    }
-}
-
-const TAKER: Owner = Owner { log: 5, session: 6 };
-
-/// A follower of an empty home, which takes it over.
-fn taker(cluster: &Cluster) -> (Follower, SimHome) {
-    cluster.state().is_kind = true;
-    let store = Arc::new(Store::new(settings(1)));
-    store.set_effects(Arc::new(KvLog::following(Policy::Sync)));
-    let mut follower = Follower::new(Applier::new(store, 0), FollowSettings::default());
-    follower.take_over(TAKER);
-    (follower, SimHome::new(cluster, 1))
-}
-
-fn step(follower: &mut Follower, home: &mut SimHome, read: Vec<Heard>, at_s: u64) -> Result<(), FollowError> {
-    let at = Duration::from_secs(at_s);
-    follower.step(at, THEN, &mut Read(read), home, &mut || true).map(drop)
-}
-
-#[test]
-fn a_takeover_that_nobody_waits_for_is_called_off_while_the_home_is_not_claimed() {
-    let cluster = Cluster::new(1);
-    let (mut follower, mut home) = taker(&cluster);
-    for at in 0..1000 {
-        step(&mut follower, &mut home, Vec::new(), at).expect("the home is away");
-    }
-    assert_eq!(follower.standing(), Standing::TakesOver, "it is tried again");
-    follower.want(false);
-    step(&mut follower, &mut home, Vec::new(), 1000).expect("it is away still");
-    assert!(follower.take_called_off() && !follower.take_called_off());
-    assert_eq!(follower.standing(), Standing::Follows);
-    // The home is there again, and does what it was asked; nothing comes of that.
-    for at in 1001..1100 {
-        while cluster.state().deliver() {}
-        step(&mut follower, &mut home, Vec::new(), at).expect("nothing to take over");
-    }
-    assert_eq!(cluster.state().held.owner, None);
-    assert_eq!(follower.standing(), Standing::Follows);
-}
-
-#[test]
-fn a_takeover_that_has_claimed_the_home_or_may_have_goes_on() {
-    for is_claimed in [true, false] {
-        let cluster = Cluster::new(1);
-        let (mut follower, mut home) = taker(&cluster);
-        step(&mut follower, &mut home, Vec::new(), 0).expect("it opens the home");
-        assert!(cluster.state().deliver());
-        step(&mut follower, &mut home, Vec::new(), 1).expect("it claims the home");
-        follower.want(false);
-        if is_claimed {
-            assert!(cluster.state().deliver());
-            assert_eq!(cluster.state().held.owner, Some(TAKER));
-        }
-        // What was answered is not heard, and nobody knows.
-        home = SimHome::new(&cluster, 2);
-        let nothing = || vec![Heard::Nothing];
-        step(&mut follower, &mut home, nothing(), 100).expect("the answer has not come in time");
-        assert_eq!(follower.standing(), Standing::TakesOver, "it may be claimed");
-        step(&mut follower, &mut home, nothing(), 101).expect("it opens it again");
-        if !is_claimed {
-            cluster.state().lose();
-            step(&mut follower, &mut home, nothing(), 202).expect("no answer again");
-            step(&mut follower, &mut home, nothing(), 203).expect("it opens it again");
-        }
-        for at in 300..310 {
-            while cluster.state().deliver() {}
-            step(&mut follower, &mut home, nothing(), at).expect("the home is there");
-        }
-        let (standing, owner) = match is_claimed {
-            true => (Standing::Owns(0), Some(TAKER)),
-            false => (Standing::Follows, None),
-        };
-        assert_eq!((follower.standing(), cluster.state().held.owner), (standing, owner));
-        assert_eq!(follower.take_called_off(), !is_claimed);
-    }
-}
-
-/// Records that nobody can read are an error as soon as the store turns out to miss one.
-#[test]
-fn a_record_that_cannot_be_read_is_never_passed_over() {
-    let damaged = || Heard::Unreadable("its bytes are others".into());
-    for missing in [0, 1, 2] {
-        let mut pair = Pair::new();
-        for n in ["1", "2", "3"] {
-            pair.write(&format!("SET k{n} v"));
-        }
-        let cluster = Cluster::new(1);
-        cluster.state().is_kind = true;
-        cluster.state().held.streams.insert("kv".into(), Place { next: 3, print: 0 });
-        let applier = Applier::new(pair.store.clone(), 0);
-        let mut follower = Follower::new(applier, FollowSettings::default());
-        let mut home = SimHome::new(&cluster, 1);
-        let mut read: Vec<Heard> = Vec::new();
-        for position in 0..3 {
-            let mut record = pair.records(position).remove(0);
-            (record.count, record.frames) = (1, first(&record.frames));
-            read.push(Heard::Record(record));
-        }
-        read[missing] = damaged();
-        // One of somebody else's is passed over, and said.
-        read.insert(0, damaged());
-        let mut found = step(&mut follower, &mut home, read, 0);
-        if missing == 2 {
-            found.as_ref().expect("nothing tells that it was of this store");
-            follower.take_over(TAKER);
-            for at in 1..20 {
-                while cluster.state().deliver() {}
-                found = found.and_then(|()| step(&mut follower, &mut home, Vec::new(), at));
-            }
-        }
-        let due = missing as u64;
-        assert!(
-            matches!(&found, Err(FollowError::Unreadable { due: at, .. }) if *at == due),
-            "{missing}: {found:?}"
-        );
-    }
-    let cluster = Cluster::new(1);
-    let (mut follower, mut home) = taker(&cluster);
-    let found = step(&mut follower, &mut home, vec![Heard::Remade(0, 7)], 0);
-    assert!(matches!(found, Err(FollowError::Remade { .. })), "{found:?}");
-}
-
-/// The first of the messages in there.
-fn first(frames: &[u8]) -> Vec<u8> {
-    let size = u32::from_le_bytes(frames[8..12].try_into().expect("four bytes")) as usize;
-    frames[..12 + size].to_vec()
 }

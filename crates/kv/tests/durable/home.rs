@@ -207,6 +207,7 @@ impl World {
             answer_within: Duration::from_millis(300),
             retry_first: Duration::from_millis(5),
             retry_last: Duration::from_millis(50),
+            after_fenced: Duration::from_millis(20),
             needs_all: true,
             mistakes: self.wrong.carrying,
             ..Carrying::default()
