@@ -161,3 +161,35 @@ fn a_server_without_a_home_has_nothing_to_take_over() {
     assert_code(&output, 1);
     assert!(stderr(&output).contains("cannot connect"));
 }
+
+/// Where clients say who they are, those of the command do.
+#[test]
+fn commands_are_users_of_the_server() {
+    let place = Place::new();
+    let users = "user default off\nuser operator on >s3cret ~* +@all\n";
+    let (users, right) = (place.file("users", users), place.file("right", "s3cret\n"));
+    let wrong = place.file("wrong", "s4cret\n");
+    let serve = ["serve", "kv", "--listen", "kv/resp=0", "--kv-acl-file", &users];
+    let mut server = Running::start(&serve);
+    let at = addr(&server.line()).to_string();
+    let promote = ["kv", "promote", "--to", &at];
+    for (flags, says) in [
+        (&[][..], "NOAUTH"),
+        (&["--password-file", &right], "WRONGPASS"),
+        (&["--user", "operator", "--password-file", &wrong], "WRONGPASS"),
+        // It is let in, and told that there is nothing to do.
+        (&["--user", "operator", "--password-file", &right], "has no home"),
+    ] {
+        let output = run(&[&promote[..], flags].concat());
+        assert_code(&output, 1);
+        let said = stderr(&output);
+        assert!(said.contains(says), "{flags:?}: {said}");
+    }
+    let output = run(&[&promote[..], &["--user", "operator"]].concat());
+    assert_code(&output, 2);
+    // An empty dump.
+    let dump = place.file("dump.rdb", b"REDIS0011\xff\0\0\0\0\0\0\0\0");
+    let import = ["kv", "import", &dump, "--to", &at];
+    let user = ["--user", "operator", "--password-file", &right];
+    assert_code(&run(&[&import[..], &user].concat()), 0);
+}
