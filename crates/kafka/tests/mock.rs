@@ -19,10 +19,15 @@ fn pieces(target: &Target, count: u64) -> AtHome {
         .expect("a producer");
     for number in 0..count {
         let key = [7_u64.to_le_bytes(), number.to_le_bytes()].concat();
-        let record = BaseRecord::to(&own.topic).partition(0).key(&key).payload(PIECE);
+        let record = BaseRecord::to(&own.topic)
+            .partition(0)
+            .key(&key)
+            .payload(PIECE);
         producer.send(record).expect("room");
     }
-    producer.flush(Duration::from_secs(60)).expect("they are taken");
+    producer
+        .flush(Duration::from_secs(60))
+        .expect("they are taken");
     AtHome {
         id: 7,
         log: 1,
@@ -48,7 +53,8 @@ fn a_snapshot_is_fetched_though_the_brokers_are_away_for_a_moment() {
         true
     };
     let mut found = Vec::new();
-    fetch_snapshot(&target, &Settings::default(), &at, &mut found, &mut goes_on).expect("all of it");
+    fetch_snapshot(&target, &Settings::default(), &at, &mut found, &mut goes_on)
+        .expect("all of it");
     assert_eq!(found, PIECE.repeat(PIECES as usize));
     assert!(asked >= 15, "the brokers were not missed");
 }
@@ -64,5 +70,8 @@ fn a_snapshot_of_which_a_piece_is_missing_is_of_no_use() {
         &mut std::io::sink(),
         &mut || true,
     );
-    assert!(matches!(fetched, Err(Unavailable::Broken(_))), "{fetched:?}");
+    assert!(
+        matches!(fetched, Err(Unavailable::Broken(_))),
+        "{fetched:?}"
+    );
 }

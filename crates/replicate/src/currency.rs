@@ -107,7 +107,10 @@ mod tests {
         assert_eq!(currency.silent(s(104)), Some(s(5)));
         assert_eq!(currency.behind(s(159)), s(60));
         currency.told(7, s(160));
-        assert_eq!((currency.silent(s(160)), currency.behind(s(160))), (None, s(0)));
+        assert_eq!(
+            (currency.silent(s(160)), currency.behind(s(160))),
+            (None, s(0))
+        );
     }
 
     #[test]
@@ -164,10 +167,17 @@ mod tests {
                 let behind = currency.behind(at);
                 if let Some(oldest) = oldest {
                     let age = Duration::from_millis(now - oldest);
-                    assert!(behind >= age || age < NOW, "seed {seed}: {behind:?}, and {age:?}");
+                    assert!(
+                        behind >= age || age < NOW,
+                        "seed {seed}: {behind:?}, and {age:?}"
+                    );
                 }
                 let silent = Duration::from_millis(now - heard);
-                assert_eq!(currency.silent(at).is_some(), heard == 0 || silent >= SILENCE, "seed {seed}");
+                assert_eq!(
+                    currency.silent(at).is_some(),
+                    heard == 0 || silent >= SILENCE,
+                    "seed {seed}"
+                );
             }
         }
     }

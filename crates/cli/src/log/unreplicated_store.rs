@@ -172,7 +172,10 @@ mod tests {
             let last = format!("{units} units are here alone, from position {next} on");
             assert!(said.contains(&last), "{said:.2000}");
             assert_eq!(said.lines().count(), listed.len() + 1, "{said:.2000}");
-            assert!(listed.iter().all(|line| said.contains(line)), "{said:.2000}");
+            assert!(
+                listed.iter().all(|line| said.contains(line)),
+                "{said:.2000}"
+            );
         }
     }
 }

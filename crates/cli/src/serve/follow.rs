@@ -335,7 +335,8 @@ impl Thread {
             return Ok(0);
         };
         let directory = self.needs.options.directory().join(FETCHED);
-        let named = |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
+        let named =
+            |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
         let loaded = match self.fetch(&at, &directory) {
             // A store that was filled in part is of no use: what fails from here on is not tried again.
             Ok(()) => self.load(&at, &directory).map_err(NotBegun::Ever),
@@ -379,7 +380,9 @@ impl Thread {
         let (log, store) = (at.log, &self.needs.store);
         let loaded = snapshot::load(&disk, log, range, store, now_ms(), &mut goes_on);
         let loaded = loaded.map_err(|e| e.to_string())?;
-        loaded.map(|loaded| loaded.keys).ok_or_else(|| "it is not there".into())
+        loaded
+            .map(|loaded| loaded.keys)
+            .ok_or_else(|| "it is not there".into())
     }
 
     /// The offset at which the records behind a position begin.

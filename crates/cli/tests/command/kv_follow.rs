@@ -61,7 +61,9 @@ impl Follower {
     }
 
     fn reach(&self, is_reached: bool) {
-        self.brokers.reach(is_reached).expect("they do what they are told");
+        self.brokers
+            .reach(is_reached)
+            .expect("they do what they are told");
     }
 
     fn link(&mut self) -> String {
@@ -107,7 +109,11 @@ fn a_takeover_that_nobody_waits_for_any_more_is_not_done_when_the_brokers_are_ba
     let promote = ["kv", "promote", "--to", &follower.at, "--within"];
     let output = run(&[&promote[..], &["1s"]].concat());
     assert_code(&output, 1);
-    assert!(stderr(&output).contains("nobody knows whether"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("nobody knows whether"),
+        "{}",
+        stderr(&output)
+    );
     follower.server.hear("nobody waits any more");
     follower.wait("home_role", "follower");
     follower.reach(true);

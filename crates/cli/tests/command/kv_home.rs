@@ -169,16 +169,29 @@ fn commands_are_users_of_the_server() {
     let users = "user default off\nuser operator on >s3cret ~* +@all\n";
     let (users, right) = (place.file("users", users), place.file("right", "s3cret\n"));
     let wrong = place.file("wrong", "s4cret\n");
-    let serve = ["serve", "kv", "--listen", "kv/resp=0", "--kv-acl-file", &users];
+    let serve = [
+        "serve",
+        "kv",
+        "--listen",
+        "kv/resp=0",
+        "--kv-acl-file",
+        &users,
+    ];
     let mut server = Running::start(&serve);
     let at = addr(&server.line()).to_string();
     let promote = ["kv", "promote", "--to", &at];
     for (flags, says) in [
         (&[][..], "NOAUTH"),
         (&["--password-file", &right], "WRONGPASS"),
-        (&["--user", "operator", "--password-file", &wrong], "WRONGPASS"),
+        (
+            &["--user", "operator", "--password-file", &wrong],
+            "WRONGPASS",
+        ),
         // It is let in, and told that there is nothing to do.
-        (&["--user", "operator", "--password-file", &right], "has no home"),
+        (
+            &["--user", "operator", "--password-file", &right],
+            "has no home",
+        ),
     ] {
         let output = run(&[&promote[..], flags].concat());
         assert_code(&output, 1);

@@ -30,7 +30,11 @@ impl Brokers {
         let client = |error| Unavailable::Client(told(&error));
         let cluster = MockCluster::new(BROKERS).map_err(client)?;
         let target = Target {
-            brokers: cluster.bootstrap_servers().split(',').map(str::to_owned).collect(),
+            brokers: cluster
+                .bootstrap_servers()
+                .split(',')
+                .map(str::to_owned)
+                .collect(),
             topic: topic.to_owned(),
             partition: 0,
             partitions: None,

@@ -121,7 +121,9 @@ impl Reader {
                 Err(why) => Polled::Unreadable(why.to_string()),
             }),
             Some(Err(KafkaError::PartitionEOF(_))) => Ok(Polled::End),
-            Some(Err(error)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::BadMessage) => {
+            Some(Err(error))
+                if error.rdkafka_error_code() == Some(RDKafkaErrorCode::BadMessage) =>
+            {
                 Ok(Polled::Unreadable(told(&error)))
             }
             Some(Err(error)) => Err(Unavailable::Client(told(&error))),

@@ -110,11 +110,16 @@ impl Worker {
     /// Whether there is a record at all, or ever was, where the marks say so and all are needed.
     fn has_records(&self, held: &Held) -> Result<(), String> {
         let is_begun = held.streams.values().any(|place| place.next > 0);
-        let (Some(producer), true, true) = (&self.producer, self.settings.keeps_all, is_begun) else {
+        let (Some(producer), true, true) = (&self.producer, self.settings.keeps_all, is_begun)
+        else {
             return Ok(());
         };
-        let Target { topic, partition, .. } = &self.target;
-        let ends = producer.client().fetch_watermarks(topic, *partition, ANSWER);
+        let Target {
+            topic, partition, ..
+        } = &self.target;
+        let ends = producer
+            .client()
+            .fetch_watermarks(topic, *partition, ANSWER);
         match ends.map_err(|error| super::told(&error))? {
             (_, 0) => Err(format!(
                 "topic {topic} never had a record, and its marks say otherwise: was it deleted and made anew? What it had is \

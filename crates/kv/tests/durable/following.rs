@@ -196,11 +196,23 @@ fn clients_of_a_follower_read_and_hear_and_change_nothing() {
 
     // What waits for a log or for replicas of its own says so, in the words of Redis; what cannot be read comes first.
     for (line, error) in [
-        ("WAITAOF 1 0 0", "ERR WAITAOF cannot be used with replica instances."),
-        ("WAITAOF 0 0 1", "ERR WAITAOF cannot be used with replica instances."),
+        (
+            "WAITAOF 1 0 0",
+            "ERR WAITAOF cannot be used with replica instances.",
+        ),
+        (
+            "WAITAOF 0 0 1",
+            "ERR WAITAOF cannot be used with replica instances.",
+        ),
         ("WAITAOF 2 0 0", "ERR value is out of range"),
-        ("WAIT 0 1", "ERR WAIT cannot be used with replica instances."),
-        ("WAIT x 1", "ERR WAIT cannot be used with replica instances."),
+        (
+            "WAIT 0 1",
+            "ERR WAIT cannot be used with replica instances.",
+        ),
+        (
+            "WAIT x 1",
+            "ERR WAIT cannot be used with replica instances.",
+        ),
     ] {
         let reply = talk(&mut sim, writer, line);
         assert!(
@@ -358,7 +370,11 @@ fn a_takeover_is_asked_for_as_long_as_anybody_waits_for_it() {
     assert_eq!(served.heard(2), "");
     served.replication.answer(Err("the home is away".into()));
     served.sim.run_for(Duration::from_millis(100));
-    assert!(served.heard(2).starts_with("-ERR the store was not taken over: the home"));
+    assert!(
+        served
+            .heard(2)
+            .starts_with("-ERR the store was not taken over: the home")
+    );
     assert!(!served.replication.call_off());
 }
 
@@ -370,7 +386,10 @@ fn a_takeover_is_not_begun_within_a_transaction_or_a_script() {
         served.send(0, line);
     }
     let heard = served.heard(0);
-    assert!(heard.contains("not taken over within a transaction"), "{heard}");
+    assert!(
+        heard.contains("not taken over within a transaction"),
+        "{heard}"
+    );
     assert!(!served.replication.is_asked());
     served.send(0, "EVAL return(redis.pcall('replicaof','no','one')) 0");
     let heard = served.heard(0);

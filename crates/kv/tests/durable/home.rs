@@ -593,11 +593,17 @@ impl World {
     fn hear(&mut self) -> Result<(), String> {
         {
             let state = self.cluster.state();
-            if state.held.owner.is_some_and(|owner| self.off.contains(&owner)) {
+            if state
+                .held
+                .owner
+                .is_some_and(|owner| self.off.contains(&owner))
+            {
                 return Err("the home is claimed for a takeover that was called off".into());
             }
             let carried = state.held.notes.get("carried");
-            let carried = carried.map_or(0, |word| u64::from_le_bytes(word[..].try_into().expect("a number")));
+            let carried = carried.map_or(0, |word| {
+                u64::from_le_bytes(word[..].try_into().expect("a number"))
+            });
             let there: usize = state.records.iter().map(|record| record.frames.len()).sum();
             if carried != there as u64 {
                 return Err(format!("{there} bytes are at home, which says {carried}"));

@@ -7,8 +7,8 @@ use tidewire_kv::durable::{
     Applier, FollowError, FollowSettings, Follower, Heard, KvLog, Source, Standing,
 };
 use tidewire_kv::store::Store;
-use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::Policy;
+use tidewire_log::disk::sim::SimDisk;
 use tidewire_replicate::{Answer, Ask, Home, Owner, Place, Replicator, Settings, Transaction};
 
 use crate::disk::{open, settings};
@@ -42,9 +42,16 @@ fn taker(cluster: &Cluster) -> (Follower, SimHome) {
     (follower, SimHome::new(cluster, 1))
 }
 
-fn step(follower: &mut Follower, home: &mut SimHome, read: Vec<Heard>, at_s: u64) -> Result<(), FollowError> {
+fn step(
+    follower: &mut Follower,
+    home: &mut SimHome,
+    read: Vec<Heard>,
+    at_s: u64,
+) -> Result<(), FollowError> {
     let at = Duration::from_secs(at_s);
-    follower.step(at, THEN, &mut Read(read), home, &mut || true).map(drop)
+    follower
+        .step(at, THEN, &mut Read(read), home, &mut || true)
+        .map(drop)
 }
 
 #[test]
@@ -54,7 +61,11 @@ fn a_takeover_that_nobody_waits_for_is_called_off_while_the_home_is_not_claimed(
     for at in 0..1000 {
         step(&mut follower, &mut home, Vec::new(), at).expect("the home is away");
     }
-    assert_eq!(follower.standing(), Standing::TakesOver, "it is tried again");
+    assert_eq!(
+        follower.standing(),
+        Standing::TakesOver,
+        "it is tried again"
+    );
     follower.want(false);
     step(&mut follower, &mut home, Vec::new(), 1000).expect("it is away still");
     assert!(follower.take_called_off() && !follower.take_called_off());
@@ -85,7 +96,11 @@ fn a_takeover_that_has_claimed_the_home_or_may_have_goes_on() {
         home = SimHome::new(&cluster, 2);
         let nothing = || vec![Heard::Nothing];
         step(&mut follower, &mut home, nothing(), 100).expect("the answer has not come in time");
-        assert_eq!(follower.standing(), Standing::TakesOver, "it may be claimed");
+        assert_eq!(
+            follower.standing(),
+            Standing::TakesOver,
+            "it may be claimed"
+        );
         step(&mut follower, &mut home, nothing(), 101).expect("it opens it again");
         if !is_claimed {
             cluster.state().lose();
@@ -100,7 +115,10 @@ fn a_takeover_that_has_claimed_the_home_or_may_have_goes_on() {
             true => (Standing::Owns(0), Some(TAKER)),
             false => (Standing::Follows, None),
         };
-        assert_eq!((follower.standing(), cluster.state().held.owner), (standing, owner));
+        assert_eq!(
+            (follower.standing(), cluster.state().held.owner),
+            (standing, owner)
+        );
         assert_eq!(follower.take_called_off(), !is_claimed);
     }
 }
@@ -116,7 +134,11 @@ fn a_record_that_cannot_be_read_is_never_passed_over() {
         }
         let cluster = Cluster::new(1);
         cluster.state().is_kind = true;
-        cluster.state().held.streams.insert("kv".into(), Place { next: 3, print: 0 });
+        cluster
+            .state()
+            .held
+            .streams
+            .insert("kv".into(), Place { next: 3, print: 0 });
         let applier = Applier::new(pair.store.clone(), 0);
         let mut follower = Follower::new(applier, FollowSettings::default());
         let mut home = SimHome::new(&cluster, 1);
@@ -131,7 +153,9 @@ fn a_record_that_cannot_be_read_is_never_passed_over() {
         read.insert(0, damaged());
         let mut found = step(&mut follower, &mut home, read, 0);
         if missing == 2 {
-            found.as_ref().expect("nothing tells that it was of this store");
+            found
+                .as_ref()
+                .expect("nothing tells that it was of this store");
             follower.take_over(TAKER);
             for at in 1..20 {
                 while cluster.state().deliver() {}
@@ -147,7 +171,10 @@ fn a_record_that_cannot_be_read_is_never_passed_over() {
     let cluster = Cluster::new(1);
     let (mut follower, mut home) = taker(&cluster);
     let found = step(&mut follower, &mut home, vec![Heard::Remade(0, 7)], 0);
-    assert!(matches!(found, Err(FollowError::Remade { .. })), "{found:?}");
+    assert!(
+        matches!(found, Err(FollowError::Remade { .. })),
+        "{found:?}"
+    );
 }
 
 /// The first of the messages in there.
@@ -190,7 +217,10 @@ fn an_owner_whose_home_is_opened_by_another_one_leaves_it_the_time_to_claim_it()
     assert_eq!(drive(200, pause - 100), 1);
     other.ask(2, Ask::Carry(Transaction::new(TAKER)));
     assert!(cluster.state().deliver());
-    assert_eq!(other.answer().map(|(_, answer)| answer), Some(Answer::Committed));
+    assert_eq!(
+        other.answer().map(|(_, answer)| answer),
+        Some(Answer::Committed)
+    );
     assert_eq!(drive(200 + pause, pause), 1);
     assert_eq!(cluster.state().held.owner, Some(TAKER));
 }
