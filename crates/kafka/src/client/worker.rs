@@ -141,17 +141,19 @@ impl Worker {
             let to_send = BaseRecord::to(&self.target.topic)
                 .partition(self.target.partition)
                 .key(record.stream.as_bytes())
-                .payload(&record.frames)
+                .payload(record.frames.as_slice())
                 .headers(headers)
                 .timestamp(stamp);
             send(producer, to_send, until)?;
         }
         let marks = self.target.marks();
         for (key, value) in format::marks(transaction, self.share) {
-            let to_send = BaseRecord::to(&marks)
+            let mut to_send = BaseRecord::to(&marks)
                 .partition(self.target.partition)
-                .key(key.as_slice())
-                .payload(&value);
+                .key(key.as_slice());
+            if let Some(value) = &value {
+                to_send = to_send.payload(value.as_slice());
+            }
             send(producer, to_send, until)?;
         }
         loop {
@@ -170,11 +172,7 @@ impl Worker {
 }
 
 /// Hands a record to the client, as soon as there is room.
-fn send(
-    producer: &Client,
-    record: BaseRecord<'_, [u8], Vec<u8>>,
-    until: Instant,
-) -> KafkaResult<()> {
+fn send(producer: &Client, record: BaseRecord<'_, [u8], [u8]>, until: Instant) -> KafkaResult<()> {
     let mut record = record;
     loop {
         match producer.send(record) {

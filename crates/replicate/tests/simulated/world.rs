@@ -1,6 +1,7 @@
 //! One seed's world: a home, a node or two, and producers who want to hear that what they send is at home.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -58,6 +59,8 @@ struct Checker {
     seen: usize,
     /// The last id of each producer.
     last: BTreeMap<String, u64>,
+    /// Where each stream ends.
+    ends: BTreeMap<Arc<str>, u64>,
 }
 
 impl World {
@@ -93,7 +96,8 @@ impl World {
             55..=74 => {
                 self.cluster.state().deliver();
             }
-            75..=92 => self.produce()?,
+            75..=90 => self.produce()?,
+            91..=92 => self.read(node),
             93 => {
                 let away = self.random.bool();
                 self.cluster.state().is_away = away;
@@ -174,6 +178,15 @@ impl World {
         Ok(())
     }
 
+    /// A reader moves its cursor, as far as it likes, or gives it up.
+    fn read(&mut self, node: usize) {
+        let name = format!("c{}", self.random.u8(0..3));
+        let stream = format!("s{}", self.random.u8(0..2));
+        let back = (self.random.u8(0..6) > 0).then(|| self.random.u64(0..8));
+        trace(|| format!("{:?}: cursor {name} of {stream}, back: {back:?}", self.now));
+        self.nodes[node].set_cursor(&stream, &name, back);
+    }
+
     /// Producers hear what is at home.
     fn observe(&mut self) -> Verdict {
         self.checker.look(&self.cluster)?;
@@ -214,7 +227,8 @@ impl World {
             while self.cluster.state().deliver() {}
             self.observe()?;
             let progress = self.nodes[0].progress();
-            if self.nodes.len() == 1 && progress.replicated == Some(progress.committed) {
+            let is_home = progress.replicated == Some(progress.committed);
+            if self.nodes.len() == 1 && is_home && self.have_cursors_arrived() {
                 break;
             }
         }
@@ -227,8 +241,20 @@ impl World {
             ensure(progress.replicated == Some(progress.committed), || {
                 format!("not at home in the end: {progress:?}")
             })?;
+            ensure(self.have_cursors_arrived(), || {
+                let (here, home) = (self.nodes[0].cursors(), &self.cluster.state().held.cursors);
+                format!("cursors in the end: here {here:?}, at home {home:?}")
+            })?;
         }
         Ok(())
+    }
+
+    /// Whether the cursors at home are those of the one node there is, in streams of which anything is there.
+    fn have_cursors_arrived(&self) -> bool {
+        let mut here = self.nodes[0].cursors();
+        let held = &self.cluster.state().held;
+        here.retain(|(stream, _), _| held.streams.contains_key(stream));
+        here == held.cursors
     }
 }
 
@@ -245,6 +271,16 @@ impl Checker {
                 })?;
                 *last = id;
             }
+            let end = self.ends.entry(record.stream.clone()).or_default();
+            *end = record.first + u64::from(record.count);
+        }
+        for ((stream, name), &position) in &state.held.cursors {
+            let end = self.ends.get(stream).copied().unwrap_or(0);
+            ensure(position <= end, || {
+                format!(
+                    "cursor {name} of {stream} is at {position}, and the stream ends at {end} at home"
+                )
+            })?;
         }
         self.seen = state.records.len();
         for ((_, producer), &mark) in &state.producers {
