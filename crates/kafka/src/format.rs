@@ -143,6 +143,26 @@ fn two(one: u64, other: u64) -> Vec<u8> {
     value
 }
 
+/// Takes the mark of a producer over, if it is one; whether it is.
+pub(crate) fn take_producer(
+    key: &[u8],
+    value: Option<&[u8]>,
+    held: &mut Held,
+) -> Result<bool, Malformed> {
+    let name = std::str::from_utf8(key).ok();
+    let Some(name) = name.and_then(|key| key.strip_prefix(PRODUCER)) else {
+        return Ok(false);
+    };
+    if let Some((stream, producer)) = name.split_once('\0') {
+        let of = (stream.into(), producer.into());
+        match value {
+            Some(value) => held.producers.insert(of, number(value)?),
+            None => held.producers.remove(&of),
+        };
+    }
+    Ok(true)
+}
+
 /// Takes a mark over into what is held of a share. Those of producers are of use to a partition of a fleet: otherwise the
 /// log has them.
 pub(crate) fn take(
@@ -152,14 +172,9 @@ pub(crate) fn take(
     held: &mut Held,
 ) -> Result<(), Malformed> {
     let key = std::str::from_utf8(key).map_err(|_| Malformed("a mark whose key is no text"))?;
-    let is_fleet = matches!(share, Share::Partition { .. });
-    if let Some(name) = key.strip_prefix(PRODUCER) {
-        if is_fleet && let Some((stream, producer)) = name.split_once('\0') {
-            let of = (stream.into(), producer.into());
-            match value {
-                Some(value) => held.producers.insert(of, number(value)?),
-                None => held.producers.remove(&of),
-            };
+    if key.starts_with(PRODUCER) {
+        if matches!(share, Share::Partition { .. }) {
+            take_producer(key.as_bytes(), value, held)?;
         }
         return Ok(());
     }
@@ -396,6 +411,12 @@ mod tests {
         assert_eq!(whole.owner, Some(of.owner));
         assert_eq!(whole.streams.get("s"), Some(&place));
         assert!(whole.producers.is_empty());
+        let mut all = Held::default();
+        for (key, value) in marks(&of, Share::Whole) {
+            let is_one = take_producer(&key, value.as_deref(), &mut all);
+            assert_eq!(is_one, Ok(key.starts_with(b"producer")));
+        }
+        assert_eq!(all.producers, of.producers);
         let share = Share::Partition {
             number: 1,
             count: 3,
