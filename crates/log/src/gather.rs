@@ -317,7 +317,7 @@ impl Gather {
         }
     }
 
-    fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
+    pub(crate) fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
         match self.gate {
             Gate::Open => Ok(()),
             Gate::DiskFull => Err(Refused::DiskFull {

@@ -6,7 +6,7 @@
 
 use crate::disk::Disk;
 use crate::format::Missing;
-use crate::gather::{Gate, Gather, Turn};
+use crate::gather::{Gather, Turn};
 use crate::settings::Settings;
 use crate::{ChangeRefused, EmbeddedLog, ProducerId, Refused, StreamId, StreamSettings, Ticket};
 
@@ -25,13 +25,13 @@ impl Gather {
         Ok(StreamId(self.state.stream(name).expect("just made")))
     }
 
-    fn pass(&mut self, stream: StreamId, to: u64) -> Result<Ticket, Refused> {
+    fn pass(&mut self, stream: StreamId, to: u64, settings: &Settings) -> Result<Ticket, Refused> {
         let of = self.state.streams.get(stream.0).ok_or(Refused::NoStream)?;
         let first = of.next;
         if to <= first {
             return Err(Refused::Beyond);
         }
-        self.pass_gate_of_restoring()?;
+        self.pass_gate(settings)?;
         if !self.group.is_empty() || self.reserved > 0 || self.growth.grown.is_some() {
             // A gap is a batch of its own.
             self.refused = true;
@@ -55,7 +55,7 @@ impl Gather {
     }
 
     fn begin_segment(&mut self, settings: &Settings) -> Result<Ticket, Refused> {
-        self.pass_gate_of_restoring()?;
+        self.pass_gate(settings)?;
         if self.has_spare {
             self.begins_segment = true;
             return Ok(self.defined());
@@ -68,14 +68,6 @@ impl Gather {
         self.wants_segment = !self.is_segment_blocked;
         self.refused = true;
         Err(Refused::Busy)
-    }
-
-    fn pass_gate_of_restoring(&self) -> Result<(), Refused> {
-        match self.gate {
-            Gate::Open => Ok(()),
-            Gate::Shut => Err(Refused::Failed),
-            Gate::DiskFull | Gate::Blocked => Err(Refused::Busy),
-        }
     }
 }
 
@@ -99,10 +91,10 @@ impl<D: Disk> EmbeddedLog<D> {
     ///
     /// # Errors
     /// [`Refused::Beyond`] for a position that is no later one; [`Refused::Busy`] until everything appended before is
-    /// written; [`Refused::NoStream`], [`Refused::Failed`].
+    /// written; [`Refused::NoStream`], [`Refused::DiskFull`], [`Refused::Failed`].
     pub fn pass(&self, stream: StreamId, to: u64) -> Result<Ticket, Refused> {
         let mut gather = self.shared().gather();
-        let passed = gather.pass(stream, to);
+        let passed = gather.pass(stream, to, &self.shared().settings);
         self.shared().unpark(&mut gather);
         passed
     }

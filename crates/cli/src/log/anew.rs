@@ -17,6 +17,9 @@ use super::momentary;
 /// The largest payload that may be at home; any server's log may take it.
 const PAYLOAD_MAX: u32 = 32 << 20;
 
+/// No log has come so far; what is appended behind it has room.
+const POSITION_MAX: u64 = 1 << 62;
+
 /// A log that is made.
 pub(super) struct Anew {
     log: EmbeddedLog,
@@ -77,6 +80,7 @@ impl Anew {
         let record = &found.record;
         let wrong = |what: String| format!("offset {}: {what}", found.offset);
         let end = record.first.checked_add(record.count.into());
+        let end = end.filter(|end| *end <= POSITION_MAX);
         let end = end.ok_or_else(|| wrong("no record has such a position".into()))?;
         let id = self.reach(&record.stream, record.first).map_err(wrong)?;
         let producer = match record.producer.is_empty() {
@@ -135,7 +139,7 @@ impl Anew {
             if next.is_some_and(|next| next >= place.next) {
                 continue;
             }
-            if next.is_some() || !is_cut {
+            if next.is_some() || !is_cut || place.next > POSITION_MAX {
                 return Err("the marks at home name more records than there are".into());
             }
             let id = self.reach(name, place.next)?;

@@ -14,6 +14,8 @@ use crate::node::Node;
 use crate::seeds::{Verdict, ensure, trace};
 
 const PRODUCERS: usize = 3;
+/// Turns after which cursors have followed their records, where nothing goes wrong.
+const CURSORS_LATE: u32 = 50;
 
 /// Runs a seed with so many nodes at most. The second is a copy of the first, made at some moment.
 pub(crate) fn run(seed: u64, nodes: usize, mistakes: Mistakes) -> Verdict {
@@ -218,6 +220,7 @@ impl World {
             (state.is_away, state.is_kind) = (false, true);
             state.finish();
         }
+        let mut late = 0;
         for _ in 0..2000 {
             self.now += Duration::from_millis(2);
             for node in &mut self.nodes {
@@ -227,9 +230,12 @@ impl World {
             while self.cluster.state().deliver() {}
             self.observe()?;
             let progress = self.nodes[0].progress();
-            let is_home = progress.replicated == Some(progress.committed);
-            if self.nodes.len() == 1 && is_home && self.have_cursors_arrived() {
-                break;
+            if self.nodes.len() == 1 && progress.replicated == Some(progress.committed) {
+                if self.have_cursors_arrived() {
+                    break;
+                }
+                late += 1;
+                ensure(late < CURSORS_LATE, || "the cursors do not follow".into())?;
             }
         }
         for producer in &self.producers {
