@@ -103,6 +103,10 @@ fn run(
             .more
             .wait_timeout_while(now, PATIENCE, |now| *now < records);
         drop(all.expect("nobody panics"));
+        // They are told of before they count as answered.
+        while producer.in_flight_count() > 0 && since.elapsed() < 2 * PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+        }
         producer.commit_transaction(PATIENCE)?;
         bytes += filled;
         transactions += 1;

@@ -117,6 +117,10 @@ impl Transactional {
     pub(super) fn commit(&self, until: Instant) -> KafkaResult<()> {
         // A record that was refused is known to the commit, too.
         self.producer.context().wait(self.sent, until);
+        // They are told of before they count as answered.
+        while self.producer.in_flight_count() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.producer.commit_transaction(left) {
