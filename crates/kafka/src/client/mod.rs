@@ -3,6 +3,7 @@
 mod group;
 mod marks;
 mod pieces;
+mod producer;
 mod reader;
 mod topics;
 mod worker;
