@@ -2,7 +2,8 @@
 
 use super::{append, ids, settle, small};
 use crate::disk::sim::SimDisk;
-use crate::tools::{check, loss};
+use crate::disk::{Disk, DiskFile};
+use crate::tools::{check, loss, repair};
 use crate::{
     ChangeRefused, Credit, EmbeddedLog, Log, ProducerId, Range, ReadError, Refused, Verify, Writer,
 };
@@ -119,4 +120,72 @@ fn what_is_committed_of_it_stays_whatever_happens() {
         let (log, _writer) = open(&disk, Verify::All);
         is_whole(&log);
     }
+}
+
+/// A gap that it was told of and what damage makes in front of it, behind it and elsewhere.
+#[test]
+fn a_repair_keeps_the_gaps_of_a_log_that_was_made_anew() {
+    for (damaged, records, gaps) in [
+        (1, 30, &[(100, 200)][..]),
+        (11, 30, &[(110, 210)]),
+        (30, 30, &[(110, 200), (210, 220)]),
+    ] {
+        let disk = SimDisk::new(1);
+        let (log, mut writer) = restored(&disk, false);
+        let s = log.stream("s").expect("a stream");
+        append(&log, s, NOBODY, 30..=39).expect("room");
+        settle(&mut writer);
+        append(&log, s, NOBODY, 40..=49).expect("room");
+        settle(&mut writer);
+        writer.close(crate::Now::default());
+        drop(log);
+        damage(&disk, damaged);
+        let lost = loss(&disk).expect("reading").expect("something is lost");
+        repair(&disk, &lost).expect("it can be mended");
+        let (log, _writer) = open(&disk, Verify::All);
+        assert_eq!(log.records("s"), Some(records), "{damaged}");
+        for &(first, next) in gaps {
+            for asked in [first, next - 1] {
+                let missing = reads(&log, asked).expect_err("missing");
+                assert_eq!(missing, ReadError::Missing { asked, next }, "{damaged}");
+            }
+        }
+        assert_eq!(ids(&log, "s", 220, 10_000), Vec::from_iter(40..=49));
+        assert_eq!(loss(&disk).expect("reading"), None);
+    }
+}
+
+/// What is there from a position on, past gaps that touch each other.
+fn reads(log: &EmbeddedLog<SimDisk>, from: u64) -> Result<(), ReadError> {
+    let mut at = from;
+    loop {
+        match log.read("s", at, Credit(1)) {
+            Err(ReadError::Missing { next, .. }) => at = next,
+            Ok(_) if at > from => {
+                return Err(ReadError::Missing {
+                    asked: from,
+                    next: at,
+                });
+            }
+            read => return read.map(drop),
+        }
+    }
+}
+
+/// Flips a byte of the record with this id.
+fn damage(disk: &SimDisk, id: u64) {
+    let frame = &super::frames([id])[..16];
+    let names = disk.list().expect("a list").into_iter();
+    for name in names.filter(|name| name.ends_with(".seg")) {
+        let file = disk.open(&name).expect("a file");
+        let length = file.len().expect("a length");
+        let mut bytes = vec![0; usize::try_from(length).expect("short")];
+        file.read_at(&mut bytes, 0).expect("reading");
+        if let Some(at) = bytes.windows(16).position(|piece| piece == frame) {
+            let flipped = [bytes[at] ^ 0xff];
+            let parts = [std::io::IoSlice::new(&flipped)];
+            return file.write_at(&parts, at as u64).expect("writing");
+        }
+    }
+    panic!("there is no record {id}");
 }
