@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
-use tidewire_log::{EmbeddedLog, Log, Run, Settings, Ticket};
+use tidewire_log::{Change, EmbeddedLog, Log, Run, Settings, Ticket};
 use tidewire_replicate::{
     Bell, Ending, Member as Joining, Node, Owners, Phase, Replicator, Running,
     Settings as Carrying, Share, Whose,
@@ -151,7 +151,8 @@ fn what_is_appended_comes_home_once_whatever_is_restarted() {
         log.progress().replicates && log.progress().replicated.is_some()
     });
     println!("{:?}", running.shown().status());
-    assert_eq!(ids(&target), last);
+    // The coordinator answers before readers see what was committed.
+    wait("readers do not see it", || ids(&target) == last);
 }
 
 #[test]
@@ -194,6 +195,52 @@ fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
         running.shown().status().phase == Phase::Over
     });
     wait("it does not come home", || ids(&target) == 30);
+}
+
+/// They follow what is at home and never go before it, also from a log that is started anew; what is gone goes there, too.
+#[test]
+fn cursors_of_readers_come_home() {
+    let Some(target) = target("cursors") else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let cursors = || {
+        let held = tidewire_kafka::held(&target, Share::Whole, &Home::default());
+        let held = held.expect("the marks").cursors.into_iter();
+        let named = held.map(|((stream, name), position)| (format!("{stream}/{name}"), position));
+        named.collect::<Vec<_>>()
+    };
+    let log = open(place.path());
+    let running = replicate(&log, &target);
+    at_home(&log, append(&log, "p", 1..=50), &running);
+    log.set_cursor("s", "gone", 7).expect("room");
+    log.set_cursor("s", "stays", 50).expect("room");
+    let both = [("s/gone".to_owned(), 7), ("s/stays".to_owned(), 50)];
+    wait("the cursors do not come home", || cursors() == both);
+    let change = Change::DeleteCursor {
+        stream: "s",
+        cursor: "gone",
+    };
+    log.administer(change).expect("room");
+    wait("it stays at home", || cursors() == both[1..]);
+    drop(running);
+
+    // Moved while nothing is carried.
+    append(&log, "p", 51..=60);
+    log.set_cursor("s", "stays", 60).expect("room");
+    log.set_cursor("s", "new", 0).expect("room");
+    log.close();
+    drop(log);
+    let log = open(place.path());
+    let running = replicate(&log, &target);
+    let both = [("s/new".to_owned(), 0), ("s/stays".to_owned(), 60)];
+    wait("the cursors do not come home", || cursors() == both);
+    let transactions = || running.shown().status().transactions;
+    let before = transactions();
+    at_home(&log, append(&log, "p", 61..=70), &running);
+    assert!(transactions() > before);
+    assert_eq!(cursors(), both);
+    wait("readers do not see it", || ids(&target) == 70);
 }
 
 /// Partitions of the fleets here.

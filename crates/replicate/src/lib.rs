@@ -13,6 +13,7 @@
 //! The crate knows no particular home; `docs/replication.md` says what is promised.
 #![forbid(unsafe_code)]
 
+mod cursors;
 mod cut;
 mod filling;
 mod hold;
@@ -31,7 +32,9 @@ mod status;
 mod thread;
 
 pub use hold::{Ending, Guest, Hold};
-pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Transaction, Words};
+pub use home::{
+    Answer, Ask, Claim, Cursors, Held, Home, Marks, Moves, Owner, Place, Record, Transaction, Words,
+};
 pub use membership::{Event, Membership};
 pub use node::{Homes, Member, Node};
 pub use notes::Notes;

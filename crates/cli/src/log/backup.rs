@@ -54,7 +54,7 @@ pub(crate) struct RestoreArgs {
     #[arg(required_unless_present = "home", conflicts_with = "home")]
     from: Option<PathBuf>,
     /// Restores from the home that the log was replicated to, kafka://HOST[:PORT],.../TOPIC, for a node that has lost
-    /// its disk: its records, and how far producers are. Named cursors are not at home
+    /// its disk: its records, how far producers are, and the named cursors of readers. What is not at home any more is said
     #[arg(long, value_name = "HOME")]
     home: Option<String>,
     /// A file of settings for the client of that home, name=value a line

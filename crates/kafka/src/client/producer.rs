@@ -93,7 +93,7 @@ impl Transactional {
     /// Hands a record to the client, as soon as there is room.
     pub(super) fn send(
         &mut self,
-        mut record: BaseRecord<'_, [u8], Vec<u8>>,
+        mut record: BaseRecord<'_, [u8], [u8]>,
         until: Instant,
     ) -> KafkaResult<()> {
         loop {

@@ -33,6 +33,8 @@ pub struct Reader {
     consumer: BaseConsumer,
     /// The topic, and the partition.
     place: (String, i32),
+    /// Where it began.
+    first: u64,
     is_empty: bool,
 }
 
@@ -68,8 +70,15 @@ impl Reader {
         Ok(Reader {
             consumer,
             place: (target.topic.clone(), target.partition),
+            first: u64::try_from(from).unwrap_or(0),
             is_empty: from >= next,
         })
+    }
+
+    /// The offset at which it began, which is later than it was to where the home has not kept what was before.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// The next record, if it comes within this time. What goes wrong on the way to the brokers is tried again by the

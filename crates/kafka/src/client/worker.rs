@@ -128,17 +128,19 @@ impl Worker {
             let to_send = BaseRecord::to(&self.target.topic)
                 .partition(self.target.partition)
                 .key(record.stream.as_bytes())
-                .payload(&record.frames)
+                .payload(record.frames.as_slice())
                 .headers(headers)
                 .timestamp(stamp);
             producer.send(to_send, until)?;
         }
         let marks = self.target.marks();
         for (key, value) in format::marks(transaction, self.share) {
-            let to_send = BaseRecord::to(&marks)
+            let mut to_send = BaseRecord::to(&marks)
                 .partition(self.target.partition)
-                .key(key.as_slice())
-                .payload(&value);
+                .key(key.as_slice());
+            if let Some(value) = &value {
+                to_send = to_send.payload(value.as_slice());
+            }
             producer.send(to_send, until)?;
         }
         producer.commit(until)?;

@@ -8,6 +8,7 @@ mod failures;
 mod golden;
 mod growing;
 mod recovery;
+mod restoring;
 mod tools;
 mod vast;
 mod version_1;
