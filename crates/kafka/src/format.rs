@@ -1,6 +1,6 @@
-//! The records at home, as any Kafka client reads them; see docs/replication.md.
+//! The marks at home; see docs/replication.md.
 
-use tidewire_replicate::{Claim, Held, Owner, Place, Record, Share, Transaction};
+use tidewire_replicate::{Claim, Held, Owner, Place, Share, Transaction};
 
 /// The version of the format.
 const VERSION: u8 = 1;
@@ -15,84 +15,10 @@ const NOTE: &str = "note\0";
 /// Behind [`LOG`] and its number, as it is the log that has them: programs that know none pass over it there.
 const CURSOR: &str = "cursor\0";
 
-/// The headers of a record of messages: the version, who sent them, the position of the first in the owner's
-/// log, how many there are, when they were received in microseconds since the Unix epoch.
-pub(crate) const HEADERS: [&str; 5] = [
-    "tidewire",
-    "tidewire-producer",
-    "tidewire-position",
-    "tidewire-count",
-    "tidewire-received-us",
-];
-
-/// A record of messages, as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its offset in the partition.
-    pub offset: u64,
-    /// What it says.
-    pub record: Record,
-}
-
-/// What is no record of ours.
+/// What is no record or mark of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
-
-/// The values of the headers of a record.
-pub(crate) fn headers(record: &Record) -> [String; 5] {
-    [
-        VERSION.to_string(),
-        record.producer.to_string(),
-        record.first.to_string(),
-        record.count.to_string(),
-        record.timestamp_us.to_string(),
-    ]
-}
-
-/// A record, from its key, its headers by name and its value.
-pub(crate) fn record<'a>(
-    key: &[u8],
-    header: impl Fn(&str) -> Option<&'a [u8]>,
-    value: &[u8],
-) -> Result<Record, Malformed> {
-    let text = |name: &str| header(name).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
-    if number(HEADERS[0]) != Some(VERSION.into()) {
-        return Err(Malformed("it has no header tidewire, or not version 1"));
-    }
-    let count = number(HEADERS[3]).and_then(|count| u32::try_from(count).ok());
-    let record = Record {
-        stream: std::str::from_utf8(key)
-            .map_err(|_| Malformed("its key names no stream"))?
-            .into(),
-        producer: text(HEADERS[1])
-            .ok_or(Malformed("it names no producer"))?
-            .into(),
-        first: number(HEADERS[2]).ok_or(Malformed("it has no position"))?,
-        count: count.ok_or(Malformed("it has no count"))?,
-        timestamp_us: number(HEADERS[4]).ok_or(Malformed("it has no time"))?,
-        frames: value.to_vec(),
-    };
-    match frames(value) {
-        Some(count) if count == record.count && count > 0 => Ok(record),
-        _ => Err(Malformed(
-            "its messages are not as many as it says, or cut off",
-        )),
-    }
-}
-
-/// How many messages there are, if there is nothing else.
-fn frames(mut bytes: &[u8]) -> Option<u32> {
-    let mut count = 0u32;
-    while !bytes.is_empty() {
-        let header = bytes.first_chunk::<12>()?;
-        let size = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
-        bytes = bytes.get(12 + size..)?;
-        count = count.checked_add(1)?;
-    }
-    Some(count)
-}
 
 /// A mark: its key, and its value unless it is gone.
 pub(crate) type Mark = (Vec<u8>, Option<Vec<u8>>);
@@ -287,38 +213,6 @@ fn numbers(value: &[u8]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sample() -> Record {
-        Record {
-            stream: "s".into(),
-            producer: "p".into(),
-            first: 5,
-            count: 1,
-            timestamp_us: 9,
-            frames: b"\x01\0\0\0\0\0\0\0\x02\0\0\0hi".to_vec(),
-        }
-    }
-
-    fn decoded(of: &Record, value: &[u8]) -> Result<Record, Malformed> {
-        let values = headers(of);
-        let header = |name: &str| {
-            let at = HEADERS.iter().position(|header| *header == name)?;
-            Some(values[at].as_bytes())
-        };
-        record(of.stream.as_bytes(), header, value)
-    }
-
-    #[test]
-    fn records_go_both_ways_and_others_are_refused() {
-        let record = sample();
-        assert_eq!(decoded(&record, &record.frames), Ok(record.clone()));
-        for len in 0..record.frames.len() {
-            assert!(decoded(&record, &record.frames[..len]).is_err());
-        }
-        let twice = [&record.frames[..], &record.frames[..]].concat();
-        assert!(decoded(&record, &twice).is_err());
-        assert!(super::record(b"s", |_| None, &record.frames).is_err());
-    }
 
     /// Everything that `of` leaves, as a share finds it.
     fn held(of: &Transaction, share: Share) -> Held {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
-use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_kafka::{AtHome, Form, Reader, SNAPSHOT, Settings as Home, Target};
 use tidewire_log::{Change, EmbeddedLog, Log, Run, Settings, Ticket};
 use tidewire_replicate::{
     Bell, Ending, Member as Joining, Node, Owners, Phase, Replicator, Running,
@@ -50,14 +50,22 @@ fn open(directory: &Path) -> Arc<EmbeddedLog> {
 }
 
 fn replicate(log: &Arc<EmbeddedLog>, target: &Target) -> Running {
+    replicate_as(Form::Run, log, target)
+}
+
+fn replicate_as(form: Form, log: &Arc<EmbeddedLog>, target: &Target) -> Running {
     let bell = Bell::default();
-    let home = tidewire_kafka::home(target, &Home::default(), bell.clone()).expect("a client");
-    let replicator = Replicator::new(
-        log.clone(),
-        log.identity(),
-        fastrand::u64(..),
-        Carrying::default(),
-    );
+    let settings = Home {
+        form,
+        ..Home::default()
+    };
+    let home = tidewire_kafka::home(target, &settings, bell.clone()).expect("a client");
+    let carrying = Carrying::default();
+    let carrying = Carrying {
+        record_bytes: form.record_bytes(carrying.record_bytes),
+        ..carrying
+    };
+    let replicator = Replicator::new(log.clone(), log.identity(), fastrand::u64(..), carrying);
     Running::start(replicator, home, &**log, bell).expect("a thread")
 }
 
@@ -119,6 +127,30 @@ fn ids(target: &Target) -> u64 {
         }
     }
     next - 1
+}
+
+#[test]
+fn records_of_one_message_and_of_many_are_one_home() {
+    let Some(target) = target("forms") else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let mut last = 0;
+    for form in [Form::Run, Form::Message, Form::Run, Form::Message] {
+        let log = open(place.path());
+        let running = replicate_as(form, &log, &target);
+        let ticket = append(&log, "p", last + 1..=last + 50);
+        last += 50;
+        at_home(&log, ticket, &running);
+    }
+    let mut reader = Reader::open(&target, &Home::default(), None).expect("a reader");
+    let mut counts = Vec::new();
+    while let Some(found) = reader.next(false).expect("a record") {
+        counts.push(found.record.count);
+    }
+    let each = [&[50][..], &[1; 50]].concat();
+    assert_eq!(counts, each.repeat(2));
+    assert_eq!(ids(&target), last);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{marks, told};
-use crate::format::{self, Found};
-use crate::{Settings, Target, Unavailable};
+use crate::record;
+use crate::{Found, Settings, Target, Unavailable};
 
 /// How long a broker may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -170,7 +170,7 @@ fn found(message: &BorrowedMessage<'_>) -> Result<Found, Unavailable> {
             .and_then(|header| header.value)
     };
     let key = message.key().unwrap_or_default();
-    let record = format::record(key, header, message.payload().unwrap_or_default());
+    let record = record::record(key, header, message.payload().unwrap_or_default());
     let offset = u64::try_from(message.offset()).unwrap_or(0);
     let record = record.map_err(|why| {
         Unavailable::Client(format!(

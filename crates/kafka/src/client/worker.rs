@@ -10,7 +10,8 @@ use tidewire_replicate::{Answer, Ask, Share, Transaction};
 
 use super::producer::Transactional;
 use super::{config, failed, marks, topics};
-use crate::format::{self, HEADERS};
+use crate::format;
+use crate::record::{self, Sent};
 use crate::{Settings, Target};
 
 /// How long a broker may take to let the partition be opened.
@@ -113,22 +114,17 @@ impl Worker {
         let until = Instant::now() + CARRY;
         producer.begin()?;
         for record in &transaction.records {
-            let values = format::headers(record);
-            let headers = HEADERS.iter().zip(&values);
-            let headers = headers.fold(
-                OwnedHeaders::new_with_capacity(5),
-                |headers, (&key, value)| {
-                    headers.insert(Header {
-                        key,
-                        value: Some(value),
-                    })
-                },
-            );
+            let Sent { headers, value } = record::sent(record, self.settings.form);
+            let all = OwnedHeaders::new_with_capacity(headers.len());
+            let headers = headers.iter().fold(all, |all, (key, value)| {
+                let value = Some(value);
+                all.insert(Header { key, value })
+            });
             let stamp = i64::try_from(record.timestamp_us / 1000).unwrap_or(i64::MAX);
             let to_send = BaseRecord::to(&self.target.topic)
                 .partition(self.target.partition)
                 .key(record.stream.as_bytes())
-                .payload(record.frames.as_slice())
+                .payload(value)
                 .headers(headers)
                 .timestamp(stamp);
             producer.send(to_send, until)?;
