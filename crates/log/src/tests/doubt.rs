@@ -411,6 +411,35 @@ fn a_change_behind_records_makes_no_stream() {
     assert_eq!(open.range("a"), (0, 6));
 }
 
+/// Seed 80,374: a stream with a higher number is made first, so the change was taken for senseless, and its batch was given up, too.
+#[test]
+fn a_change_behind_the_making_of_another_makes_no_stream() {
+    for is_told_by_a_change in [false, true] {
+        let mut open = Open::administered();
+        open.append("a", "p", 1..=3);
+        let lost = open.batch();
+        let settings = StreamSettings::default();
+        match is_told_by_a_change {
+            false => open.append("b", "p", 1..=2),
+            true => open.change(Change::Create {
+                stream: "b",
+                settings,
+            }),
+        }
+        let stream = "a";
+        open.change(Change::Set { stream, settings });
+        open.batch();
+        open.append("a", "p", 4..=5);
+        open.batch();
+        let disk = open.kill();
+        lost.zero(&disk);
+        let (gap, open) = repaired(&disk);
+        assert_eq!(gap.batches.0, gap.batches.1, "{gap:?}");
+        assert_eq!(gap.positions[0], ("a".to_owned(), 0, 3));
+        assert_eq!(open.range("a"), (0, 5));
+    }
+}
+
 /// Seed 61,776 of journal 0038, and the same in a batch of its own: who appends to a stream that only seems to be made, and was not
 /// made with it, was there before.
 #[test]

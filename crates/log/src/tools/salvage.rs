@@ -872,18 +872,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
 }
 
 /// Whether one of the runs makes a stream: then nothing of it is before them. What is said about a stream that is not
-/// known may be a change of it as well, unless it is the first that is.
+/// known may be a change of it as well, unless it is the first that is, and nothing before it is about a stream with a higher
+/// number: numbers are dense, so that one was made later.
 fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
-    let about = runs.iter().find(|run| match run {
-        RunView::Records(run) => run.stream == stream,
-        RunView::Stream { id, .. }
-        | RunView::StreamSet { id, .. }
-        | RunView::Deleted { id, .. } => *id == stream,
-        RunView::Producer { stream: of, .. }
-        | RunView::Cursor { stream: of, .. }
-        | RunView::Trimmed { stream: of, .. } => *of == stream,
-        RunView::Checkpoint { .. } | RunView::Missing { .. } => false,
-    });
+    let Some(at) = runs.iter().position(|run| about(run) == Some(stream)) else {
+        return false;
+    };
     // Who appends to a stream that was just made is new, too.
     let is_older = |run: &RunView<'_>| match run {
         RunView::Records(run) => {
@@ -891,12 +885,28 @@ fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
         }
         _ => false,
     };
-    match about {
-        Some(RunView::Stream { .. }) => true,
-        Some(RunView::StreamSet { .. }) => {
-            !state.streams.contains(stream) && !runs.iter().any(is_older)
+    match runs[at] {
+        RunView::Stream { .. } => true,
+        RunView::StreamSet { .. } => {
+            !state.streams.contains(stream)
+                && !runs[..at].iter().any(|run| about(run) > Some(stream))
+                && !runs.iter().any(is_older)
         }
         _ => false,
+    }
+}
+
+/// The stream that a run is about.
+fn about(run: &RunView<'_>) -> Option<u32> {
+    match *run {
+        RunView::Records(run) => Some(run.stream),
+        RunView::Stream { id, .. }
+        | RunView::StreamSet { id, .. }
+        | RunView::Deleted { id, .. } => Some(id),
+        RunView::Producer { stream, .. }
+        | RunView::Cursor { stream, .. }
+        | RunView::Trimmed { stream, .. } => Some(stream),
+        RunView::Checkpoint { .. } | RunView::Missing { .. } => None,
     }
 }
 
