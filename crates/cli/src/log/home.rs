@@ -1,8 +1,7 @@
 //! A log from its home, for a node that has lost its disk.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tidewire_kafka::{Found, Reader, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, ProducerId, Refused, Run, Settings};
 use tidewire_replicate::{Held, Share};
 
-use super::backup::{is_free, partial};
+use super::partial::{Partial, is_free};
 use super::{Ended, Shown};
 use crate::exit::Failure;
 use crate::serve::client_settings;
@@ -28,29 +27,20 @@ pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
     };
-    let (shown, partial) = (to.display(), partial(to));
+    let shown = to.display();
     let failed = |why: String| Ended::from(Failure::wrong(format!("{shown} was not made: {why}")));
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
         return Err(usage(format!("{shown} is not an empty directory")).into());
     }
-    match fs::remove_dir_all(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(format!("cannot remove {}: {e}", partial.display())));
+    let partial = Partial::begin(to).map_err(failed)?;
+    let (records, streams) = match rebuild(&target, &settings, partial.path()) {
+        Ok(rebuilt) => rebuilt,
+        Err(why) => {
+            partial.give_up();
+            return Err(failed(why));
         }
-        _ => {}
-    }
-    let restored = rebuild(&target, &settings, &partial);
-    let (records, streams) = restored.map_err(|why| {
-        // Nobody is to take a part for the whole.
-        let _ = fs::remove_dir_all(&partial);
-        failed(why)
-    })?;
-    fs::rename(&partial, to)
-        .and_then(|()| {
-            let above = std::path::absolute(to)?;
-            fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
-        })
-        .map_err(|e| failed(e.to_string()))?;
+    };
+    partial.finish(to).map_err(failed)?;
     writeln!(
         out,
         "restored    {records} records in {streams} streams, to {shown}"

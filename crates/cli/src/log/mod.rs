@@ -6,6 +6,7 @@ mod check;
 mod dump;
 mod home;
 mod info;
+mod partial;
 mod repair;
 mod unreplicated;
 mod unreplicated_store;
