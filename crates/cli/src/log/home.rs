@@ -1,6 +1,5 @@
 //! A log from its home, for a node that has lost its disk.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +9,8 @@ use tidewire_log::Refused;
 use tidewire_replicate::{Held, Share};
 
 use super::anew::{Anew, Made};
-use super::backup::{is_free, partial};
 use super::of_store::{advice, is_store};
+use super::partial::{Partial, is_free};
 use super::{Ended, Shown};
 use crate::exit::Failure;
 use crate::serve::client_settings;
@@ -24,28 +23,20 @@ pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
     };
-    let (shown, partial) = (to.display(), partial(to));
-    let failed = |e: io::Error| Ended::from(wrong(to, &e.to_string()));
-    if !is_free(to).map_err(failed)? {
+    let shown = to.display();
+    let failed = |why: String| Ended::from(wrong(to, &why));
+    if !is_free(to).map_err(|e| failed(e.to_string()))? {
         return Err(usage(&format!("{shown} is not an empty directory")).into());
     }
-    match fs::remove_dir_all(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            let why = format!("cannot remove {}: {e}", partial.display());
-            return Err(wrong(to, &why).into());
+    let partial = Partial::begin(to).map_err(failed)?;
+    let made = match rebuild(&target, &settings, partial.path(), to) {
+        Ok(made) => made,
+        Err(why) => {
+            partial.give_up();
+            return Err(why.into());
         }
-        _ => {}
-    }
-    let made = rebuild(&target, &settings, &partial, to).inspect_err(|_| {
-        // Nobody is to take a part for the whole.
-        let _ = fs::remove_dir_all(&partial);
-    })?;
-    fs::rename(&partial, to)
-        .and_then(|()| {
-            let above = std::path::absolute(to)?;
-            fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
-        })
-        .map_err(failed)?;
+    };
+    partial.finish(to).map_err(failed)?;
     show(&made, to, out)?;
     Ok(None)
 }

@@ -8,6 +8,7 @@ mod dump;
 mod home;
 mod info;
 mod of_store;
+mod partial;
 mod repair;
 mod unreplicated;
 mod unreplicated_store;

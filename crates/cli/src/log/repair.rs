@@ -58,6 +58,12 @@ fn lost(args: &Args, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Lo
 }
 
 fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
+    for (file, name) in &loss.renamed {
+        writeln!(
+            out,
+            "misnamed    {file} says that it is {name}, and gets that name"
+        )?;
+    }
     for gap in &loss.gaps {
         let (first, last) = gap.batches;
         let known = match gap.acknowledged {

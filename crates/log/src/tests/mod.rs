@@ -7,6 +7,7 @@ mod doubt;
 mod failures;
 mod golden;
 mod growing;
+mod naming;
 mod recovery;
 mod restoring;
 mod tools;
