@@ -40,9 +40,13 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         )?;
     }
     let (batches, records) = (loss.batches, loss.records);
+    let told = match loss.gaps.is_empty() {
+        true => "",
+        false => ", readers are told of the gaps",
+    };
     writeln!(
         out,
-        "repaired    {batches} batches with {records} records are there, readers are told of the gaps"
+        "repaired    {batches} batches with {records} records are there{told}"
     )?;
     Ok(None)
 }

@@ -107,8 +107,13 @@ fn a_second_copy_to_the_same_place_is_refused() {
 #[test]
 fn segments_under_other_names_are_named_by_a_repair() {
     let place = Place::new();
-    let server = Server::with(&place, "ingest=0", &["--segment", "1M"]);
-    let all = lines(60_000);
+    let server = Server::with(
+        &place,
+        "ingest=0",
+        &["--segment", "1M", "--log-payload", "64K"],
+    );
+    let all = (0..60_000).map(|n| format!("{n:060}\n"));
+    let all = all.collect::<String>();
     assert_code(&server.send(&["--producer", "p"], &all), 0);
     server.stop();
     let data = place.path("data");
