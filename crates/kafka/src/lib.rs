@@ -33,12 +33,15 @@ mod target;
 mod without;
 
 #[cfg(feature = "client")]
+#[doc(hidden)]
+pub use client::mock;
+#[cfg(feature = "client")]
 pub use client::{
     Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
 };
 pub use format::Malformed;
 pub use record::{Form, Found};
-pub use snapshot::{AtHome, SNAPSHOT};
+pub use snapshot::{AtHome, SNAPSHOT, SNAPSHOT_CARRIED};
 pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
 #[cfg(not(feature = "client"))]
 pub use without::{
@@ -54,7 +57,10 @@ pub enum Unavailable {
          make and a C compiler"
     )]
     NotBuilt,
-    /// The client says so.
+    /// The client says so; it may be otherwise later.
     #[error("{0}")]
     Client(String),
+    /// What is there, or here, is of no use, and asking for it again changes nothing.
+    #[error("{0}")]
+    Broken(String),
 }

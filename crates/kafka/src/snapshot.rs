@@ -3,6 +3,9 @@
 /// The name of the word.
 pub const SNAPSHOT: &str = "snapshot";
 
+/// The name of the word for how many bytes of changes had ever gone home when the snapshot was sent: a little-endian number.
+pub const SNAPSHOT_CARRIED: &str = "snapshot-carried";
+
 /// A snapshot that is whole at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtHome {

@@ -88,6 +88,8 @@ pub enum Polled {
     End,
     /// Nothing has come.
     Nothing,
+    /// There is a record that cannot be read.
+    Unreadable(String),
 }
 
 /// What reads a home; there is none.
@@ -130,6 +132,12 @@ impl Reader {
     /// # Errors
     /// None.
     pub fn end(&self, _: std::time::Duration) -> Result<u64, Unavailable> {
+        match self.0 {}
+    }
+
+    /// There is none to be asked.
+    #[must_use]
+    pub fn ended(&self) -> Option<u64> {
         match self.0 {}
     }
 

@@ -13,6 +13,7 @@
 //! The crate knows no particular home; `docs/replication.md` says what is promised.
 #![forbid(unsafe_code)]
 
+mod currency;
 mod cursors;
 mod cut;
 mod filling;
@@ -31,6 +32,7 @@ mod share;
 mod status;
 mod thread;
 
+pub use currency::{Currency, SILENCE};
 pub use hold::{Ending, Guest, Hold};
 pub use home::{
     Answer, Ask, Claim, Cursors, Held, Home, Marks, Moves, Owner, Place, Record, Transaction, Words,

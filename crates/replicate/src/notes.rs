@@ -4,6 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::home::Words;
 
+/// The name of the word for how many bytes of records were ever carried to a home that
+/// [needs all](crate::Settings::needs_all): a little-endian number, in the transaction of the last of them.
+pub(crate) const CARRIED: &str = "carried";
+
+/// What that word says.
+pub(crate) fn carried(words: &Words) -> u64 {
+    let word = words.get(CARRIED).and_then(|word| word.first_chunk());
+    word.copied().map_or(0, u64::from_le_bytes)
+}
+
 /// What is to be left there, and what is. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Inner>>);

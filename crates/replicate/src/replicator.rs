@@ -15,7 +15,7 @@ use crate::filling::Filling;
 use crate::hold::Hold;
 use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Moves, Owner, Place, Words};
 use crate::lanes::Lanes;
-use crate::notes::Notes;
+use crate::notes::{CARRIED, Notes, carried};
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -57,11 +57,15 @@ pub struct Replicator {
     has_claimed: bool,
     replicated: Option<Ticket>,
     retry: Duration,
+    /// The same after somebody else has opened the home.
+    fenced: Duration,
     remembered: BTreeMap<Arc<str>, u64>,
     /// More is at home than is remembered.
     forgetful: bool,
     remember_due: Duration,
     shown: Shown,
+    /// How much was ever carried to the home.
+    carried: u64,
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
     notes: Notes,
@@ -94,6 +98,8 @@ struct Carrying {
     cursors: Moves,
     bytes: usize,
     messages: u64,
+    /// With it, so much was ever carried.
+    carried: u64,
     /// What a mistake sends once more.
     again: Option<Ask>,
 }
@@ -131,6 +137,7 @@ impl Replicator {
         };
         let mut replicator = Replicator {
             retry: settings.retry_first,
+            fenced: settings.after_fenced,
             settings,
             share,
             owner,
@@ -150,6 +157,7 @@ impl Replicator {
             forgetful: false,
             remember_due: Duration::ZERO,
             shown: Shown::default(),
+            carried: 0,
             when_lost: None,
             notes: Notes::default(),
             cursors: Sending::default(),
@@ -288,6 +296,7 @@ impl Replicator {
             (Answer::Fenced(why), _) => {
                 // It may have been nobody but the home itself, which ends what takes too long: the marks tell.
                 self.failed(why, now, home);
+                self.make_way(now);
             }
             (Answer::Held(_) | Answer::Committed, _) => {
                 self.failed("the home has answered something else".into(), now, home);
@@ -320,6 +329,7 @@ impl Replicator {
         if let Err(why) = self.fits(&held) {
             return self.failed(why, now, home);
         }
+        self.carried = carried(&held.notes);
         let places = self.places(&held);
         let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
         match self.share {
@@ -341,6 +351,8 @@ impl Replicator {
         self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
         self.state = State::Home(None);
+        let carried = self.carried;
+        self.shown.change(|status| status.carried = carried);
         self.show();
     }
 
@@ -637,6 +649,11 @@ impl Replicator {
             false => lanes.end_with(stream, places),
         });
         filled.transaction.cursors = cursors.clone();
+        let carried = self.carried + filled.bytes as u64;
+        if self.settings.needs_all && filled.bytes > 0 {
+            let word = carried.to_le_bytes()[..].into();
+            filled.transaction.notes.insert(CARRIED.into(), word);
+        }
         let ask = Ask::Carry(filled.transaction);
         let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
         let again = repeats.then(|| ask.clone());
@@ -651,6 +668,7 @@ impl Replicator {
             cursors,
             bytes: filled.bytes,
             messages: filled.messages,
+            carried,
             again,
         })));
         if self.makes(|mistakes| mistakes.early_watermark) && filled.covers.is_some() {
@@ -664,8 +682,9 @@ impl Replicator {
         else {
             unreachable!("it is what was waited for");
         };
-        self.retry = self.settings.retry_first;
+        (self.retry, self.fenced) = (self.settings.retry_first, self.settings.after_fenced);
         self.has_claimed = true;
+        self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
         self.notes.arrived(carried.notes);
         self.cursors
@@ -679,6 +698,7 @@ impl Replicator {
             status.transactions += 1;
             status.messages += carried.messages;
             status.bytes += carried.bytes as u64;
+            status.carried = carried.carried;
         });
         self.tell(None);
     }
@@ -700,6 +720,15 @@ impl Replicator {
         };
         self.retry = (2 * self.retry).min(self.settings.retry_last);
         self.tell(Some(why));
+    }
+
+    /// Opened again at once, the home would be taken from somebody who is about to leave its name there, and who would
+    /// open it again as well.
+    fn make_way(&mut self, now: Duration) {
+        if let (State::Away { until }, Share::Whole) = (&mut self.state, self.share) {
+            *until = (now + self.fenced).max(*until);
+            self.fenced = (2 * self.fenced).min(4 * self.settings.after_fenced);
+        }
     }
 
     fn ask(&mut self, home: &mut dyn Home, ask: Ask) -> u64 {

@@ -22,11 +22,15 @@ pub struct Settings {
     pub retry_first: Duration,
     /// And at most. Default 5 s.
     pub retry_last: Duration,
+    /// How long to wait before a home is looked at again that somebody else has opened, at first; it doubles each time until something
+    /// is committed again, up to four times as much. Who opens it to take it over has so long to leave its name, without being
+    /// put an end to in its turn. Only of a log that has the home alone. Default 3 s.
+    pub after_fenced: Duration,
     /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
     /// 10 s.
     pub hand_over_within: Duration,
     /// What is carried is of use only from its first record on: a log that begins behind the end of what is at home is not
-    /// carried. Default false.
+    /// carried, and the home is told how much was carried there. Default false.
     pub needs_all: bool,
     /// How often it is looked at most which named cursors of readers have moved, so that they go home. Default 1 s.
     pub cursors_every: Duration,
@@ -45,6 +49,7 @@ impl Default for Settings {
             answer_within: Duration::from_secs(90),
             retry_first: Duration::from_millis(100),
             retry_last: Duration::from_secs(5),
+            after_fenced: Duration::from_secs(3),
             hand_over_within: Duration::from_secs(10),
             needs_all: false,
             cursors_every: Duration::from_secs(1),

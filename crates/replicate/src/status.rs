@@ -68,6 +68,8 @@ pub struct Status {
     pub messages: u64,
     /// Bytes of those, with their headers.
     pub bytes: u64,
+    /// Bytes that were ever carried to a home that [needs all](crate::Settings::needs_all), by whomever, as it says itself.
+    pub carried: u64,
     /// What was asked of the home and failed, or was not answered in time.
     pub failures: u64,
     /// Messages that could not be carried because they were lost in damage, or removed, before.

@@ -5,13 +5,13 @@ use crate::metric::metrics;
 metrics! {
     /// 1 for what this server is to the store: `owner`, `follower`, `takes-over` (a follower that becomes the owner) or `former` (an owner whose store another server has by now).
     ROLE = Gauge "tidewire_kv_home_role" ["role"];
-    /// 1 while the home is reached.
+    /// 1 while the home is reached: a follower has been told within 5 s where it ends, an owner carries and has met with no failure.
     LINKED = Gauge "tidewire_kv_home_linked" [];
     /// Of an owner the first position of the store's log that is not at home, of a follower the first that was not applied.
     POSITION = Gauge "tidewire_kv_home_position" [];
     /// Of an owner the records that are not at home, of a follower the offsets of the home that were not read.
     LAG = Gauge "tidewire_kv_home_lag_records" [];
-    /// Of a follower: for how long there was always something more to read.
+    /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, also when it is cut off from the brokers; less than two seconds are 0.
     BEHIND = Gauge "tidewire_kv_home_lag_seconds" [];
     /// Bytes of the store's log that are not at home; changes are refused at --backlog-bytes.
     BACKLOG = Gauge "tidewire_kv_home_backlog_bytes" [];

@@ -17,8 +17,8 @@ use tidewire_kv::service::library_name;
 use tidewire_kv::store::Store;
 use tidewire_rdb::{Decoder, Item, Key, Value};
 
+use super::login::Login;
 use crate::exit::Failure;
-use crate::secret::Secret;
 use crate::size::Size;
 
 /// What is shown below the options.
@@ -49,9 +49,8 @@ pub(crate) struct Args {
     /// Directory of the data of a server that is not running and has no keys
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A file whose one line is the password of the running server
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    login: Login,
     /// Most memory that one key of the dump may take while it is read: a small dump can hold a large one
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     key_max: Size,
@@ -81,8 +80,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot read {}: {e}", args.file.display())))?;
     let counts = match (&args.to, &args.data) {
         (Some(to), _) => {
-            let password = args.password_file.as_deref().map(Secret::from_file);
-            let mut server = Server::connect(to, password.transpose()?, args.replace)?;
+            let mut server = Server::connect(to, args.login.command()?, args.replace)?;
             let counts = import(args, file, &mut server)?;
             server.settle()?;
             counts
@@ -385,7 +383,7 @@ const WAITING: usize = 256 << 10;
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl Server {
-    fn connect(to: &str, password: Option<Secret>, replace: bool) -> Result<Server, Failure> {
+    fn connect(to: &str, login: Option<Vec<String>>, replace: bool) -> Result<Server, Failure> {
         let connect = || {
             let socket = TcpStream::connect(to)?;
             socket.set_nodelay(true)?;
@@ -403,8 +401,9 @@ impl Server {
             replace,
             last: Vec::new(),
         };
-        if let Some(password) = password {
-            server.ask(&[b"AUTH", password.into_text().as_bytes()])?;
+        if let Some(login) = login {
+            let login: Vec<&[u8]> = login.iter().map(String::as_bytes).collect();
+            server.ask(&login)?;
         }
         Ok(server)
     }

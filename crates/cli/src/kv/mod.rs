@@ -2,6 +2,7 @@
 
 mod export;
 mod import;
+mod login;
 mod promote;
 
 use std::ops::ControlFlow;

@@ -2,17 +2,17 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use super::login::Login;
 use crate::exit::Failure;
-use crate::secret::Secret;
 use crate::span::Span;
 
 /// What is shown below the options.
 const EXAMPLES: &str = "\
 Examples:
   tidewire kv promote --to 127.0.0.1:6380
+  tidewire kv promote --to b:6380 --user operator --password-file /etc/tidewire/operator
   redis-cli -p 6380 REPLICAOF NO ONE
 
 It ends with status 0 when the server owns the store, takes changes and reaches its home, also if it did before. Otherwise \
@@ -25,10 +25,10 @@ pub(crate) struct Args {
     /// The server, which follows
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380")]
     to: String,
-    /// A file whose one line is the password of the server
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
-    /// How long its answer is waited for
+    #[command(flatten)]
+    login: Login,
+    /// How long its answer is waited for. Then a takeover that has not claimed the home yet is called off, if nobody else waits
+    /// for it; one that has goes on
     #[arg(long, value_name = "TIME", default_value = "5m")]
     within: Span,
 }
@@ -37,8 +37,7 @@ pub(crate) struct Args {
 const GREETING: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let password = args.password_file.as_deref().map(Secret::from_file);
-    let password = password.transpose()?;
+    let login = args.login.command()?;
     let to = &args.to;
     let connect = || {
         let socket = TcpStream::connect(to)?;
@@ -48,8 +47,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let socket = connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
     let mut socket = BufReader::new(socket);
-    if let Some(password) = password {
-        ask(&mut socket, to, &["AUTH", &password.into_text()])?;
+    if let Some(login) = login {
+        let login: Vec<&str> = login.iter().map(String::as_str).collect();
+        ask(&mut socket, to, &login)?;
     }
     let within = args.within.limit();
     let set = socket.get_ref().set_read_timeout(within);

@@ -92,3 +92,90 @@ fn text(effect: &Effect<'_>) -> String {
         Effect::Removed(key, _) => format!(" (gone){}", short(key)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    use tidewire_kv::commands::find;
+    use tidewire_kv::durable::{Accept, KvLog, open};
+    use tidewire_kv::reply::{Proto, Reply};
+    use tidewire_kv::store::{RECORD_MAX, Settings, Store};
+    use tidewire_log::{EmbeddedLog, Policy};
+    use tidewire_replicate::{Owner, Place};
+
+    use super::*;
+
+    /// Runs these commands on a store with a log in a directory.
+    fn write(directory: &std::path::Path, commands: &[&[&[u8]]]) {
+        let (log, _) = EmbeddedLog::start(directory, KvLog::settings(Policy::Sync)).unwrap();
+        let (log, store) = (Arc::new(log), Store::new(Settings::default()));
+        let go_on = |_: &_, _, _| ControlFlow::Continue(());
+        let (kv_log, _) = open(log.clone(), &store, 1, Accept::Nothing, go_on).unwrap();
+        for args in commands {
+            loop {
+                let mut reply = Reply::new(Proto::Resp2);
+                let spec = find(args[0]).unwrap();
+                let _ = store.runner(1, 1).run(spec, 0, args, &mut reply);
+                if reply.bytes() == b"+OK\r\n" {
+                    break;
+                }
+                // The log is busy.
+                assert!(reply.bytes().starts_with(b"-TRYAGAIN"));
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        while kv_log.update() < store.last_ticket() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        log.close();
+    }
+
+    fn shown(view: &View, held: &Held) -> Result<String, String> {
+        let mut out = Vec::new();
+        let shown = show(view, held, &mut out);
+        shown.map_err(|_| "it is not shown".to_owned())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    /// Another server has taken the store over between its two records: it has broken that unit off, which is here alone.
+    #[test]
+    fn a_unit_that_was_cut_in_two_is_listed_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let long = vec![b'x'; RECORD_MAX + 1000];
+        write(
+            place.path(),
+            &[
+                &[b"SET", b"home", b"1"],
+                &[b"SET", b"cut", &long],
+                &[b"SET", b"behind", b"2"],
+            ],
+        );
+        let view = View::open(place.path()).unwrap();
+        assert_eq!(view.range(STREAM).map(|range| range.next), Some(4));
+        let mut held = Held {
+            owner: Some(Owner { log: 7, session: 8 }),
+            ..Held::default()
+        };
+        let left = left_by(view.identity());
+        for (next, units, listed) in [
+            (1, 2, &["SET cut xxx", "SET behind 2"][..]),
+            (2, 2, &["SET cut xxx", "SET behind 2"]),
+            (3, 1, &["SET behind 2"]),
+            (4, 0, &[]),
+        ] {
+            held.streams.insert(left.clone(), Place { next, print: 0 });
+            let said = shown(&view, &held).unwrap();
+            let last = format!("{units} units are here alone, from position {next} on");
+            assert!(said.contains(&last), "{said:.2000}");
+            assert_eq!(said.lines().count(), listed.len() + 1, "{said:.2000}");
+            assert!(
+                listed.iter().all(|line| said.contains(line)),
+                "{said:.2000}"
+            );
+        }
+    }
+}

@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tidewire_kafka::{AtHome, Polled, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target, Unavailable};
 use tidewire_kv::durable::snapshot::{self, Keeper, Running as Snapshots};
-use tidewire_kv::durable::{
-    Applier, FollowSettings, Follower, Heard, KvLog, Source, Standing, go_on_at,
-};
+use tidewire_kv::durable::{Applier, FollowSettings, Follower, KvLog, Standing, go_on_at};
 use tidewire_kv::service::{Replication, Role};
 use tidewire_kv::store::Store;
 use tidewire_log::disk::real::RealDisk;
@@ -23,6 +21,7 @@ use tidewire_replicate::{Bell, Owner, Share};
 use super::durable::LogOptions;
 use super::kv::now_ms;
 use super::kv_home::{Carrier, client};
+use super::kv_source::{AGAIN, KafkaSource};
 use super::log::{OpenLog, kv_directory};
 use crate::exit::Failure;
 
@@ -35,12 +34,10 @@ const PROBE: &str = "probe";
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";
 
-/// How long a record is waited for at a time.
-const POLL: Duration = Duration::from_millis(50);
-/// Until a home that could not be read is read again.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How often it is asked how much is missing.
-const LOOK: Duration = Duration::from_secs(1);
+/// While there is nothing that could be waited with.
+const AWAY: Duration = Duration::from_millis(50);
+/// The longest pause before a snapshot at home is tried to be read again.
+const AGAIN_LAST: Duration = Duration::from_secs(30);
 /// Between looks at what is waited for.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -192,15 +189,29 @@ pub(super) fn refuse_begun(directory: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Why a store is not filled yet.
+enum NotBegun {
+    /// It is to be tried again.
+    Now(String),
+    /// That would change nothing.
+    Ever(String),
+}
+
+impl From<Unavailable> for NotBegun {
+    fn from(why: Unavailable) -> NotBegun {
+        match why {
+            Unavailable::Client(why) => NotBegun::Now(why),
+            why => NotBegun::Ever(why.to_string()),
+        }
+    }
+}
+
 struct Thread {
     needs: Needs,
     home: Home,
     shared: Arc<Shared>,
     start: Instant,
     source: KafkaSource,
-    /// Since when there was always more.
-    behind: Option<Instant>,
-    looked: Option<Instant>,
 }
 
 impl Thread {
@@ -211,8 +222,6 @@ impl Thread {
             home,
             shared,
             start: Instant::now(),
-            behind: Some(Instant::now()),
-            looked: None,
         }
     }
 
@@ -230,6 +239,7 @@ impl Thread {
         while !self.shared.stops() {
             if self.needs.replication.is_asked()
                 && follower.standing() == Standing::Follows
+                && !self.needs.replication.call_off()
                 && self.may_take_over()
             {
                 // Made anew for each try: what an earlier one has left at home is another log's.
@@ -249,12 +259,20 @@ impl Thread {
                 thread::sleep(PAUSE);
                 !shared.stops()
             };
+            follower.want(self.needs.replication.is_awaited());
             let now = self.start.elapsed();
             let stepped = follower.step(now, now_ms(), &mut self.source, &mut *home, &mut pause);
             let step = stepped.map_err(|e| e.to_string())?;
             if let Some(why) = follower.take_refusal() {
                 tracing::warn!(why = &*why, "the key-value store was not taken over");
                 self.needs.replication.answer(Err(why));
+            }
+            if follower.take_called_off() {
+                tracing::warn!(
+                    "nobody waits any more for the key-value store to be taken over: it is not, and the former owner goes on"
+                );
+                // Who asks in this moment has it begin anew.
+                self.needs.replication.call_off();
             }
             self.show(&follower);
             if follower.is_at_end() && !self.shared.is_current.swap(true, SeqCst) {
@@ -271,67 +289,118 @@ impl Thread {
                 return self.own(position, owner);
             }
             if step != Step::Worked && self.source.is_away() {
-                thread::sleep(POLL);
+                thread::sleep(AWAY);
             }
         }
         Ok(())
     }
 
-    /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before.
+    /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before. What
+    /// does not work now is tried again.
     fn begin(&mut self) -> Result<Option<u64>, String> {
-        let target = &self.needs.target;
-        let at = loop {
-            if self.shared.stops() {
-                return Ok(None);
-            }
-            match tidewire_kafka::held(target, Share::Whole, &self.home) {
-                Ok(held) => {
-                    let word = held.notes.get(SNAPSHOT);
-                    break word.and_then(|word| AtHome::decode(word));
+        let mut pause = AGAIN;
+        while !self.shared.stops() {
+            match self.begin_once() {
+                Ok(position) => return Ok(Some(position)),
+                Err(_) if self.shared.stops() => break,
+                Err(NotBegun::Ever(why)) => return Err(why),
+                Err(NotBegun::Now(why)) => {
+                    self.source.fails(why);
+                    self.tell(0);
+                    self.pause(pause);
+                    pause = (2 * pause).min(AGAIN_LAST);
                 }
-                Err(why) => drop(self.source.fails(why.to_string())),
             }
-            thread::sleep(AGAIN);
-        };
-        let Some(at) = at else {
-            return Ok(Some(0));
+        }
+        Ok(None)
+    }
+
+    /// Waits, unless it is stopped.
+    fn pause(&self, most: Duration) {
+        let since = Instant::now();
+        while since.elapsed() < most && !self.shared.stops() {
+            thread::sleep(AWAY.min(most));
+        }
+    }
+
+    fn newest(&self) -> Result<Option<AtHome>, NotBegun> {
+        let held = tidewire_kafka::held(&self.needs.target, Share::Whole, &self.home)?;
+        let word = held.notes.get(SNAPSHOT);
+        Ok(word.and_then(|word| AtHome::decode(word)))
+    }
+
+    /// The position to go on from.
+    fn begin_once(&mut self) -> Result<u64, NotBegun> {
+        let Some(at) = self.newest()? else {
+            return Ok(0);
         };
         let directory = self.needs.options.directory().join(FETCHED);
-        let loaded = self.fetch(&at, &directory).and_then(|()| {
-            let disk = RealDisk::open(&directory).map_err(|e| e.to_string())?;
-            let range = Range {
-                first: at.position,
-                next: at.position,
-            };
-            let shared = self.shared.clone();
-            let mut goes_on = |_, _| match shared.stops() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            };
-            let (log, store) = (at.log, &self.needs.store);
-            let loaded = snapshot::load(&disk, log, range, store, now_ms(), &mut goes_on);
-            loaded.map_err(|e| e.to_string())
-        });
+        let named =
+            |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
+        let loaded = match self.fetch(&at, &directory) {
+            // A store that was filled in part is of no use: what fails from here on is not tried again.
+            Ok(()) => self.load(&at, &directory).map_err(NotBegun::Ever),
+            // Its owner may have put another one in its place meanwhile, and removed this one.
+            Err(NotBegun::Ever(why)) => match self.newest() {
+                Ok(now) if now == Some(at) => Err(NotBegun::Ever(why)),
+                _ => Err(NotBegun::Now(why)),
+            },
+            Err(why) => Err(why),
+        };
         // It is at home, and never read here again.
         let _ = fs::remove_dir_all(&directory);
-        if self.shared.stops() {
-            return Ok(None);
-        }
-        let failed =
-            |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
-        let loaded = loaded
-            .map_err(failed)?
-            .ok_or_else(|| failed("it is not there".into()))?;
-        let offset = Reader::find(target, &self.home, at.position);
-        self.source.read = offset.map_err(|e| e.to_string())?;
+        let keys = loaded.map_err(|why| match why {
+            NotBegun::Now(why) => NotBegun::Now(named(why)),
+            NotBegun::Ever(why) => NotBegun::Ever(named(why)),
+        })?;
+        let offset = self.first_behind(at.position)?;
+        self.source.begin_at(offset);
         tracing::info!(
             position = at.position,
             bytes = at.bytes,
-            keys = loaded.keys,
-            offset = self.source.read,
+            keys,
+            offset,
             "the newest snapshot at home was read"
         );
-        Ok(Some(at.position))
+        Ok(at.position)
+    }
+
+    /// Puts what was fetched into the store; how many keys there are.
+    fn load(&self, at: &AtHome, directory: &Path) -> Result<u64, String> {
+        let disk = RealDisk::open(directory).map_err(|e| e.to_string())?;
+        let range = Range {
+            first: at.position,
+            next: at.position,
+        };
+        let shared = self.shared.clone();
+        let mut goes_on = |_, _| match shared.stops() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let (log, store) = (at.log, &self.needs.store);
+        let loaded = snapshot::load(&disk, log, range, store, now_ms(), &mut goes_on);
+        let loaded = loaded.map_err(|e| e.to_string())?;
+        loaded
+            .map(|loaded| loaded.keys)
+            .ok_or_else(|| "it is not there".into())
+    }
+
+    /// The offset at which the records behind a position begin.
+    fn first_behind(&mut self, position: u64) -> Result<u64, NotBegun> {
+        // The store is filled: from here on only this is tried again.
+        let mut pause = AGAIN;
+        loop {
+            match Reader::find(&self.needs.target, &self.home, position) {
+                Ok(offset) => return Ok(offset),
+                Err(why @ Unavailable::Client(_)) if !self.shared.stops() => {
+                    self.source.fails(why.to_string());
+                    self.tell(position);
+                    self.pause(pause);
+                    pause = (2 * pause).min(AGAIN_LAST);
+                }
+                Err(why) => return Err(NotBegun::Ever(why.to_string())),
+            }
+        }
     }
 
     /// Whether there is a place for the log that an owner has. Once the home is claimed the former owner is none any more, so what
@@ -352,8 +421,8 @@ impl Thread {
     }
 
     /// Brings it into a directory of its own.
-    fn fetch(&self, at: &AtHome, directory: &Path) -> Result<(), String> {
-        let told = |e: io::Error| format!("{}: {e}", directory.display());
+    fn fetch(&self, at: &AtHome, directory: &Path) -> Result<(), NotBegun> {
+        let told = |e: io::Error| NotBegun::Ever(format!("{}: {e}", directory.display()));
         if directory.exists() {
             fs::remove_dir_all(directory).map_err(told)?;
         }
@@ -362,35 +431,26 @@ impl Thread {
         let mut file = io::BufWriter::new(file.map_err(told)?);
         let mut goes_on = || !self.shared.stops();
         let target = &self.needs.target;
-        tidewire_kafka::fetch_snapshot(target, &self.home, at, &mut file, &mut goes_on)
-            .map_err(|e| e.to_string())?;
+        tidewire_kafka::fetch_snapshot(target, &self.home, at, &mut file, &mut goes_on)?;
         file.flush().map_err(told)
     }
 
     fn show(&mut self, follower: &Follower) {
-        let now = Instant::now();
-        match follower.is_at_end() {
-            true => self.behind = None,
-            false => {
-                self.behind.get_or_insert(now);
-            }
-        }
-        let is_due = self.looked.is_none_or(|looked| now - looked >= LOOK);
-        if is_due {
-            self.looked = Some(now);
+        // Who takes the store over waits for the home anyway, and is not to wait for this again and again.
+        if follower.standing() == Standing::Follows || !self.source.is_silent() {
             self.source.look();
         }
-        let lag = match follower.is_at_end() {
-            true => 0,
-            false => self.source.lag(),
-        };
-        let (trouble, behind) = (self.source.trouble.clone(), self.behind);
+        self.tell(follower.applier().next());
+    }
+
+    fn tell(&mut self, position: u64) {
+        let line = self.source.line();
         self.needs.replication.change(|now| {
-            now.is_linked = trouble.is_none();
-            now.trouble = trouble;
-            now.position = follower.applier().next();
-            now.lag = lag;
-            now.behind_ms = behind.map_or(0, |since| since.elapsed().as_millis() as u64);
+            now.is_linked = line.trouble.is_none();
+            now.trouble = line.trouble;
+            now.position = position;
+            now.lag = line.missing;
+            now.behind_ms = line.behind.as_millis() as u64;
         });
     }
 
@@ -501,92 +561,4 @@ fn sync(directory: &Path) -> io::Result<()> {
     fs::File::open(directory)?.sync_all()?;
     let above: PathBuf = std::path::absolute(directory)?;
     fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
-}
-
-/// The records of a home in Kafka.
-struct KafkaSource {
-    target: Target,
-    settings: Home,
-    reader: Option<Reader>,
-    /// One past the last offset that was read.
-    read: u64,
-    /// Where the home ended when that was asked last.
-    end: u64,
-    opened: Option<Instant>,
-    trouble: Option<Arc<str>>,
-}
-
-impl KafkaSource {
-    fn new(target: Target, settings: Home) -> KafkaSource {
-        KafkaSource {
-            target,
-            settings,
-            reader: None,
-            read: 0,
-            end: 0,
-            opened: None,
-            trouble: None,
-        }
-    }
-
-    fn is_away(&self) -> bool {
-        self.reader.is_none()
-    }
-
-    /// Asks where the home ends.
-    fn look(&mut self) {
-        if let Some(reader) = &self.reader
-            && let Ok(end) = reader.end(LOOK)
-        {
-            self.end = end;
-        }
-    }
-
-    fn lag(&self) -> u64 {
-        self.end.saturating_sub(self.read).max(1)
-    }
-
-    fn fails(&mut self, why: String) -> Arc<str> {
-        let why: Arc<str> = why.into();
-        if self.trouble.is_none() {
-            tracing::warn!(
-                why = &*why,
-                "the home of the key-value store is not read for now"
-            );
-        }
-        self.trouble = Some(why.clone());
-        why
-    }
-}
-
-impl Source for KafkaSource {
-    fn next(&mut self, waits: bool) -> Result<Heard, Arc<str>> {
-        if self.reader.is_none() {
-            if self.opened.is_some_and(|at| at.elapsed() < AGAIN) {
-                return Ok(Heard::Nothing);
-            }
-            self.opened = Some(Instant::now());
-            let from = (self.read > 0).then_some(self.read);
-            match Reader::open(&self.target, &self.settings, from) {
-                Ok(reader) => self.reader = Some(reader),
-                Err(why) => return Err(self.fails(why.to_string())),
-            }
-        }
-        let Some(reader) = &mut self.reader else {
-            return Ok(Heard::Nothing);
-        };
-        let heard = match reader.poll(if waits { POLL } else { Duration::ZERO }) {
-            Ok(Polled::Record(found)) => {
-                self.read = found.offset + 1;
-                Heard::Record(found.record)
-            }
-            Ok(Polled::End) => Heard::End,
-            Ok(Polled::Nothing) => return Ok(Heard::Nothing),
-            Err(why) => return Err(self.fails(why.to_string())),
-        };
-        if self.trouble.take().is_some() {
-            tracing::info!("the home of the key-value store is read again");
-        }
-        Ok(heard)
-    }
 }

@@ -114,7 +114,8 @@ pub(crate) struct KvOptions {
     pub(crate) shards: Option<usize>,
 
     /// Queued output beyond which a client is cut; replies are paced, so only a single larger one
-    /// gets there. 16 KiB at least; 0 is no limit [default: 1GiB]
+    /// gets there. 16 KiB at least; 0, and what is more, is 4 GiB, beyond which nobody may have output queued
+    /// [default: 1GiB]
     #[arg(
         id = "kv-client-output",
         long = "kv-client-output",
@@ -122,8 +123,8 @@ pub(crate) struct KvOptions {
     )]
     pub(crate) client_output: Option<Size>,
 
-    /// Queued output beyond which a subscriber is cut that does not take its messages. 16 KiB at least; 0 is no limit
-    /// [default: 32MiB]
+    /// Queued output beyond which a subscriber is cut that does not take its messages. 16 KiB at least; 0 is none but
+    /// --kv-client-output [default: 32MiB]
     #[arg(
         id = "kv-subscriber-output",
         long = "kv-subscriber-output",
@@ -141,8 +142,8 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-log-keys", long = "kv-log-keys", value_name = "PREFIX")]
     pub(crate) log_keys: Option<String>,
 
-    /// Entries that a client reads of the log at once: XREAD gives no more, XRANGE of more is refused; a single entry may be longer
-    /// [default: 16MiB]
+    /// Entries that a client reads of the log at once: XREAD gives no more, XRANGE of more is refused; a single entry may be longer.
+    /// At least 1 [default: 16MiB]
     #[arg(id = "kv-log-reply", long = "kv-log-reply", value_name = "SIZE")]
     pub(crate) log_reply: Option<Size>,
 
@@ -226,7 +227,7 @@ impl KvOptions {
         ] {
             if bytes < KvSettings::OUTPUT_MIN {
                 return Err(Failure::usage(format!(
-                    "{flag} {bytes}: 16 KiB at least, or 0 for no limit"
+                    "{flag} {bytes}: 16 KiB at least, or 0 for none of its own"
                 )));
             }
         }
@@ -268,6 +269,11 @@ impl KvOptions {
 
     /// How the log is shown as keys, if it is.
     fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
+        if self.log_reply.is_some_and(|size| size.0 == 0) {
+            return Err(Failure::usage(
+                "--kv-log-reply 0: nobody could read anything of the log; at least 1, or leave --kv-log-keys out",
+            ));
+        }
         let (Some(prefix), Some(log)) = (&self.log_keys, log) else {
             return Ok(None);
         };

@@ -12,9 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_kafka::{AtHome, Reader, SNAPSHOT, SNAPSHOT_CARRIED, Settings as Home, Target};
 use tidewire_kv::durable::{KvLog, STREAM, snapshot};
-use tidewire_replicate::{Bell, Notes, Share, Shown};
+use tidewire_replicate::{Bell, Notes, Share, Shown, Words};
 
 /// How often it is looked whether there is something to send.
 const LOOK: Duration = Duration::from_millis(500);
@@ -69,10 +69,9 @@ impl Archive {
         let theirs = stops.clone();
         let thread = thread::Builder::new().name("tidewire-archive".into());
         let thread = thread.spawn(move || {
-            let mut last: Option<Option<AtHome>> = None;
-            let mut carried = 0;
+            let mut last = None;
             while theirs.wait(LOOK) {
-                if let Err(why) = needs.step(&mut last, &mut carried, &theirs)
+                if let Err(why) = needs.step(&mut last, &theirs)
                     && theirs.goes_on()
                 {
                     tracing::warn!(why, "no snapshot of the key-value store goes home for now");
@@ -105,34 +104,52 @@ impl Drop for Archive {
     }
 }
 
+/// The last snapshot at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    snapshot: Option<AtHome>,
+    /// Bytes that had ever gone home when it was sent, whoever carried them.
+    carried: u64,
+}
+
+impl Last {
+    /// By what is left word of.
+    fn of(words: &Words) -> Last {
+        let snapshot = words.get(SNAPSHOT).and_then(|word| AtHome::decode(word));
+        let carried = words.get(SNAPSHOT_CARRIED);
+        let carried = carried.and_then(|word| word.first_chunk().copied());
+        Last {
+            snapshot,
+            carried: carried.map_or(0, u64::from_le_bytes),
+        }
+    }
+
+    /// Whether so much has gone home since that another one is to.
+    fn is_due(&self, carried: u64, growth: u64) -> bool {
+        carried.saturating_sub(self.carried) >= growth
+    }
+}
+
 impl Needs {
-    /// Sends the newest snapshot if it is time. `last` is what is at home, once that is known; `carried` the bytes that had gone
-    /// home when it did.
-    fn step(
-        &self,
-        last: &mut Option<Option<AtHome>>,
-        carried: &mut u64,
-        stops: &Stops,
-    ) -> Result<(), String> {
+    /// Sends the newest snapshot if it is time. `last` is what is at home, once that is known.
+    fn step(&self, last: &mut Option<Last>, stops: &Stops) -> Result<(), String> {
         let status = self.shown.status();
         let position = self.kv_log.snapshots().status().position;
         let is_ours = status.home.contains_key(STREAM) && self.kv_log.lost().is_none();
-        if self.growth == 0
-            || position == 0
-            || !is_ours
-            || status.bytes.saturating_sub(*carried) < self.growth
-        {
+        if self.growth == 0 || position == 0 || !is_ours {
             return Ok(());
         }
         let before = match last {
             Some(before) => *before,
             None => {
                 let held = tidewire_kafka::held(&self.target, Share::Whole, &self.home);
-                let held = held.map_err(|e| e.to_string())?;
-                let word = held.notes.get(SNAPSHOT);
-                *last.insert(word.and_then(|word| AtHome::decode(word)))
+                *last.insert(Last::of(&held.map_err(|e| e.to_string())?.notes))
             }
         };
+        if !before.is_due(status.carried, self.growth) {
+            return Ok(());
+        }
+        let before = before.snapshot;
         if before.is_some_and(|before| before.position >= position) {
             return Ok(());
         }
@@ -155,6 +172,8 @@ impl Needs {
             }
         }
         let word = sent.encode();
+        let carried = status.carried.to_le_bytes();
+        self.notes.put(SNAPSHOT_CARRIED, &carried);
         self.notes.put(SNAPSHOT, &word);
         self.bell.ring();
         while self.notes.at_home(SNAPSHOT).as_deref() != Some(&word[..]) {
@@ -167,7 +186,10 @@ impl Needs {
             bytes = sent.bytes,
             "a snapshot of the key-value store is at home"
         );
-        (*last, *carried) = (Some(Some(sent)), status.bytes);
+        *last = Some(Last {
+            snapshot: Some(sent),
+            carried: status.carried,
+        });
         // The one before stays, for those who have begun with it.
         if let Some(before) = before {
             let records = Reader::find(target, home, before.position);
@@ -176,5 +198,34 @@ impl Needs {
                 .map_err(|e| format!("what the snapshot before stands for is not removed: {e}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However often the process has begun anew since: what it counts is what the home says.
+    #[test]
+    fn what_went_home_since_the_last_snapshot_is_counted_across_starts() {
+        let mut words = Words::new();
+        assert!(!Last::of(&words).is_due(99, 100));
+        assert!(Last::of(&words).is_due(100, 100));
+        let sent = AtHome {
+            id: 1,
+            log: 2,
+            position: 3,
+            from: 4,
+            pieces: 5,
+            bytes: 6,
+        };
+        words.insert(SNAPSHOT.into(), sent.encode().into());
+        words.insert(SNAPSHOT_CARRIED.into(), 100_u64.to_le_bytes()[..].into());
+        let last = Last::of(&words);
+        assert_eq!((last.snapshot, last.carried), (Some(sent), 100));
+        assert!(!last.is_due(199, 100));
+        assert!(last.is_due(200, 100));
+        // A home that counts from less on, such as one that was made anew.
+        assert!(!last.is_due(50, 100));
     }
 }

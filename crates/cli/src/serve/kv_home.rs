@@ -2,18 +2,18 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::kv_home as metrics;
 use tidewire_kafka::{Settings as Home, Target};
 use tidewire_kv::durable::{KvLog, STREAM};
 use tidewire_kv::service::{Replicated, Replication, Role};
-use tidewire_log::{EmbeddedLog, Log, Policy as Commits};
+use tidewire_log::{Credit, EmbeddedLog, Log, Policy as Commits};
 use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying, Shown, Status};
 
 use super::durable::{LogOptions, PolicyName};
-use super::kv::KvOptions;
+use super::kv::{KvOptions, now_ms};
 use super::kv_archive::{Archive, Needs};
 use super::log::OpenLog;
 use super::replica::client_settings;
@@ -209,6 +209,7 @@ impl Carrier {
         Carried {
             shown: self.running.shown(),
             log: self.log.clone(),
+            oldest: Arc::default(),
         }
     }
 
@@ -223,12 +224,21 @@ impl Carrier {
 pub(super) struct Carried {
     shown: Shown,
     log: Arc<EmbeddedLog>,
+    oldest: Arc<Oldest>,
 }
 
 impl Carried {
     fn lag(&self, status: &Status) -> u64 {
         let next = self.log.range(STREAM).map_or(0, |range| range.next);
         next.saturating_sub(home_of(status))
+    }
+
+    /// The age of the oldest change that is not at home; milliseconds.
+    fn behind_ms(&self, status: &Status) -> u64 {
+        match self.lag(status) {
+            0 => 0,
+            _ => now_ms().saturating_sub(self.oldest.at_ms(&*self.log, home_of(status))),
+        }
     }
 
     /// For INFO and ROLE.
@@ -238,6 +248,7 @@ impl Carried {
         to.is_linked = status.phase == Phase::Carrying && status.trouble.is_none();
         to.position = home_of(&status);
         to.lag = self.lag(&status);
+        to.behind_ms = self.behind_ms(&status);
         to.trouble = status.trouble;
     }
 
@@ -247,6 +258,26 @@ impl Carried {
         to.add(&metrics::TRANSACTIONS, &[], status.transactions);
         to.add(&metrics::BYTES, &[], status.bytes);
         to.add(&metrics::FAILURES, &[], status.failures);
+    }
+}
+
+/// When the oldest change was made that is not at home: as long as it is the same one, the log is read once.
+#[derive(Default)]
+struct Oldest(Mutex<Option<(u64, u64)>>);
+
+impl Oldest {
+    /// Milliseconds since 1970, of the record at a position.
+    fn at_ms(&self, log: &dyn Log, position: u64) -> u64 {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, at_ms)) = known.filter(|(of, _)| *of == position) {
+            return at_ms;
+        }
+        let read = log.read(STREAM, position, Credit(1));
+        let run = read.ok().and_then(|read| read.runs.into_iter().next());
+        // What cannot be read is not older than this.
+        let at_ms = run.map_or_else(now_ms, |run| run.timestamp_us / 1000);
+        *known = Some((position, at_ms));
+        at_ms
     }
 }
 

@@ -29,6 +29,7 @@ mod inherit;
 mod kv;
 mod kv_archive;
 mod kv_home;
+mod kv_source;
 mod life;
 mod limits;
 mod listen_at;

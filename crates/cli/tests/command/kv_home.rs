@@ -124,6 +124,28 @@ fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
     ] {
         assert!(info.contains(line), "{info}");
     }
+    // What is not there gets older.
+    while lag_seconds(&mut client) < 1.0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop((client, server));
+    // Also across starts: its age is that of the change.
+    let mut server =
+        Running::start(&[&["serve", "kv", "--listen", "kv/resp=0"][..], &flags].concat());
+    let mut client = Client::connect(addr(&server.line())).unwrap();
+    while client.ask("GET k").unwrap() != Reply::Bulk(Some("v".into())) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(lag_seconds(&mut client) > 1.0);
+}
+
+/// How many seconds the home is behind, by what an owner or a follower says.
+#[cfg(feature = "kafka")]
+pub(crate) fn lag_seconds(client: &mut crate::common::kv::Client) -> f64 {
+    let info = crate::common::kv::text(client.ask("INFO replication").unwrap());
+    let mut lines = info.lines();
+    let seconds = lines.find_map(|line| line.strip_prefix("home_lag_seconds:"));
+    seconds.expect("it has a home").parse().expect("a number")
 }
 
 #[test]
@@ -138,4 +160,49 @@ fn a_server_without_a_home_has_nothing_to_take_over() {
     let output = run(&["kv", "promote", "--to", "127.0.0.1:1"]);
     assert_code(&output, 1);
     assert!(stderr(&output).contains("cannot connect"));
+}
+
+/// Where clients say who they are, those of the command do.
+#[test]
+fn commands_are_users_of_the_server() {
+    let place = Place::new();
+    let users = "user default off\nuser operator on >s3cret ~* +@all\n";
+    let (users, right) = (place.file("users", users), place.file("right", "s3cret\n"));
+    let wrong = place.file("wrong", "s4cret\n");
+    let serve = [
+        "serve",
+        "kv",
+        "--listen",
+        "kv/resp=0",
+        "--kv-acl-file",
+        &users,
+    ];
+    let mut server = Running::start(&serve);
+    let at = addr(&server.line()).to_string();
+    let promote = ["kv", "promote", "--to", &at];
+    for (flags, says) in [
+        (&[][..], "NOAUTH"),
+        (&["--password-file", &right], "WRONGPASS"),
+        (
+            &["--user", "operator", "--password-file", &wrong],
+            "WRONGPASS",
+        ),
+        // It is let in, and told that there is nothing to do.
+        (
+            &["--user", "operator", "--password-file", &right],
+            "has no home",
+        ),
+    ] {
+        let output = run(&[&promote[..], flags].concat());
+        assert_code(&output, 1);
+        let said = stderr(&output);
+        assert!(said.contains(says), "{flags:?}: {said}");
+    }
+    let output = run(&[&promote[..], &["--user", "operator"]].concat());
+    assert_code(&output, 2);
+    // An empty dump.
+    let dump = place.file("dump.rdb", b"REDIS0011\xff\0\0\0\0\0\0\0\0");
+    let import = ["kv", "import", &dump, "--to", &at];
+    let user = ["--user", "operator", "--password-file", &right];
+    assert_code(&run(&[&import[..], &user].concat()), 0);
 }

@@ -133,6 +133,17 @@ fn it_is_shown_where_there_is_a_log_and_to_whom_it_may() {
         ),
         (&["ingest", "kv", "--kv-log-keys", ""], "1 to 64 bytes"),
         (&["ingest", "kv", "--kv-log-reply", "1MiB"], "no effect"),
+        (
+            &[
+                "ingest",
+                "kv",
+                "--kv-log-keys",
+                "log:",
+                "--kv-log-reply",
+                "0",
+            ],
+            "nobody could read anything",
+        ),
         (&["ingest", "kv", "--kv-log-past-tokens"], "no effect"),
         (
             &[

@@ -27,6 +27,8 @@ mod idle;
 mod keepalive;
 mod kv_dumps;
 mod kv_durable;
+#[cfg(feature = "kafka")]
+mod kv_follow;
 mod kv_forgotten;
 mod kv_histories;
 mod kv_home;

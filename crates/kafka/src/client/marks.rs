@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tidewire_replicate::{Held, Share};
 
 use super::{config, told};
@@ -143,6 +143,11 @@ pub(super) fn consumer(
     settings: &Settings,
     isolation: &str,
 ) -> KafkaResult<BaseConsumer> {
+    reading(target, settings, isolation).create()
+}
+
+/// What it is set to.
+pub(super) fn reading(target: &Target, settings: &Settings, isolation: &str) -> ClientConfig {
     let mut config = config(target, settings);
     config
         // Asked for by the client; nothing is ever committed under it.
@@ -151,6 +156,8 @@ pub(super) fn consumer(
         .set("auto.offset.reset", "earliest")
         .set("enable.partition.eof", "true")
         .set("fetch.wait.max.ms", "50")
+        // Brokers hand out what their disks have, and look at none of it.
+        .set("check.crcs", "true")
         .set("isolation.level", isolation);
-    config.create()
+    config
 }

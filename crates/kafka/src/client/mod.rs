@@ -2,6 +2,7 @@
 
 mod group;
 mod marks;
+pub mod mock;
 mod pieces;
 mod producer;
 mod reader;

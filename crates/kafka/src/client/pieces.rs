@@ -163,10 +163,10 @@ fn key(id: u64, number: u64) -> Vec<u8> {
 }
 
 /// Reads a snapshot back; its own checksums say whether it is whole. A piece that was sent twice is taken once. `goes_on` is
-/// asked now and then.
+/// asked now and then. Brokers that are away are waited for, for a minute without a piece.
 ///
 /// # Errors
-/// What the client says, or the writer; pieces that are not there.
+/// What the client says; [`Unavailable::Broken`] are what the writer says, and pieces that are not there.
 pub fn fetch_snapshot(
     target: &Target,
     settings: &Settings,
@@ -183,35 +183,51 @@ pub fn fetch_snapshot(
         .and_then(|()| consumer.assign(&places))
         .map_err(|e| client(&e))?;
     let (mut pieces, mut bytes, mut heard) = (0, 0, Instant::now());
+    let mut trouble: Option<KafkaError> = None;
     while pieces < what.pieces {
-        if !goes_on() || heard.elapsed() >= SILENCE {
-            return Err(Unavailable::Client(
-                "nothing comes, or it is not to go on".into(),
+        if !goes_on() {
+            return Err(Unavailable::Client("it was not to go on".into()));
+        }
+        if heard.elapsed() >= SILENCE {
+            return Err(trouble.as_ref().map_or_else(
+                || Unavailable::Client("nothing of the snapshot at home comes".into()),
+                client,
             ));
         }
         let message = match consumer.poll(Duration::from_millis(200)) {
             None => continue,
             Some(Ok(message)) => message,
             Some(Err(KafkaError::PartitionEOF(_))) => {
-                return Err(Unavailable::Client(format!(
+                return Err(Unavailable::Broken(format!(
                     "of the {} pieces of the snapshot at home {pieces} are there",
                     what.pieces
                 )));
             }
-            Some(Err(error)) => return Err(client(&error)),
+            // The client tries again by itself.
+            Some(Err(error)) => {
+                if trouble.is_none() {
+                    let why = told(&error);
+                    tracing::warn!(why, pieces, "the snapshot at home is not read for now");
+                }
+                trouble = Some(error);
+                continue;
+            }
         };
         heard = Instant::now();
+        if trouble.take().is_some() {
+            tracing::info!(pieces, "the snapshot at home is read again");
+        }
         if message.key() == Some(&key(what.id, pieces)) {
             let piece = message.payload().unwrap_or_default();
             into.write_all(piece)
-                .map_err(|e| Unavailable::Client(format!("keeping the snapshot: {e}")))?;
+                .map_err(|e| Unavailable::Broken(format!("keeping the snapshot: {e}")))?;
             pieces += 1;
             bytes += piece.len() as u64;
         }
     }
     match bytes == what.bytes {
         true => Ok(()),
-        false => Err(Unavailable::Client(format!(
+        false => Err(Unavailable::Broken(format!(
             "the snapshot at home has {bytes} bytes, and {} were sent",
             what.bytes
         ))),

@@ -86,6 +86,17 @@ impl Transactional {
         Ok(opened)
     }
 
+    /// Where a partition begins and ends.
+    pub(super) fn watermarks(
+        &self,
+        topic: &str,
+        partition: i32,
+        within: Duration,
+    ) -> KafkaResult<(i64, i64)> {
+        let client = self.producer.client();
+        client.fetch_watermarks(topic, partition, within)
+    }
+
     pub(super) fn begin(&self) -> KafkaResult<()> {
         self.producer.begin_transaction()
     }

@@ -1,11 +1,14 @@
 //! Reading a home, record by record.
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::statistics::Statistics;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{marks, told};
@@ -26,11 +29,35 @@ pub enum Polled {
     End,
     /// Nothing has come.
     Nothing,
+    /// There is a record that cannot be read: it is damaged, or none of this format. Those behind it come next.
+    Unreadable(String),
 }
+
+/// How often the client says how far it has come; milliseconds.
+const STATISTICS_MS: &str = "1000";
+
+/// What the client says of itself: at which offset it has found the end last. The end itself comes once for each offset, and
+/// without it.
+struct Ends {
+    place: (String, i32),
+    /// Negative if it has found none.
+    last: AtomicI64,
+}
+
+impl ClientContext for Ends {
+    fn stats(&self, statistics: Statistics) {
+        let topic = statistics.topics.get(&self.place.0);
+        if let Some(partition) = topic.and_then(|topic| topic.partitions.get(&self.place.1)) {
+            self.last.store(partition.eof_offset, Relaxed);
+        }
+    }
+}
+
+impl ConsumerContext for Ends {}
 
 /// Reads the committed records of a home, in order.
 pub struct Reader {
-    consumer: BaseConsumer,
+    consumer: BaseConsumer<Ends>,
     /// The topic, and the partition.
     place: (String, i32),
     /// Where it began.
@@ -55,7 +82,13 @@ impl Reader {
         from: Option<u64>,
     ) -> Result<Reader, Unavailable> {
         let client = |error: KafkaError| Unavailable::Client(told(&error));
-        let consumer = marks::consumer(target, settings, "read_committed").map_err(client)?;
+        let ends = Ends {
+            place: (target.topic.clone(), target.partition),
+            last: AtomicI64::new(-1),
+        };
+        let mut config = marks::reading(target, settings, "read_committed");
+        config.set("statistics.interval.ms", STATISTICS_MS);
+        let consumer: BaseConsumer<Ends> = config.create_with_context(ends).map_err(client)?;
         let ends = consumer.fetch_watermarks(&target.topic, target.partition, ANSWER);
         let (first, next) = ends.map_err(client)?;
         let from = from.map_or(first, |from| {
@@ -85,15 +118,23 @@ impl Reader {
     /// client; then this may be called again.
     ///
     /// # Errors
-    /// What the client says, and records that are not of this format.
+    /// What the client says.
     pub fn poll(&mut self, within: Duration) -> Result<Polled, Unavailable> {
         if std::mem::take(&mut self.is_empty) {
             return Ok(Polled::End);
         }
         match self.consumer.poll(within) {
             None => Ok(Polled::Nothing),
-            Some(Ok(message)) => found(&message).map(Polled::Record),
+            Some(Ok(message)) => Ok(match found(&message) {
+                Ok(found) => Polled::Record(found),
+                Err(why) => Polled::Unreadable(why.to_string()),
+            }),
             Some(Err(KafkaError::PartitionEOF(_))) => Ok(Polled::End),
+            Some(Err(error))
+                if error.rdkafka_error_code() == Some(RDKafkaErrorCode::BadMessage) =>
+            {
+                Ok(Polled::Unreadable(told(&error)))
+            }
             Some(Err(error)) => Err(Unavailable::Client(told(&error))),
         }
     }
@@ -134,6 +175,14 @@ impl Reader {
             .fetch_watermarks(&self.place.0, self.place.1, within);
         let (_, end) = ends.map_err(|error| Unavailable::Client(told(&error)))?;
         Ok(u64::try_from(end).unwrap_or(0))
+    }
+
+    /// The offset at which the end was found last, as the client says once a second. Everything before it has been returned when
+    /// [`poll`](Reader::poll) finds nothing.
+    #[must_use]
+    pub fn ended(&self) -> Option<u64> {
+        let last = self.consumer.context().last.load(Relaxed);
+        u64::try_from(last).ok()
     }
 
     /// The next record; `None` at the end, unless it is to wait there for more.

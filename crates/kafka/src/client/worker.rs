@@ -6,7 +6,7 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord};
-use tidewire_replicate::{Answer, Ask, Share, Transaction};
+use tidewire_replicate::{Answer, Ask, Held, Share, Transaction};
 
 use super::producer::Transactional;
 use super::{config, failed, marks, topics};
@@ -18,6 +18,8 @@ use crate::{Settings, Target};
 const OPEN: Duration = Duration::from_secs(30);
 /// The same for a transaction, from its beginning to its commit.
 const CARRY: Duration = Duration::from_secs(45);
+/// And to say where the partition ends.
+const ANSWER: Duration = Duration::from_secs(10);
 /// After which the coordinator aborts a transaction whose owner is silent, so that readers go on. Longer than one is tried.
 const ABORTED_MS: &str = "60000";
 
@@ -64,11 +66,9 @@ impl Worker {
                 // The next one that opens it ends what this one has begun, if the topics still take it.
                 self.producer = None;
                 self.batch_max = None;
-                match &error {
-                    KafkaError::Transaction(why) if is_fenced(why.code()) => {
-                        Answer::Fenced(failed(&error))
-                    }
-                    error => Answer::Failed(failed(error)),
+                match error.rdkafka_error_code() {
+                    Some(code) if is_fenced(code) => Answer::Fenced(failed(&error)),
+                    _ => Answer::Failed(failed(&error)),
                 }
             }),
         }
@@ -87,7 +87,28 @@ impl Worker {
         self.producer = Some(Transactional::open(&self.config(), OPEN)?);
         // What was under way is committed or aborted now, and nobody else can begin anything.
         let held = marks::read(&self.target, self.share, &self.settings, marks::Until::End)?;
+        self.has_records(&held)?;
         Ok(Answer::Held(held))
+    }
+
+    /// Whether there is a record at all, or ever was, where the marks say so and all are needed.
+    fn has_records(&self, held: &Held) -> Result<(), String> {
+        let is_begun = held.streams.values().any(|place| place.next > 0);
+        let (Some(producer), true, true) = (&self.producer, self.settings.keeps_all, is_begun)
+        else {
+            return Ok(());
+        };
+        let Target {
+            topic, partition, ..
+        } = &self.target;
+        let ends = producer.watermarks(topic, *partition, ANSWER);
+        match ends.map_err(|error| super::told(&error))? {
+            (_, 0) => Err(format!(
+                "topic {topic} never had a record, and its marks say otherwise: was it deleted and made anew? What it had is \
+                 gone, and the rest alone is of no use"
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn config(&self) -> ClientConfig {
@@ -147,6 +168,8 @@ impl Worker {
 fn is_fenced(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
-        RDKafkaErrorCode::Fenced | RDKafkaErrorCode::InvalidProducerEpoch
+        RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
     )
 }

@@ -36,6 +36,25 @@ pub enum FollowError {
         /// The one that came.
         found: u64,
     },
+    /// One could not be read.
+    #[error("the record at position {due} of the home cannot be read: {why}")]
+    Unreadable {
+        /// The one that is due.
+        due: u64,
+        /// What is wrong.
+        why: Arc<str>,
+    },
+    /// It was deleted, and is another one by now.
+    #[error(
+        "the home goes on at offset {found}, and up to {read} was read there: its topic was deleted and made anew, and what is \
+         there now is not what was followed"
+    )]
+    Remade {
+        /// Where it goes on.
+        found: u64,
+        /// What was read.
+        read: u64,
+    },
     /// It holds something else.
     #[error(
         "the home holds a record of stream {0:?}: it is the home of messages, not of a key-value store"
@@ -64,6 +83,10 @@ pub enum Heard {
     End,
     /// Nothing has come so far.
     Nothing,
+    /// There is one that cannot be read. Those behind it come next.
+    Unreadable(Arc<str>),
+    /// What comes next is at that offset, before this one, which was read: it is another home by now.
+    Remade(u64, u64),
 }
 
 /// Puts what another server's store has logged into a store which clients may read meanwhile. Only whole units are ever
@@ -215,8 +238,14 @@ pub struct Follower {
     /// As what the store is taken over.
     owner: Option<Owner>,
     tries: u32,
+    /// The home may be claimed already: nobody has said that it is not.
+    may_own: bool,
+    is_wanted: bool,
+    is_called_off: bool,
     asked: u64,
     at_end: bool,
+    /// What is wrong with a record that came, since the last that was applied.
+    unreadable: Option<Arc<str>>,
     /// Why the store could not be taken over.
     refused: Option<Arc<str>>,
     mistakes: Mistakes,
@@ -252,8 +281,12 @@ impl Follower {
             state: State::Following,
             owner: None,
             tries: 0,
+            may_own: false,
+            is_wanted: true,
+            is_called_off: false,
             asked: 0,
             at_end: false,
+            unreadable: None,
             refused: None,
         }
     }
@@ -285,8 +318,33 @@ impl Follower {
     pub fn take_over(&mut self, owner: Owner) {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
+            (self.may_own, self.is_wanted) = (false, true);
             self.state = State::Waiting(Duration::ZERO);
         }
+    }
+
+    /// Whether anybody waits for the store to be taken over, which is so until this is called. If nobody does it is called off
+    /// with the next step, unless the home is claimed, or may be: the former owner would be none any more, and nobody would be
+    /// in its place. It goes on then.
+    pub fn want(&mut self, is_wanted: bool) {
+        self.is_wanted = is_wanted;
+    }
+
+    /// Whether it was called off; once.
+    pub fn take_called_off(&mut self) -> bool {
+        std::mem::take(&mut self.is_called_off)
+    }
+
+    /// Calls it off if nobody wants it and that is possible; whether it was.
+    fn call_off(&mut self) -> bool {
+        let is_under_way = !matches!(self.state, State::Following | State::Owner(_));
+        let is_over = is_under_way && !self.is_wanted && !self.may_own;
+        if is_over {
+            self.state = State::Following;
+            self.owner = None;
+            self.is_called_off = true;
+        }
+        is_over
     }
 
     /// The store is not taken over after all: it is followed again.
@@ -316,6 +374,7 @@ impl Follower {
         while let Some((number, answer)) = home.answer() {
             self.answered(number, answer, now, home);
         }
+        self.call_off();
         match self.state {
             State::Waiting(until) if now >= until => self.open(now, home),
             State::Opening(_, within) | State::Claiming(_, within, _) if now >= within => {
@@ -334,7 +393,12 @@ impl Follower {
                 next if next > end => {
                     self.give_up("another server has taken the store over meanwhile".into());
                 }
-                _ => {}
+                due => {
+                    // The rest would be waited for in vain.
+                    if let Some(why) = self.unreadable.clone().filter(|_| !read) {
+                        return Err(FollowError::Unreadable { due, why });
+                    }
+                }
             }
             return Ok(Step::Worked);
         }
@@ -352,7 +416,7 @@ impl Follower {
         pause: &mut dyn FnMut() -> bool,
     ) -> Result<bool, FollowError> {
         let (mut records, mut bytes) = (Vec::new(), 0);
-        let mut at_end = false;
+        let (mut at_end, mut is_passed) = (false, false);
         let end = match self.state {
             State::Reading(end) => end,
             _ => u64::MAX,
@@ -364,17 +428,34 @@ impl Follower {
                     bytes += record.frames.len();
                     next = record.first + u64::from(record.count);
                     records.push(record);
+                    is_passed = true;
                 }
                 Ok(Heard::End) => {
                     at_end = true;
                     break;
                 }
+                Ok(Heard::Unreadable(why)) => {
+                    self.unreadable = Some(why);
+                    is_passed = false;
+                }
+                Ok(Heard::Remade(found, read)) => return Err(FollowError::Remade { found, read }),
                 Ok(Heard::Nothing) | Err(_) => break,
             }
         }
         let came = !records.is_empty();
         if came {
-            self.applier.apply(records, now_ms, pause)?;
+            let applied = self.applier.apply(records, now_ms, pause);
+            applied.map_err(|error| match (error, &self.unreadable) {
+                (FollowError::Gap { due, .. }, Some(why)) => {
+                    let why = why.clone();
+                    FollowError::Unreadable { due, why }
+                }
+                (error, _) => error,
+            })?;
+        }
+        if came && is_passed {
+            // Nothing of the store is missing: it was somebody else's.
+            self.unreadable = None;
         }
         self.at_end = at_end || (self.at_end && !came);
         Ok(came)
@@ -411,6 +492,11 @@ impl Follower {
         if held.claim.is_some() {
             return self.give_up("the home belongs to a fleet of ingest".into());
         }
+        // A claim of which nothing was heard, if there was one.
+        self.may_own = held.owner == Some(owner);
+        if self.call_off() {
+            return;
+        }
         let end = held.streams.get(STREAM).map_or(0, |place| place.next);
         if end < self.applier.next {
             // The former owner has opened it again behind that, and gone on: the claim would find itself fenced.
@@ -423,6 +509,7 @@ impl Follower {
         }
         // At once: until this is committed the former owner may open the home again.
         let number = self.ask(home, Ask::Carry(claim));
+        self.may_own = true;
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
     }
 

@@ -507,6 +507,7 @@ impl RespConn {
     /// It hears nothing more. Those who are told in its place hear that it has gone, also of what has been posted to
     /// it and it will never take.
     fn leave(&mut self, shared: &Shared) {
+        self.session.waits_for_takeover = None;
         if let Some(following) = self.session.set_tracking(None) {
             following.close(&shared.store);
         }

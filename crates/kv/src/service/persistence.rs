@@ -7,7 +7,7 @@ use tidewire_log::Policy;
 use super::blocking::UNBLOCKED;
 use super::call::{Call, Flow};
 use super::info::line;
-use super::{loading, saving};
+use super::{loading, replication, saving};
 use crate::number::parse_integer;
 
 /// Waits until what this client has written is on the disk.
@@ -20,6 +20,15 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
         }
     };
     let shared = call.shared.clone();
+    // Before a wait that began on the owner goes on: what it waits for is never to be.
+    if replication::is_slave(&shared) {
+        show_wait(call, 0);
+        call.reply.error(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local \
+             and are not propagated.",
+        );
+        return Flow::Done;
+    }
     let synced = match shared.durable.get() {
         None if local > 0 => {
             call.reply.error(
@@ -64,6 +73,14 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
 /// Waits until so many replicas have what this client has written. There are none, so it waits until its time is
 /// over, if it is asked for one.
 pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
+    if replication::is_slave(&call.shared) {
+        show_wait(call, 0);
+        call.reply.error(
+            "ERR WAIT cannot be used with replica instances. Please also note that if a replica is configured to be \
+             writable (which is not the default) writes to replicas are just local and are not propagated.",
+        );
+        return Flow::Done;
+    }
     let asked = parse_integer(call.args[1]).ok_or("ERR value is not an integer or out of range");
     let asked = asked.and_then(|replicas| Ok((replicas, timeout(call.args[2])?)));
     let goes_on = asked.and_then(|(replicas, timeout_ms)| goes_on(call, replicas <= 0, timeout_ms));

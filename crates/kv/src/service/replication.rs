@@ -33,12 +33,15 @@ pub struct Replicated {
     pub position: u64,
     /// How much is missing: records of the log that are not at home, or offsets of the home that were not read.
     pub lag: u64,
-    /// For how long something was missing without a break, in milliseconds: 0 if nothing is.
+    /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, in milliseconds: 0 if
+    /// nothing is missing, by what was heard of the home a moment ago.
     pub behind_ms: u64,
     /// What went wrong last, until it is right again.
     pub trouble: Option<Arc<str>>,
     asked: u64,
     ended: u64,
+    /// How many clients wait for what becomes of it.
+    waiting: usize,
     /// What became of the last that ended.
     refused: Option<Arc<str>>,
     /// Why nothing is taken over any more.
@@ -106,6 +109,25 @@ impl Replication {
         now.asked > now.ended
     }
 
+    /// Whether anybody waits for what becomes of it.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.lock().waiting > 0
+    }
+
+    /// Nobody waits for the store to be taken over any more, though somebody had asked: it is not asked for from now on, and
+    /// that is true. Who asks later asks anew.
+    pub fn call_off(&self) -> bool {
+        let mut now = self.lock();
+        let is_over = now.asked > now.ended && now.waiting == 0;
+        if is_over {
+            now.ended = now.asked;
+            now.role = Role::Follower;
+            now.refused = Some("nobody waited for it any more".into());
+        }
+        is_over
+    }
+
     /// What became of taking it over.
     pub fn answer(&self, result: Result<(), Arc<str>>) {
         let mut now = self.lock();
@@ -125,15 +147,19 @@ impl Replication {
         now.over = Some(why);
     }
 
-    /// Asks for it; for [`outcome`](Replication::outcome).
-    fn ask(&self) -> u64 {
+    /// Asks for it, for as long as what is returned is kept.
+    fn ask(&self) -> Waits {
         let mut now = self.lock();
         // One that is under way serves all who ask.
         if now.asked == now.ended {
             now.asked += 1;
             now.refused = None;
         }
-        now.asked
+        now.waiting += 1;
+        Waits {
+            replication: self.clone(),
+            asked: now.asked,
+        }
     }
 
     fn outcome(&self, asked: u64) -> Option<Result<(), Arc<str>>> {
@@ -146,6 +172,26 @@ impl Replication {
 
     fn lock(&self) -> MutexGuard<'_, Replicated> {
         self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that waits for the store to be taken over. It is counted until this is dropped, which is when it is answered, or
+/// goes.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    replication: Replication,
+    asked: u64,
+}
+
+impl Waits {
+    fn outcome(&self) -> Option<Result<(), Arc<str>>> {
+        self.replication.outcome(self.asked)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.replication.lock().waiting -= 1;
     }
 }
 
@@ -283,11 +329,9 @@ pub(super) fn replicaof(call: &mut Call<'_, '_>) -> Flow {
             .error("ERR a store is not taken over within a transaction");
         return Flow::Done;
     }
-    let Some(asked) = call.session.waits_for_takeover else {
-        call.session.waits_for_takeover = Some(replication.ask());
-        return Flow::Later;
-    };
-    let Some(outcome) = replication.outcome(asked) else {
+    let waits = &mut call.session.waits_for_takeover;
+    let waits = waits.get_or_insert_with(|| replication.ask());
+    let Some(outcome) = waits.outcome() else {
         return Flow::Later;
     };
     call.session.waits_for_takeover = None;

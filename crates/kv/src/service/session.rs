@@ -8,6 +8,7 @@ use super::acl::{Account, Rights};
 use super::monitor::Monitor;
 use super::multi::Transaction;
 use super::pubsub::Kind;
+use super::replication::Waits;
 use super::shared::Shared;
 use super::tracking::Following;
 use crate::reply::Proto;
@@ -47,7 +48,7 @@ pub(crate) struct Session {
     /// The snapshot that it waits for.
     pub(crate) waits_for_snapshot: Option<u64>,
     /// The same, for the store to be taken over.
-    pub(crate) waits_for_takeover: Option<u64>,
+    pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
     /// It is shown all commands.

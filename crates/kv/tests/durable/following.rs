@@ -18,15 +18,15 @@ use crate::wire::{Value, command};
 const THEN: u64 = 1_000;
 
 /// An owner, and who follows it.
-struct Pair {
+pub(crate) struct Pair {
     owner: Opened,
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     kv_log: Arc<KvLog>,
     applier: Applier,
 }
 
 impl Pair {
-    fn new() -> Pair {
+    pub(crate) fn new() -> Pair {
         let owner = open(&SimDisk::new(1), settings(1), Default::default(), THEN).expect("a store");
         let store = Arc::new(Store::new(settings(1)));
         let kv_log = Arc::new(KvLog::following(Policy::Sync));
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    fn write(&mut self, line: &str) {
+    pub(crate) fn write(&mut self, line: &str) {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let reply = ask(&self.owner.store, THEN, 0, &args);
         assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
@@ -47,7 +47,7 @@ impl Pair {
     }
 
     /// What the owner's log has from a position on.
-    fn records(&self, from: u64) -> Vec<Record> {
+    pub(crate) fn records(&self, from: u64) -> Vec<Record> {
         let read = self.owner.embedded.read("kv", from, Credit(1 << 20));
         let runs = read.map_or(Vec::new(), |read| read.runs).into_iter();
         let record = runs.map(|run| Record {
@@ -194,6 +194,33 @@ fn clients_of_a_follower_read_and_hear_and_change_nothing() {
     sim.run_for(Duration::from_millis(200));
     assert_eq!(talk(&mut sim, reader, "GET k"), Value::Bulk("1".into()));
 
+    // What waits for a log or for replicas of its own says so, in the words of Redis; what cannot be read comes first.
+    for (line, error) in [
+        (
+            "WAITAOF 1 0 0",
+            "ERR WAITAOF cannot be used with replica instances.",
+        ),
+        (
+            "WAITAOF 0 0 1",
+            "ERR WAITAOF cannot be used with replica instances.",
+        ),
+        ("WAITAOF 2 0 0", "ERR value is out of range"),
+        (
+            "WAIT 0 1",
+            "ERR WAIT cannot be used with replica instances.",
+        ),
+        (
+            "WAIT x 1",
+            "ERR WAIT cannot be used with replica instances.",
+        ),
+    ] {
+        let reply = talk(&mut sim, writer, line);
+        assert!(
+            matches!(&reply, Value::Error(text) if text.starts_with(error)),
+            "{line}: {reply:?}"
+        );
+    }
+
     // Watches, waits, and events.
     talk(&mut sim, writer, "WATCH k");
     talk(&mut sim, listener, "CONFIG SET notify-keyspace-events KEA");
@@ -272,4 +299,100 @@ fn clients_of_a_follower_read_and_hear_and_change_nothing() {
         matches!(&reply, Value::Error(text) if text.contains("taken")),
         "{reply:?}"
     );
+}
+
+/// A follower behind sockets, with clients.
+struct Served {
+    sim: Sim,
+    replication: Replication,
+    clients: Vec<PlainId>,
+    /// It lives as long as its services.
+    _pair: Pair,
+}
+
+impl Served {
+    fn new(clients: usize) -> Served {
+        let pair = Pair::new();
+        let mut sim = Sim::new(1);
+        let own = Settings {
+            protected: false,
+            ..Settings::default()
+        };
+        let limits = own.limits();
+        let service = RespService::durable(pair.store.clone(), own, pair.kv_log.clone());
+        let replication = Replication::new("kafka://h/t".into(), Role::Follower);
+        service.replicated(replication.clone());
+        let at = sim.add_loop();
+        let added = sim.service(at, service, limits);
+        let addr = sim.listen(added);
+        let clients = (0..clients).map(|_| sim.plain(&addr)).collect();
+        Served {
+            sim,
+            replication,
+            clients,
+            _pair: pair,
+        }
+    }
+
+    fn send(&mut self, client: usize, line: &str) {
+        self.sim.send(self.clients[client], &command(line));
+        self.sim.run_for(Duration::from_millis(100));
+    }
+
+    fn goes(&mut self, client: usize) {
+        self.sim.close(self.clients[client], false);
+        self.sim.run_for(Duration::from_millis(100));
+    }
+
+    fn heard(&self, client: usize) -> String {
+        String::from_utf8_lossy(self.sim.received(self.clients[client])).into_owned()
+    }
+}
+
+#[test]
+fn a_takeover_is_asked_for_as_long_as_anybody_waits_for_it() {
+    let mut served = Served::new(3);
+    served.send(0, "REPLICAOF NO ONE");
+    served.send(1, "SLAVEOF NO ONE");
+    assert!(served.replication.is_asked());
+    assert!(!served.replication.call_off(), "two wait for it");
+    served.goes(0);
+    assert!(!served.replication.call_off(), "another one waits for it");
+    served.goes(1);
+    assert!(served.replication.is_asked());
+    assert!(served.replication.call_off());
+    assert!(!served.replication.is_asked());
+    assert!(!served.replication.call_off(), "nobody had asked");
+
+    // Who asks then asks anew, and what becomes of the one under way is told to all who ask meanwhile.
+    served.send(2, "REPLICAOF NO ONE");
+    assert!(served.replication.is_asked());
+    assert_eq!(served.heard(2), "");
+    served.replication.answer(Err("the home is away".into()));
+    served.sim.run_for(Duration::from_millis(100));
+    assert!(
+        served
+            .heard(2)
+            .starts_with("-ERR the store was not taken over: the home")
+    );
+    assert!(!served.replication.call_off());
+}
+
+/// It is answered at once, and asks for nothing.
+#[test]
+fn a_takeover_is_not_begun_within_a_transaction_or_a_script() {
+    let mut served = Served::new(1);
+    for line in ["MULTI", "REPLICAOF NO ONE", "EXEC"] {
+        served.send(0, line);
+    }
+    let heard = served.heard(0);
+    assert!(
+        heard.contains("not taken over within a transaction"),
+        "{heard}"
+    );
+    assert!(!served.replication.is_asked());
+    served.send(0, "EVAL return(redis.pcall('replicaof','no','one')) 0");
+    let heard = served.heard(0);
+    assert!(heard.contains("not allowed from script"), "{heard}");
+    assert!(!served.replication.is_asked());
 }

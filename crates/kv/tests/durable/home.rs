@@ -135,6 +135,9 @@ struct World {
     ms: u64,
     /// Takeovers that were finished.
     taken: u64,
+    /// Takeovers that were called off, and as what owners.
+    called_off: u64,
+    off: Vec<Owner>,
     /// Snapshots by their numbers, which count by the word for them at home.
     kept: Vec<Kept>,
     /// Followers that have begun with one.
@@ -175,6 +178,8 @@ impl World {
             is_large,
             ms: 1,
             taken: 0,
+            called_off: 0,
+            off: Vec::new(),
             kept: Vec::new(),
             begun: 0,
         };
@@ -202,6 +207,7 @@ impl World {
             answer_within: Duration::from_millis(300),
             retry_first: Duration::from_millis(5),
             retry_last: Duration::from_millis(50),
+            after_fenced: Duration::from_millis(20),
             needs_all: true,
             mistakes: self.wrong.carrying,
             ..Carrying::default()
@@ -435,11 +441,12 @@ impl World {
                 node.owner = Some(owner);
                 node.follower.take_over(owner);
             }
+            6..=7 => node.follower.want(self.rng.bool()),
             2..=5 if self.write(&node.store, &node.kv_log, 0)? => {
                 // Nobody writes here.
                 return Err("a follower has taken a change".into());
             }
-            6..=20 => {
+            8..=20 => {
                 // What is read here was committed at home.
                 let seen = elements(&node.store, "x")?;
                 self.facts.extend(seen);
@@ -451,6 +458,10 @@ impl World {
             .follower
             .step(at, LATE, &mut node.source, &mut node.home, &mut || false);
         stepped.map_err(|e| format!("a follower: {e}"))?;
+        if node.follower.take_called_off() {
+            self.called_off += 1;
+            self.off.extend(node.owner.take());
+        }
         if node.follower.is_at_end() {
             node.store.end_loading();
         }
@@ -580,6 +591,24 @@ impl World {
 
     /// Clients hear what has settled.
     fn hear(&mut self) -> Result<(), String> {
+        {
+            let state = self.cluster.state();
+            if state
+                .held
+                .owner
+                .is_some_and(|owner| self.off.contains(&owner))
+            {
+                return Err("the home is claimed for a takeover that was called off".into());
+            }
+            let carried = state.held.notes.get("carried");
+            let carried = carried.map_or(0, |word| {
+                u64::from_le_bytes(word[..].try_into().expect("a number"))
+            });
+            let there: usize = state.records.iter().map(|record| record.frames.len()).sum();
+            if carried != there as u64 {
+                return Err(format!("{there} bytes are at home, which says {carried}"));
+            }
+        }
         for node in &self.nodes {
             let Node::Owner(node) = node else { continue };
             let settled = node.kv_log.update();
@@ -680,6 +709,15 @@ fn elements(store: &Store, key: &str) -> Result<BTreeSet<String>, String> {
     }
 }
 
+/// What was done in a seed's world.
+#[derive(Default)]
+struct Done {
+    taken: u64,
+    called_off: u64,
+    begun: u64,
+    facts: usize,
+}
+
 /// One seed's world; what was wrong, if anything.
 pub(crate) fn homes(seed: u64, wrong: Wrong) -> Result<(), String> {
     run(seed, wrong, false).map(drop)
@@ -690,14 +728,19 @@ pub(crate) fn large(seed: u64, wrong: Wrong) -> Result<(), String> {
     run(seed, wrong, true).map(drop)
 }
 
-fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<(u64, u64, usize), String> {
+fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<Done, String> {
     let mut world = World::new(seed, wrong, is_large);
     let acts = world.rng.usize(400..4000);
     for _ in 0..acts {
         world.act()?;
     }
     world.heal()?;
-    Ok((world.taken, world.begun, world.facts.len()))
+    Ok(Done {
+        taken: world.taken,
+        called_off: world.called_off,
+        begun: world.begun,
+        facts: world.facts.len(),
+    })
 }
 
 #[test]
@@ -713,13 +756,22 @@ fn units_of_several_records_are_never_torn_by_a_failover() {
 /// The others would prove nothing.
 #[test]
 fn stores_are_taken_over_in_these_tests() {
-    let (mut taken, mut begun, mut facts) = (0, 0, 0);
+    let mut all = Done::default();
     for seed in 0..40 {
         let one = run(seed, Wrong::default(), false).expect("nothing is wrong");
-        (taken, begun, facts) = (taken + one.0, begun + one.1, facts + one.2);
+        all.taken += one.taken;
+        all.called_off += one.called_off;
+        all.begun += one.begun;
+        all.facts += one.facts;
     }
+    let Done {
+        taken,
+        called_off,
+        begun,
+        facts,
+    } = all;
     assert!(
-        taken > 50 && begun > 20 && facts > 300,
-        "{taken} takeovers, {begun} began with a snapshot, {facts} facts"
+        taken > 50 && called_off > 20 && begun > 20 && facts > 300,
+        "{taken} takeovers, {called_off} called off, {begun} began with a snapshot, {facts} facts"
     );
 }

@@ -38,3 +38,4 @@ mod replay;
 mod scene;
 mod served;
 mod snapshots;
+mod takeover;

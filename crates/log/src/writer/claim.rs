@@ -89,10 +89,16 @@ impl<D: Disk> Writer<D> {
         for batch in batches {
             pending.extend(batch.notes.iter().map(|note| (note.stream, note.next)));
             // Who repairs takes a stream that has an end for one that is there.
-            deleted.extend(batch.turns.iter().filter_map(|turn| match *turn {
-                Turn::Deleted(stream) => Some(stream),
-                Turn::Trimmed(..) => None,
-            }));
+            for turn in &batch.turns {
+                match *turn {
+                    Turn::Deleted(stream) => _ = deleted.insert(stream),
+                    Turn::Passed(stream, _, to) => {
+                        let next = pending.entry(stream).or_insert(to);
+                        *next = to.max(*next);
+                    }
+                    Turn::Trimmed(..) => {}
+                }
+            }
         }
         let ends = catalog.streams.iter().map(|(stream, known)| {
             let next = pending.get(&stream).copied().unwrap_or(known.next);

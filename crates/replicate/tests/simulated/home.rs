@@ -94,6 +94,11 @@ impl State {
         self.records.extend(transaction.records);
     }
 
+    /// What is on its way never arrives.
+    pub(crate) fn lose(&mut self) {
+        self.on_its_way.clear();
+    }
+
     /// One of the things on their way arrives, or is lost; whether there was any.
     pub(crate) fn deliver(&mut self) -> bool {
         if self.is_away || self.on_its_way.is_empty() {

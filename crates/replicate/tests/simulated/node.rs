@@ -53,6 +53,7 @@ impl Node {
             answer_within: Duration::from_millis(300),
             retry_first: Duration::from_millis(5),
             retry_last: Duration::from_millis(50),
+            after_fenced: Duration::from_millis(20),
             hand_over_within: Duration::from_millis(200),
             cursors_every: Duration::from_millis(20),
             mistakes,

@@ -64,6 +64,7 @@ impl Member {
             answer_within: Duration::from_millis(300),
             retry_first: Duration::from_millis(5),
             retry_last: Duration::from_millis(50),
+            after_fenced: Duration::from_millis(20),
             hand_over_within: Duration::from_millis(200),
             mistakes,
             ..Replicating::default()

@@ -1,0 +1,184 @@
+//! How current somebody is who reads a home: as of which moment all that was there has been read.
+//!
+//! The one idea: that nothing comes says nothing. What counts is that the home was asked where it ends, and has answered: all that
+//! was there when it was *asked* has been read once reading has got that far.
+
+use std::time::Duration;
+
+/// Without an answer of the home for so long it counts as not reached.
+pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// As of when all is read, if it is so recent, is now.
+const NOW: Duration = Duration::from_secs(2);
+
+/// What is known of that. Times are since any fixed moment, and never go back; offsets are the home's.
+#[derive(Clone, Debug)]
+pub struct Currency {
+    /// Where the home ended, and when it was asked.
+    told: Option<(u64, Duration)>,
+    /// All before it was read.
+    read: u64,
+    /// All that was there then was read.
+    as_of: Option<Duration>,
+    began: Duration,
+}
+
+impl Currency {
+    /// Of one that begins now, and has read nothing.
+    #[must_use]
+    pub fn new(now: Duration) -> Currency {
+        Currency {
+            told: None,
+            read: 0,
+            as_of: None,
+            began: now,
+        }
+    }
+
+    /// The home has answered that it ends there; `asked` is when it was asked.
+    pub fn told(&mut self, end: u64, asked: Duration) {
+        self.told = Some((end, asked));
+        self.settle();
+    }
+
+    /// Everything before this offset was read, or holds nothing to be read.
+    pub fn read_to(&mut self, offset: u64) {
+        self.read = self.read.max(offset);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        if let Some((end, asked)) = self.told
+            && self.read >= end
+        {
+            self.as_of = Some(asked);
+        }
+    }
+
+    /// How many offsets are missing, by the last answer.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        let (end, _) = self.told.unwrap_or_default();
+        end.saturating_sub(self.read)
+    }
+
+    /// For how long the home has not answered, if that is too long.
+    #[must_use]
+    pub fn silent(&self, now: Duration) -> Option<Duration> {
+        let since = self.told.map_or(self.began, |(_, asked)| asked);
+        let silent = now.saturating_sub(since);
+        (self.told.is_none() || silent >= SILENCE).then_some(silent)
+    }
+
+    /// How old what was read may be: something may be there since then that was not. Less than two seconds is nothing.
+    #[must_use]
+    pub fn behind(&self, now: Duration) -> Duration {
+        let behind = now.saturating_sub(self.as_of.unwrap_or(self.began));
+        match self.as_of {
+            Some(_) if behind < NOW => Duration::ZERO,
+            _ => behind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn who_has_read_all_and_is_cut_off_is_not_current_any_more() {
+        let mut currency = Currency::new(s(0));
+        assert!(currency.silent(s(0)).is_some(), "nobody has answered yet");
+        assert_eq!(currency.behind(s(1)), s(1));
+        currency.told(0, s(1));
+        assert_eq!(currency.behind(s(1)), s(0));
+        for at in 2..100 {
+            currency.told(7, s(at));
+            currency.read_to(7);
+            assert_eq!((currency.behind(s(at + 1)), currency.missing()), (s(0), 0));
+            assert_eq!(currency.silent(s(at + 1)), None);
+        }
+        // Nothing is missing by what was heard, and nothing is heard.
+        assert_eq!(currency.silent(s(103)), None);
+        assert_eq!(currency.silent(s(104)), Some(s(5)));
+        assert_eq!(currency.behind(s(159)), s(60));
+        currency.told(7, s(160));
+        assert_eq!(
+            (currency.silent(s(160)), currency.behind(s(160))),
+            (None, s(0))
+        );
+    }
+
+    #[test]
+    fn who_reads_behind_the_end_is_as_old_as_what_is_missing() {
+        let mut currency = Currency::new(s(0));
+        currency.told(10, s(5));
+        currency.read_to(9);
+        assert_eq!((currency.behind(s(8)), currency.missing()), (s(8), 1));
+        // The answer after the next is of something else.
+        currency.told(20, s(9));
+        currency.read_to(15);
+        assert_eq!((currency.behind(s(10)), currency.missing()), (s(10), 5));
+        currency.read_to(25);
+        assert_eq!((currency.behind(s(12)), currency.missing()), (s(3), 0));
+    }
+
+    /// A home that grows, an answer and a record that take their time, and a line that is cut.
+    #[test]
+    fn nobody_is_taken_for_more_current_than_he_is() {
+        for seed in 0..2_000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut currency = Currency::new(Duration::ZERO);
+            let (mut now, mut end, mut read) = (0_u64, 0_u64, 0_u64);
+            // When each offset came to be.
+            let mut written = Vec::new();
+            let mut asked: Option<(u64, u64)> = None;
+            let (mut is_cut, mut heard) = (false, 0);
+            for _ in 0..400 {
+                now += rng.u64(..800);
+                match rng.u8(..12) {
+                    0..=3 => {
+                        end += 1;
+                        written.push(now);
+                    }
+                    4..=6 if !is_cut => asked = Some((end, now)),
+                    7..=8 if !is_cut => {
+                        if let Some((end, at)) = asked.take() {
+                            currency.told(end, Duration::from_millis(at));
+                            heard = at;
+                        }
+                    }
+                    9..=10 if !is_cut && read < end => {
+                        read += rng.u64(..=end - read);
+                        currency.read_to(read);
+                    }
+                    11 => {
+                        is_cut = rng.bool();
+                        asked = None;
+                    }
+                    _ => {}
+                }
+                let at = Duration::from_millis(now);
+                let oldest = written.get(read as usize).copied();
+                let behind = currency.behind(at);
+                if let Some(oldest) = oldest {
+                    let age = Duration::from_millis(now - oldest);
+                    assert!(
+                        behind >= age || age < NOW,
+                        "seed {seed}: {behind:?}, and {age:?}"
+                    );
+                }
+                let silent = Duration::from_millis(now - heard);
+                assert_eq!(
+                    currency.silent(at).is_some(),
+                    heard == 0 || silent >= SILENCE,
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}
