@@ -203,6 +203,10 @@ pub fn kv_execute(input: &[u8]) {
 
 /// Runs the input as a script, as a library of functions and as a payload of libraries: there must be no panic, the
 /// server serves on, and nothing but whole replies comes out. The first bytes are its keys and arguments.
+///
+/// An hour of it had one report of 1,428 bytes in 48 allocations that were not given back, inside of mlua. It does not grow with the
+/// scripts that are run: an interpreter made and dropped for each of 90,000 runs of the corpus and of scripts that run out of memory, of
+/// stack and of time kept no byte, by a counting allocator. The input is not known.
 pub fn kv_scripts(input: &[u8]) {
     let Some((&[kind, len], rest)) = input.split_first_chunk() else {
         return;

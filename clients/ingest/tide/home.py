@@ -21,12 +21,12 @@ class World(rounds.World):
     # What is sent is read again by an interpreter.
     rest = 0.3
 
-    def __init__(self, tidewire, place, cluster, seed, apart):
+    def __init__(self, tidewire, place, cluster, seed, apart, record):
         self.cluster, self.space = cluster, None
         if apart:
             self.space = space.Space("server", 21, [space.HOME, space.CLIENTS])
             self.host, self.within = self.space.addr(space.CLIENTS), self.space.enter()
-        options = ("--replicate", f"kafka://{cluster.at()}/{TOPIC}", "--retain-bytes", "16MiB")
+        options = ("--replicate", f"kafka://{cluster.at()}/{TOPIC}", "--retain-bytes", "16MiB", "--replicate-record", record)
         data, errors = os.path.join(place, "log"), os.path.join(place, "errors")
         super().__init__(tidewire, data, errors, seed, options, level=REPLICATED)
         self.troubles = Troubles(cluster, self.chance)
@@ -142,7 +142,7 @@ def run(tidewire, place, jars, args, apart):
     began, number = time.monotonic(), 0
     print(f"three brokers at {cluster.at()}", flush=True)
     try:
-        world = World(tidewire, place, cluster, args.seed, apart)
+        world = World(tidewire, place, cluster, args.seed, apart, args.record)
         world.begun()
         world.go_on(5)
         while number < args.rounds:

@@ -23,6 +23,7 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <groupId>of.nobody</groupId><artifactId>brokers</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>"""
 
 
@@ -41,14 +42,15 @@ def jars(place):
     """Where the brokers' jars are; Maven brings them the first time."""
     at = os.path.join(place, f"kafka-{VERSION}")
     done = os.path.join(at, "done")
-    if not os.path.exists(done):
+    if not os.path.exists(done) or open(done).read() != POM:
         shutil.rmtree(at, ignore_errors=True)
         os.makedirs(at)
         with open(os.path.join(at, "pom.xml"), "w") as pom:
             pom.write(POM)
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=jars"]
         subprocess.run(command, cwd=at, check=True)
-        open(done, "w").close()
+        with open(done, "w") as file:
+            file.write(POM)
     return os.path.join(at, "jars", "*")
 
 
@@ -93,10 +95,14 @@ class Broker:
             file.writelines(f"{name}={value}\n" for name, value in settings.items())
         self.java("kafka.tools.StorageTool", "format", "-t", self.cluster.identity, "-c",
                   os.path.join(self.at, "settings"), wait=True)
+        if self.disk:
+            # Kafka does not sync what it formats, and does not start again where that is gone.
+            subprocess.run(["sync", "-f", self.disk.at], check=True)
 
     def java(self, main, *args, wait=False):
         within = self.space.enter() if self.space else []
-        command = [*within, "java", "-Xmx320m", "-Xms160m", "-XX:+UseSerialGC", "-cp", self.cluster.jars, main, *args]
+        command = [*within, "java", "-Xmx320m", "-Xms160m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                   "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", self.cluster.jars, main, *args]
         log = open(os.path.join(self.at, "said"), "ab")
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.at, start_new_session=True)
         log.close()
@@ -106,7 +112,7 @@ class Broker:
 
     def said(self):
         with open(os.path.join(self.at, "said"), errors="replace") as log:
-            return log.read()[-2000:]
+            return log.read()[-4000:]
 
     def start(self):
         self.process = self.java("kafka.Kafka", os.path.join(self.at, "settings"))
@@ -147,6 +153,8 @@ class Cluster:
         voters = ",".join(f"{b.number}@{b.host}:{b.control}" for b in self.brokers)
         for broker in self.brokers:
             broker.format(voters)
+            if broker.disk:
+                broker.disk.lose()
         for broker in self.brokers:
             broker.start()
         self.up()
@@ -210,9 +218,12 @@ def read_home(at, topic, partition=0, since=0):
             for record in consumer.poll(500).get(place, ()):
                 moved = time.monotonic()
                 headers = {name: value.decode() for name, value in record.headers}
-                expect(headers.get("tidewire") == "1", f"offset {record.offset} is of another format")
-                found = list(messages(record.value))
-                expect(len(found) == int(headers["tidewire-count"]), f"offset {record.offset} counts other messages")
+                if headers.get("tidewire") == "2":
+                    found = [(int(headers["tidewire-id"]), record.value)]
+                else:
+                    expect(headers.get("tidewire") == "1", f"offset {record.offset} is of another format")
+                    found = list(messages(record.value))
+                    expect(len(found) == int(headers["tidewire-count"]), f"offset {record.offset} counts other messages")
                 yield record.offset, record.key.decode(), headers["tidewire-producer"], int(headers["tidewire-position"]), found
     finally:
         consumer.close()

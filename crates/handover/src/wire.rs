@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -66,10 +67,11 @@ impl AsFd for Wire {
 impl Wire {
     /// Of a connected socket whose other end must be of the same user, or of root.
     pub(crate) fn of_friend(socket: OwnedFd) -> Result<Wire, Broken> {
-        let theirs = socket_peercred(&socket)?.uid;
-        let ours = rustix::process::geteuid();
-        if theirs != ours && !theirs.is_root() {
-            let (theirs, ours) = (theirs.as_raw(), ours.as_raw());
+        // Not by rustix: a process of another namespace has the number 0 here, which that takes for an error, "Success".
+        let theirs = getsockopt(&socket, sockopt::PeerCredentials);
+        let theirs = theirs.map_err(io::Error::from)?.uid();
+        let ours = rustix::process::geteuid().as_raw();
+        if theirs != ours && theirs != 0 {
             let why =
                 format!("user {theirs} is neither root nor user {ours}, whose socket this is");
             return Err(Broken::Refused(why));

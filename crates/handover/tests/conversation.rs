@@ -342,3 +342,44 @@ fn silence_is_an_end() {
     };
     assert!(matches!(end, Broken::Silent) && !seen.contains(&true));
 }
+
+/// Where the other process is of another namespace, as one outside of a container is, it has no number here; who it is of is known all the
+/// same. It was not heard: `the control socket: nobody is heard error="Success (os error 0)"`.
+#[test]
+fn a_successor_outside_of_the_servers_namespace_is_heard() {
+    const INSIDE: &str = "TIDEWIRE_TEST_CONTROL_INSIDE";
+    if let Some(path) = std::env::var_os(INSIDE) {
+        let control = Control::listen(Path::new(&path)).unwrap();
+        wait(&control);
+        let session = control.accept().unwrap().expect("somebody has asked");
+        return session.refuse("heard");
+    }
+    let place = Place::new();
+    let this = std::env::current_exe().unwrap();
+    let mut inside = std::process::Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child"])
+        .arg(this)
+        .args([
+            "--exact",
+            "a_successor_outside_of_the_servers_namespace_is_heard",
+        ])
+        .env(INSIDE, place.path())
+        .spawn()
+        .expect("util-linux");
+    let begin = Instant::now();
+    let refused = loop {
+        match Claim::ask(&place.path(), hello()) {
+            Err(ClaimError::Nobody { .. }) if inside.try_wait().unwrap().is_none() => {
+                assert!(begin.elapsed() < PATIENCE);
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(ClaimError::Nobody { .. }) => {
+                eprintln!("skipped: no namespace of processes can be made here (root)");
+                return;
+            }
+            asked => break asked.err().expect("a refusal").to_string(),
+        }
+    };
+    assert!(refused.contains("heard"), "{refused}");
+    assert!(inside.wait().unwrap().success());
+}

@@ -1,6 +1,6 @@
-//! The records at home, as any Kafka client reads them; see docs/replication.md.
+//! The marks at home; see docs/replication.md.
 
-use tidewire_replicate::{Claim, Held, Owner, Place, Record, Share, Transaction};
+use tidewire_replicate::{Claim, Held, Owner, Place, Share, Transaction};
 
 /// The version of the format.
 const VERSION: u8 = 1;
@@ -12,88 +12,19 @@ const CLAIM: &str = "claim";
 const PLACE: &str = "place\0";
 const LOG: &str = "log\0";
 const NOTE: &str = "note\0";
+/// Behind [`LOG`] and its number, as it is the log that has them: programs that know none pass over it there.
+const CURSOR: &str = "cursor\0";
 
-/// The headers of a record of messages: the version, who sent them, the position of the first in the owner's
-/// log, how many there are, when they were received in microseconds since the Unix epoch.
-pub(crate) const HEADERS: [&str; 5] = [
-    "tidewire",
-    "tidewire-producer",
-    "tidewire-position",
-    "tidewire-count",
-    "tidewire-received-us",
-];
-
-/// A record of messages, as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its offset in the partition.
-    pub offset: u64,
-    /// What it says.
-    pub record: Record,
-}
-
-/// What is no record of ours.
+/// What is no record or mark of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// The values of the headers of a record.
-pub(crate) fn headers(record: &Record) -> [String; 5] {
-    [
-        VERSION.to_string(),
-        record.producer.to_string(),
-        record.first.to_string(),
-        record.count.to_string(),
-        record.timestamp_us.to_string(),
-    ]
-}
+/// A mark: its key, and its value unless it is gone.
+pub(crate) type Mark = (Vec<u8>, Option<Vec<u8>>);
 
-/// A record, from its key, its headers by name and its value.
-pub(crate) fn record<'a>(
-    key: &[u8],
-    header: impl Fn(&str) -> Option<&'a [u8]>,
-    value: &[u8],
-) -> Result<Record, Malformed> {
-    let text = |name: &str| header(name).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
-    if number(HEADERS[0]) != Some(VERSION.into()) {
-        return Err(Malformed("it has no header tidewire, or not version 1"));
-    }
-    let count = number(HEADERS[3]).and_then(|count| u32::try_from(count).ok());
-    let record = Record {
-        stream: std::str::from_utf8(key)
-            .map_err(|_| Malformed("its key names no stream"))?
-            .into(),
-        producer: text(HEADERS[1])
-            .ok_or(Malformed("it names no producer"))?
-            .into(),
-        first: number(HEADERS[2]).ok_or(Malformed("it has no position"))?,
-        count: count.ok_or(Malformed("it has no count"))?,
-        timestamp_us: number(HEADERS[4]).ok_or(Malformed("it has no time"))?,
-        frames: value.to_vec(),
-    };
-    match frames(value) {
-        Some(count) if count == record.count && count > 0 => Ok(record),
-        _ => Err(Malformed(
-            "its messages are not as many as it says, or cut off",
-        )),
-    }
-}
-
-/// How many messages there are, if there is nothing else.
-fn frames(mut bytes: &[u8]) -> Option<u32> {
-    let mut count = 0u32;
-    while !bytes.is_empty() {
-        let header = bytes.first_chunk::<12>()?;
-        let size = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
-        bytes = bytes.get(12 + size..)?;
-        count = count.checked_add(1)?;
-    }
-    Some(count)
-}
-
-/// The marks of a transaction of a share: keys and values.
-pub(crate) fn marks(of: &Transaction, share: Share) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// The marks of a transaction of a share.
+pub(crate) fn marks(of: &Transaction, share: Share) -> Vec<Mark> {
     let (log, claim) = (of.owner.log, of.claim);
     // What belongs to a log stands in a partition that others have too.
     let own = match share {
@@ -102,26 +33,31 @@ pub(crate) fn marks(of: &Transaction, share: Share) -> Vec<(Vec<u8>, Vec<u8>)> {
     };
     let mut marks = vec![(
         format!("{own}{OWNER}").into_bytes(),
-        two(of.owner.log, of.owner.session),
+        Some(two(of.owner.log, of.owner.session)),
     )];
     if let Some(Claim { tenure, partitions }) = claim {
-        marks.push((CLAIM.into(), two(tenure, partitions.into())));
+        marks.push((CLAIM.into(), Some(two(tenure, partitions.into()))));
     }
     for (name, place) in &of.streams {
         let key = match claim {
             Some(Claim { tenure, .. }) => format!("{PLACE}{log:016x}\0{tenure}\0{name}"),
             None => format!("{own}{STREAM}{name}"),
         };
-        marks.push((key.into_bytes(), two(place.next, place.print)));
+        marks.push((key.into_bytes(), Some(two(place.next, place.print))));
     }
     for (name, word) in &of.notes {
         let value = [&[VERSION], &word[..]].concat();
-        marks.push((format!("{NOTE}{name}").into_bytes(), value));
+        marks.push((format!("{NOTE}{name}").into_bytes(), Some(value)));
+    }
+    for ((stream, name), position) in &of.cursors {
+        let key = format!("{LOG}{log:016x}\0{CURSOR}{stream}\0{name}");
+        marks.push((key.into_bytes(), position.map(|position| two(position, 0))));
     }
     for ((stream, name), last) in &of.producers {
         let mut value = vec![VERSION];
         value.extend_from_slice(&last.to_le_bytes());
-        marks.push((format!("{PRODUCER}{stream}\0{name}").into_bytes(), value));
+        let key = format!("{PRODUCER}{stream}\0{name}");
+        marks.push((key.into_bytes(), Some(value)));
     }
     marks
 }
@@ -133,6 +69,26 @@ fn two(one: u64, other: u64) -> Vec<u8> {
     value
 }
 
+/// Takes the mark of a producer over, if it is one; whether it is.
+pub(crate) fn take_producer(
+    key: &[u8],
+    value: Option<&[u8]>,
+    held: &mut Held,
+) -> Result<bool, Malformed> {
+    let name = std::str::from_utf8(key).ok();
+    let Some(name) = name.and_then(|key| key.strip_prefix(PRODUCER)) else {
+        return Ok(false);
+    };
+    if let Some((stream, producer)) = name.split_once('\0') {
+        let of = (stream.into(), producer.into());
+        match value {
+            Some(value) => held.producers.insert(of, number(value)?),
+            None => held.producers.remove(&of),
+        };
+    }
+    Ok(true)
+}
+
 /// Takes a mark over into what is held of a share. Those of producers are of use to a partition of a fleet: otherwise the
 /// log has them.
 pub(crate) fn take(
@@ -142,14 +98,9 @@ pub(crate) fn take(
     held: &mut Held,
 ) -> Result<(), Malformed> {
     let key = std::str::from_utf8(key).map_err(|_| Malformed("a mark whose key is no text"))?;
-    let is_fleet = matches!(share, Share::Partition { .. });
-    if let Some(name) = key.strip_prefix(PRODUCER) {
-        if is_fleet && let Some((stream, producer)) = name.split_once('\0') {
-            let of = (stream.into(), producer.into());
-            match value {
-                Some(value) => held.producers.insert(of, number(value)?),
-                None => held.producers.remove(&of),
-            };
+    if key.starts_with(PRODUCER) {
+        if matches!(share, Share::Partition { .. }) {
+            take_producer(key.as_bytes(), value, held)?;
         }
         return Ok(());
     }
@@ -172,7 +123,11 @@ pub(crate) fn take(
                 None => return Ok(()),
             }
         }
-        (Some(_), _) => return Ok(()),
+        (Some(of_log), Share::Whole) => {
+            take_cursor(of_log, numbers, held);
+            return Ok(());
+        }
+        (Some(_), Share::Partition { .. }) => return Ok(()),
         (None, _) => (key, false),
     };
     if is_own != matches!(share, Share::Own { .. }) {
@@ -203,6 +158,21 @@ pub(crate) fn take(
 
 const OTHER_VERSION: Malformed = Malformed("a mark that is not of version 1");
 const UNKNOWN: Malformed = Malformed("a mark of an unknown kind");
+
+/// Where a reader is in the log of one server; what else is of a log is a fleet's.
+fn take_cursor(of_log: &str, numbers: Option<(u64, u64)>, held: &mut Held) {
+    let of = of_log
+        .split_once('\0')
+        .and_then(|(_, of)| of.strip_prefix(CURSOR));
+    let Some((stream, name)) = of.and_then(|of| of.split_once('\0')) else {
+        return;
+    };
+    let of = (stream.into(), name.into());
+    match numbers {
+        Some((position, _)) => held.cursors.insert(of, position),
+        None => held.cursors.remove(&of),
+    };
+}
 
 /// How far a log is in a tenure, in one stream.
 fn take_place(of: &str, numbers: Option<(u64, u64)>, held: &mut Held) -> Result<(), Malformed> {
@@ -244,43 +214,11 @@ fn numbers(value: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn sample() -> Record {
-        Record {
-            stream: "s".into(),
-            producer: "p".into(),
-            first: 5,
-            count: 1,
-            timestamp_us: 9,
-            frames: b"\x01\0\0\0\0\0\0\0\x02\0\0\0hi".to_vec(),
-        }
-    }
-
-    fn decoded(of: &Record, value: &[u8]) -> Result<Record, Malformed> {
-        let values = headers(of);
-        let header = |name: &str| {
-            let at = HEADERS.iter().position(|header| *header == name)?;
-            Some(values[at].as_bytes())
-        };
-        record(of.stream.as_bytes(), header, value)
-    }
-
-    #[test]
-    fn records_go_both_ways_and_others_are_refused() {
-        let record = sample();
-        assert_eq!(decoded(&record, &record.frames), Ok(record.clone()));
-        for len in 0..record.frames.len() {
-            assert!(decoded(&record, &record.frames[..len]).is_err());
-        }
-        let twice = [&record.frames[..], &record.frames[..]].concat();
-        assert!(decoded(&record, &twice).is_err());
-        assert!(super::record(b"s", |_| None, &record.frames).is_err());
-    }
-
     /// Everything that `of` leaves, as a share finds it.
     fn held(of: &Transaction, share: Share) -> Held {
         let mut held = Held::default();
         for (key, value) in marks(of, share) {
-            take(&key, Some(&value), share, &mut held).unwrap();
+            take(&key, value.as_deref(), share, &mut held).unwrap();
         }
         held
     }
@@ -298,11 +236,11 @@ mod tests {
         let of = transaction();
         let two = |key: &[u8], one: u8, other: u8| {
             let value = [1, one, 0, 0, 0, 0, 0, 0, 0, other, 0, 0, 0, 0, 0, 0, 0];
-            (key.to_vec(), value.to_vec())
+            (key.to_vec(), Some(value.to_vec()))
         };
         let producer = (
             b"producer\0s\0p".to_vec(),
-            b"\x01\x07\0\0\0\0\0\0\0".to_vec(),
+            Some(b"\x01\x07\0\0\0\0\0\0\0".to_vec()),
         );
         let whole = marks(&of, Share::Whole);
         let expected = [
@@ -352,7 +290,7 @@ mod tests {
         let found = held(&of, Share::Whole);
         assert_eq!(found.notes, of.notes);
         let (key, value) = (b"note\0snapshot".to_vec(), b"\x01\x01\x02".to_vec());
-        assert!(marks(&of, Share::Whole).contains(&(key.clone(), value)));
+        assert!(marks(&of, Share::Whole).contains(&(key.clone(), Some(value))));
         let mut found = found;
         take(&key, None, Share::Whole, &mut found).unwrap();
         assert!(found.notes.is_empty());
@@ -367,6 +305,12 @@ mod tests {
         assert_eq!(whole.owner, Some(of.owner));
         assert_eq!(whole.streams.get("s"), Some(&place));
         assert!(whole.producers.is_empty());
+        let mut all = Held::default();
+        for (key, value) in marks(&of, Share::Whole) {
+            let is_one = take_producer(&key, value.as_deref(), &mut all);
+            assert_eq!(is_one, Ok(key.starts_with(b"producer")));
+        }
+        assert_eq!(all.producers, of.producers);
         let share = Share::Partition {
             number: 1,
             count: 3,
@@ -391,15 +335,53 @@ mod tests {
         assert_eq!(held(&of, own).streams.get("s"), Some(&place));
         let mut held = Held::default();
         for (key, value) in marks(&of, own).iter().chain(&marks(&fleet, share)) {
-            take(key, Some(value), other, &mut held).unwrap();
+            take(key, value.as_deref(), other, &mut held).unwrap();
         }
         assert_eq!(held, Held::default());
         for (key, value) in marks(&of, own) {
             if !key.starts_with(b"producer") {
-                take(&key, Some(&value), share, &mut held).unwrap();
+                take(&key, value.as_deref(), share, &mut held).unwrap();
             }
         }
         assert_eq!(held, Held::default());
+    }
+
+    #[test]
+    fn cursors_go_both_ways_and_programs_that_know_none_pass_over_them() {
+        let mut of = transaction();
+        of.cursors.insert(("s".into(), "c".into()), Some(2));
+        let found = held(&of, Share::Whole);
+        assert_eq!(found.cursors, [(("s".into(), "c".into()), 2)].into());
+        // Those look at the beginning of the key, and that the value is two numbers of version 1.
+        let key = b"log\x000000000000000004\0cursor\0s\0c";
+        let value = b"\x01\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let mark = (key.to_vec(), Some(value.to_vec()));
+        assert!(marks(&of, Share::Whole).contains(&mark));
+
+        of.cursors.insert(("s".into(), "c".into()), None);
+        assert!(marks(&of, Share::Whole).contains(&(key.to_vec(), None)));
+        assert!(held(&of, Share::Whole).cursors.is_empty());
+        let (mut gone, mut fleets) = (found, Held::default());
+        take(key, None, Share::Whole, &mut gone).unwrap();
+        assert!(gone.cursors.is_empty());
+        let partition = Share::Partition {
+            number: 1,
+            count: 3,
+        };
+        for share in [partition, Share::Own { log: 9, count: 3 }] {
+            take(key, Some(value), share, &mut fleets).unwrap();
+        }
+        assert_eq!(fleets, Held::default());
+        for bad in [
+            "log\0",
+            "log\x004",
+            "log\x004\0cursor\0s",
+            "log\x004\0else\0s\0c",
+        ] {
+            take(bad.as_bytes(), Some(value), Share::Whole, &mut gone).unwrap();
+        }
+        assert!(gone.cursors.is_empty() && gone.streams.contains_key("s"));
+        assert!(take(key, Some(&value[..9]), Share::Whole, &mut gone).is_err());
     }
 
     #[test]
@@ -418,6 +400,7 @@ mod tests {
         };
         let mut found = held(&fleet, share);
         for (key, value) in marks(&fleet, share) {
+            let value = value.unwrap();
             assert!(take(&key, Some(&value[1..]), share, &mut found).is_err());
             take(&key, None, share, &mut found).unwrap();
         }

@@ -22,6 +22,11 @@ mod client;
     allow(dead_code, reason = "only the client writes and reads it")
 )]
 mod format;
+#[cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, reason = "only the client writes and reads it")
+)]
+mod record;
 mod snapshot;
 mod target;
 #[cfg(not(feature = "client"))]
@@ -34,7 +39,8 @@ pub use client::mock;
 pub use client::{
     Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
 };
-pub use format::{Found, Malformed};
+pub use format::Malformed;
+pub use record::{Form, Found};
 pub use snapshot::{AtHome, SNAPSHOT, SNAPSHOT_CARRIED};
 pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
 #[cfg(not(feature = "client"))]

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tidewire_replicate::Share;
 
+use crate::Form;
+
 /// What a broker listens at if nobody says.
 const PORT: u16 = 9092;
 
@@ -47,6 +49,9 @@ pub struct Settings {
     pub is_unsafe: bool,
     /// What is carried is of use only as a whole: a topic that forgets records cannot keep the promise. Default false.
     pub keeps_all: bool,
+    /// What a record of the topic holds: whoever fills transactions cuts them at
+    /// [`Form::record_bytes`](crate::Form::record_bytes). Default runs.
+    pub form: Form,
     /// The largest payload that the log takes; bytes.
     pub payload_max: u32,
     /// How long the group of a fleet waits for a member that hands over what was revoked, and does not say that it is
@@ -60,6 +65,7 @@ impl Default for Settings {
             client: Vec::new(),
             is_unsafe: false,
             keeps_all: false,
+            form: Form::Run,
             payload_max: 1 << 20,
             hand_over: Duration::from_secs(20),
         }

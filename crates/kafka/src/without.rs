@@ -106,6 +106,12 @@ impl Reader {
     }
 
     /// There is none to be asked.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        match self.0 {}
+    }
+
+    /// There is none to be asked.
     ///
     /// # Errors
     /// None.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
-use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target};
-use tidewire_log::{EmbeddedLog, Log, Run, Settings, Ticket};
+use tidewire_kafka::{AtHome, Form, Reader, SNAPSHOT, Settings as Home, Target};
+use tidewire_log::{Change, EmbeddedLog, Log, Run, Settings, Ticket};
 use tidewire_replicate::{
     Bell, Ending, Member as Joining, Node, Owners, Phase, Replicator, Running,
     Settings as Carrying, Share, Whose,
@@ -50,14 +50,22 @@ fn open(directory: &Path) -> Arc<EmbeddedLog> {
 }
 
 fn replicate(log: &Arc<EmbeddedLog>, target: &Target) -> Running {
+    replicate_as(Form::Run, log, target)
+}
+
+fn replicate_as(form: Form, log: &Arc<EmbeddedLog>, target: &Target) -> Running {
     let bell = Bell::default();
-    let home = tidewire_kafka::home(target, &Home::default(), bell.clone()).expect("a client");
-    let replicator = Replicator::new(
-        log.clone(),
-        log.identity(),
-        fastrand::u64(..),
-        Carrying::default(),
-    );
+    let settings = Home {
+        form,
+        ..Home::default()
+    };
+    let home = tidewire_kafka::home(target, &settings, bell.clone()).expect("a client");
+    let carrying = Carrying::default();
+    let carrying = Carrying {
+        record_bytes: form.record_bytes(carrying.record_bytes),
+        ..carrying
+    };
+    let replicator = Replicator::new(log.clone(), log.identity(), fastrand::u64(..), carrying);
     Running::start(replicator, home, &**log, bell).expect("a thread")
 }
 
@@ -122,6 +130,30 @@ fn ids(target: &Target) -> u64 {
 }
 
 #[test]
+fn records_of_one_message_and_of_many_are_one_home() {
+    let Some(target) = target("forms") else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let mut last = 0;
+    for form in [Form::Run, Form::Message, Form::Run, Form::Message] {
+        let log = open(place.path());
+        let running = replicate_as(form, &log, &target);
+        let ticket = append(&log, "p", last + 1..=last + 50);
+        last += 50;
+        at_home(&log, ticket, &running);
+    }
+    let mut reader = Reader::open(&target, &Home::default(), None).expect("a reader");
+    let mut counts = Vec::new();
+    while let Some(found) = reader.next(false).expect("a record") {
+        counts.push(found.record.count);
+    }
+    let each = [&[50][..], &[1; 50]].concat();
+    assert_eq!(counts, each.repeat(2));
+    assert_eq!(ids(&target), last);
+}
+
+#[test]
 fn what_is_appended_comes_home_once_whatever_is_restarted() {
     let Some(target) = target("once") else { return };
     let place = tempfile::tempdir().expect("a directory");
@@ -151,7 +183,8 @@ fn what_is_appended_comes_home_once_whatever_is_restarted() {
         log.progress().replicates && log.progress().replicated.is_some()
     });
     println!("{:?}", running.shown().status());
-    assert_eq!(ids(&target), last);
+    // The coordinator answers before readers see what was committed.
+    wait("readers do not see it", || ids(&target) == last);
 }
 
 #[test]
@@ -194,6 +227,52 @@ fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
         running.shown().status().phase == Phase::Over
     });
     wait("it does not come home", || ids(&target) == 30);
+}
+
+/// They follow what is at home and never go before it, also from a log that is started anew; what is gone goes there, too.
+#[test]
+fn cursors_of_readers_come_home() {
+    let Some(target) = target("cursors") else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let cursors = || {
+        let held = tidewire_kafka::held(&target, Share::Whole, &Home::default());
+        let held = held.expect("the marks").cursors.into_iter();
+        let named = held.map(|((stream, name), position)| (format!("{stream}/{name}"), position));
+        named.collect::<Vec<_>>()
+    };
+    let log = open(place.path());
+    let running = replicate(&log, &target);
+    at_home(&log, append(&log, "p", 1..=50), &running);
+    log.set_cursor("s", "gone", 7).expect("room");
+    log.set_cursor("s", "stays", 50).expect("room");
+    let both = [("s/gone".to_owned(), 7), ("s/stays".to_owned(), 50)];
+    wait("the cursors do not come home", || cursors() == both);
+    let change = Change::DeleteCursor {
+        stream: "s",
+        cursor: "gone",
+    };
+    log.administer(change).expect("room");
+    wait("it stays at home", || cursors() == both[1..]);
+    drop(running);
+
+    // Moved while nothing is carried.
+    append(&log, "p", 51..=60);
+    log.set_cursor("s", "stays", 60).expect("room");
+    log.set_cursor("s", "new", 0).expect("room");
+    log.close();
+    drop(log);
+    let log = open(place.path());
+    let running = replicate(&log, &target);
+    let both = [("s/new".to_owned(), 0), ("s/stays".to_owned(), 60)];
+    wait("the cursors do not come home", || cursors() == both);
+    let transactions = || running.shown().status().transactions;
+    let before = transactions();
+    at_home(&log, append(&log, "p", 61..=70), &running);
+    assert!(transactions() > before);
+    assert_eq!(cursors(), both);
+    wait("readers do not see it", || ids(&target) == 70);
 }
 
 /// Partitions of the fleets here.

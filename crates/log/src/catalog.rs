@@ -145,7 +145,7 @@ pub(crate) struct Segment {
     /// When its last batch was written, by the log's own clock.
     pub(crate) lived_us: u64,
     pub(crate) index: Index,
-    /// Positions that a repair has found to be lost.
+    /// Positions that are lost.
     pub(crate) gaps: Vec<Missing>,
     /// Entries of its index that memory has no room for; its index file may have them.
     pub(crate) left_out: u32,
@@ -303,6 +303,20 @@ impl Catalog {
         for turn in &batch.turns {
             match *turn {
                 Turn::Deleted(id) => self.delete_stream(id),
+                Turn::Passed(id, first, next) => {
+                    if let Some(stream) = self.streams.get_mut(id) {
+                        stream.next = next;
+                        stream.gaps.insert(first, next);
+                    }
+                    if let Some(segment) = self.segments.get_mut(&number) {
+                        let stream = id;
+                        segment.gaps.push(Missing {
+                            stream,
+                            first,
+                            next,
+                        });
+                    }
+                }
                 Turn::Trimmed(id, position) => {
                     if let Some(stream) = self.streams.get_mut(id) {
                         stream.trimmed = stream.trimmed.max(position);

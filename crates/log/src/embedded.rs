@@ -409,7 +409,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
 
 impl<D: Disk> EmbeddedLog<D> {
     /// Shows a new stream to readers, while nobody can append to it yet.
-    fn list_stream(&self, gather: &Gather, name: &str) {
+    pub(crate) fn list_stream(&self, gather: &Gather, name: &str) {
         let Some(id) = gather.state.stream(name) else {
             return;
         };

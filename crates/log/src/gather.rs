@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::backlog::Backlog;
 use crate::format::{
-    BATCH_HEADER, Needs, RECORDS_HEADER, Records, Stored, put_cursor, put_producer, put_stream,
-    put_stream_set,
+    BATCH_HEADER, Missing, Needs, RECORDS_HEADER, Records, Stored, put_cursor, put_producer,
+    put_stream, put_stream_set,
 };
 use crate::settings::Settings;
 use crate::state::State;
@@ -48,6 +48,8 @@ pub(crate) enum Turn {
     Deleted(u32),
     /// Its records before the position are not kept any more.
     Trimmed(u32, u64),
+    /// It goes on at the second position behind the first: what was between is lost.
+    Passed(u32, u64, u64),
 }
 
 /// Batches that will be written together.
@@ -60,6 +62,8 @@ pub(crate) struct Group {
     pub(crate) records: u32,
     pub(crate) notes: Vec<Note>,
     pub(crate) turns: Vec<Turn>,
+    /// Positions that are lost; nothing else is in it then.
+    pub(crate) gap: Option<Missing>,
     /// The ticket of the last batch in it.
     pub(crate) last: Ticket,
     /// The highest timestamp in it.
@@ -77,13 +81,14 @@ impl Group {
             records: 0,
             notes: Vec::new(),
             turns: Vec::new(),
+            gap: None,
             last: Ticket(0),
             newest_us: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.runs == 0
+        self.runs == 0 && self.gap.is_none()
     }
 
     /// Empties it; of its memory it keeps what the largest group takes that is usual.
@@ -95,6 +100,7 @@ impl Group {
         self.records = 0;
         self.notes.clear();
         self.turns.clear();
+        self.gap = None;
     }
 
     pub(crate) fn gathered(&self) -> usize {
@@ -148,7 +154,7 @@ pub(crate) struct Growth {
     /// There is none, for another reason than that the disk is full.
     pub(crate) is_blocked: bool,
     /// What who may grow was promised by now, in all.
-    grown: Option<usize>,
+    pub(crate) grown: Option<usize>,
 }
 
 impl Growth {
@@ -181,6 +187,10 @@ pub(crate) struct Gather {
     /// What may be written that readers must know: the segment in use says so, or the next one is
     /// reserved and will.
     pub(crate) ready_for: Needs,
+    /// The next segment is reserved.
+    pub(crate) has_spare: bool,
+    /// The group that gathers is to begin it.
+    pub(crate) begins_segment: bool,
     /// Something was refused that needs another segment.
     pub(crate) wants_segment: bool,
     /// There was no room for it.
@@ -228,6 +238,8 @@ impl Gather {
             is_stuck_by_other: false,
             growth: Growth::default(),
             ready_for: Needs::default(),
+            has_spare: false,
+            begins_segment: false,
             wants_segment: false,
             no_segment: false,
             is_segment_blocked: false,
@@ -254,12 +266,12 @@ impl Gather {
 
     /// Whether somebody has asked for something that is not a batch.
     pub(crate) fn is_asked(&self) -> bool {
-        self.sync_asked || self.discard_asked || self.wants_more()
+        self.sync_asked || self.discard_asked || self.begins_segment || self.wants_more()
     }
 
     /// Nobody will do what was asked for.
     pub(crate) fn ask_nothing(&mut self) {
-        (self.sync_asked, self.discard_asked) = (false, false);
+        (self.sync_asked, self.discard_asked, self.begins_segment) = (false, false, false);
     }
 
     /// Whether groups should be larger than they may be, and nobody has found that there is no room.
@@ -305,7 +317,7 @@ impl Gather {
         }
     }
 
-    fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
+    pub(crate) fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
         match self.gate {
             Gate::Open => Ok(()),
             Gate::DiskFull => Err(Refused::DiskFull {
@@ -323,6 +335,10 @@ impl Gather {
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
         let retry = settings.full_retry;
         self.pass_gate(settings)?;
+        if self.group.gap.is_some() {
+            self.refused = true;
+            return Err(Refused::Busy);
+        }
         if self.group.gathered() + self.reserved + bytes <= self.limit + extra {
             return Ok(());
         }
@@ -356,7 +372,8 @@ impl Gather {
         self.pass_backlog()?;
         self.pass_gate(settings)?;
         let is_whole = self.group.gathered() + self.reserved <= self.limit;
-        if self.growth.room == Some(true) && self.growth.grown.is_none() && is_whole {
+        let is_free = self.growth.grown.is_none() && self.group.gap.is_none();
+        if self.growth.room == Some(true) && is_free && is_whole {
             self.growth.grown = Some(reserved);
             return Ok(());
         }
@@ -541,11 +558,21 @@ impl Gather {
         set: StreamSettings,
         settings: &Settings,
     ) -> Result<Ticket, Refused> {
+        let first = self.state.beginning_of(name);
+        self.new_stream_at(name, first, set, settings)
+    }
+
+    pub(crate) fn new_stream_at(
+        &mut self,
+        name: &str,
+        first: u64,
+        set: StreamSettings,
+        settings: &Settings,
+    ) -> Result<Ticket, Refused> {
         let is_full = self.state.streams.len() >= settings.streams_max;
         if is_full || !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
         }
-        let first = self.state.beginning_of(name);
         if first > 0 || !set.is_default() {
             self.admit_needs(&set, settings)?;
         }

@@ -21,6 +21,7 @@ mod numbered;
 mod pack;
 mod read;
 mod recovery;
+mod restoring;
 mod settings;
 mod shared;
 mod state;

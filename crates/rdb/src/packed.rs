@@ -175,22 +175,24 @@ pub(crate) fn lzf(bytes: &[u8], len: usize) -> Result<Vec<u8>, Fault> {
         return Err(BAD);
     }
     let mut out: Vec<u8> = Vec::with_capacity(len);
-    let mut rest = bytes.iter().map(|&byte| usize::from(byte));
-    while let Some(control) = rest.next() {
+    let mut rest = bytes;
+    let next = |rest: &mut &[u8]| rest.split_off_first().map(|&byte| usize::from(byte));
+    while let Some(control) = next(&mut rest) {
         if control < 0x20 {
-            for _ in 0..=control {
-                out.push(rest.next().ok_or(BAD)? as u8);
-            }
+            out.extend_from_slice(rest.split_off(..=control).ok_or(BAD)?);
         } else {
             let mut run = control >> 5;
             if run == 7 {
-                run += rest.next().ok_or(BAD)?;
+                run += next(&mut rest).ok_or(BAD)?;
             }
-            let back = (control & 0x1f) << 8 | rest.next().ok_or(BAD)?;
+            let back = (control & 0x1f) << 8 | next(&mut rest).ok_or(BAD)?;
             let from = out.len().checked_sub(back + 1).ok_or(BAD)?;
-            // It may reach into what it makes.
-            for at in from..from + run + 2 {
-                out.push(out[at]);
+            let run = from..from + run + 2;
+            if run.end <= out.len() {
+                out.extend_from_within(run);
+            } else {
+                // It reaches into what it makes.
+                run.for_each(|at| out.push(out[at]));
             }
         }
         if out.len() > len {

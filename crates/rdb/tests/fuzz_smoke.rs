@@ -62,3 +62,25 @@ fn anything_is_read_or_refused() {
 fn corpus() {
     replay::replay("rdb_decode", rdb::rdb_decode);
 }
+
+/// The slow input of the fuzzing: a long key in small pieces, which begins with a string that is far longer than it is in the file.
+#[test]
+fn a_long_key_in_small_pieces_is_not_decoded_for_each() {
+    // A list of many strings.
+    let mut input = vec![1, 1, 1, b'k', 0x80, 0, 0, 4, 0];
+    // 60,000 times the same byte: one as it is, then runs that repeat it.
+    let (long, mut packed) = (60_000, vec![0, b'x']);
+    for _ in 0..(long - 1) / 264 {
+        packed.extend([0xe0, 255, 0]);
+    }
+    let rest = (long - 1) % 264;
+    packed.extend([0xe0, (rest - 9) as u8, 0]);
+    input.extend([0xc3, 0x40 | (packed.len() >> 8) as u8, packed.len() as u8]);
+    input.push(0x80);
+    input.extend((long as u32).to_be_bytes());
+    input.extend(packed);
+    // One more that a key has room for, and one byte of it is not there.
+    input.extend([0x80, 0, 0, 0x14, 0]);
+    input.resize(input.len() + 0x13ff, b'y');
+    rdb::rdb_decode(&input);
+}

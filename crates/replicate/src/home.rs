@@ -71,6 +71,8 @@ pub struct Held {
     pub producers: Marks,
     /// What owners have left word of beside the records, by name.
     pub notes: Words,
+    /// Where readers are, in streams of one server's log.
+    pub cursors: Cursors,
     /// How far each log has come in each tenure of a partition of a fleet.
     pub places: BTreeMap<(u64, u64), BTreeMap<Arc<str>, Place>>,
 }
@@ -80,6 +82,12 @@ pub type Words = BTreeMap<Arc<str>, Arc<[u8]>>;
 
 /// Last ids, by stream and producer.
 pub type Marks = BTreeMap<(Arc<str>, Arc<str>), u64>;
+
+/// Positions of named cursors, by stream and name.
+pub type Cursors = BTreeMap<(Arc<str>, Arc<str>), u64>;
+
+/// Where named cursors are to stand, by stream and name; `None` for those that are gone.
+pub type Moves = BTreeMap<(Arc<str>, Arc<str>), Option<u64>>;
 
 /// Since when a partition of a fleet has its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +130,8 @@ pub struct Transaction {
     pub claim: Option<Claim>,
     /// What is left word of.
     pub notes: Words,
+    /// Where readers are: never behind the end of what is at home with this transaction.
+    pub cursors: Moves,
 }
 
 impl Transaction {
@@ -134,6 +144,7 @@ impl Transaction {
             producers: BTreeMap::new(),
             claim: None,
             notes: Words::new(),
+            cursors: Moves::new(),
         }
     }
 }

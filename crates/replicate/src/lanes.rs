@@ -137,6 +137,22 @@ impl Lanes {
         }
     }
 
+    /// Up to where the records of each are at home.
+    pub(crate) fn record_ends(&self) -> BTreeMap<Arc<str>, u64> {
+        let lanes = self.lanes.iter();
+        lanes
+            .map(|(name, lane)| (name.clone(), lane.home))
+            .collect()
+    }
+
+    /// The same of one, with what is at home with a transaction.
+    pub(crate) fn end_with(&self, stream: &str, places: &BTreeMap<Arc<str>, Place>) -> u64 {
+        let home = self.lanes.get(stream).map_or(0, |lane| lane.home);
+        places
+            .get(stream)
+            .map_or(home, |place| place.next.max(home))
+    }
+
     /// Up to where each is at home, with what was passed over behind that.
     pub(crate) fn homes(&self) -> BTreeMap<Arc<str>, u64> {
         let home = |lane: &Lane| match lane.home >= lane.put {

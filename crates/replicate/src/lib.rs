@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod currency;
+mod cursors;
 mod cut;
 mod filling;
 mod hold;
@@ -33,7 +34,9 @@ mod thread;
 
 pub use currency::{Currency, SILENCE};
 pub use hold::{Ending, Guest, Hold};
-pub use home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Record, Transaction, Words};
+pub use home::{
+    Answer, Ask, Claim, Cursors, Held, Home, Marks, Moves, Owner, Place, Record, Transaction, Words,
+};
 pub use membership::{Event, Membership};
 pub use node::{Homes, Member, Node};
 pub use notes::Notes;

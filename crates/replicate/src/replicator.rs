@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use tidewire_log::{Carried, Credit, Failure, Frames, Log, ReadError, Step, Tenure, Ticket};
 
+use crate::cursors::Sending;
 use crate::cut::{from, print};
 use crate::filling::Filling;
 use crate::hold::Hold;
-use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Owner, Place, Words};
+use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Moves, Owner, Place, Words};
 use crate::lanes::Lanes;
 use crate::notes::{CARRIED, Notes, carried};
 use crate::seen::Seen;
@@ -68,6 +69,8 @@ pub struct Replicator {
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
     notes: Notes,
+    /// Of a whole log.
+    cursors: Sending,
 }
 
 /// What it waits for.
@@ -92,6 +95,7 @@ struct Carrying {
     producers: Marks,
     covers: Option<Ticket>,
     notes: Words,
+    cursors: Moves,
     bytes: usize,
     messages: u64,
     /// With it, so much was ever carried.
@@ -156,6 +160,7 @@ impl Replicator {
             carried: 0,
             when_lost: None,
             notes: Notes::default(),
+            cursors: Sending::default(),
             log,
         };
         for stream in replicator.log.streams("", usize::MAX) {
@@ -343,6 +348,7 @@ impl Replicator {
         if !self.makes(|mistakes| mistakes.promise_unread) {
             self.claim_of(&held);
         }
+        self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
         self.state = State::Home(None);
         let carried = self.carried;
@@ -486,7 +492,11 @@ impl Replicator {
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
-        if is_free && (due.is_some_and(|due| due <= now) || self.notes.are_pending()) {
+        if self.look_for_cursors(now) {
+            return Step::Worked;
+        }
+        let has_words = self.notes.are_pending() || self.cursors.are_pending();
+        if is_free && (due.is_some_and(|due| due <= now) || has_words) {
             self.send(now, home);
             return Step::Worked;
         }
@@ -508,8 +518,24 @@ impl Replicator {
             _ => due,
         };
         let remembers = self.forgetful.then_some(self.remember_due);
-        let due = [within, remembers].into_iter().flatten().min();
+        let due = [within, remembers, self.cursors_due()]
+            .into_iter()
+            .flatten()
+            .min();
         due.map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    /// When cursors are to be looked for; those of a fleet's streams stay with the log.
+    fn cursors_due(&self) -> Option<Duration> {
+        let due = || self.cursors.due(&*self.log);
+        (self.share == Share::Whole).then(due).flatten()
+    }
+
+    /// Looks which cursors have moved, now and then; whether there are any.
+    fn look_for_cursors(&mut self, now: Duration) -> bool {
+        let is_due = self.cursors_due().is_some_and(|due| due <= now);
+        let every = self.settings.cursors_every;
+        is_due && (self.cursors).look(now, every, &*self.log, &self.lanes.record_ends())
     }
 
     /// Reads once; whether there was anything to do.
@@ -616,6 +642,13 @@ impl Replicator {
         }
         let notes = self.notes.pending();
         filled.transaction.notes = notes.clone();
+        let (lanes, places) = (&self.lanes, &streams);
+        let is_ahead = self.makes(|mistakes| mistakes.cursors_ahead);
+        let cursors = self.cursors.take(|stream| match is_ahead {
+            true => u64::MAX,
+            false => lanes.end_with(stream, places),
+        });
+        filled.transaction.cursors = cursors.clone();
         let carried = self.carried + filled.bytes as u64;
         if self.settings.needs_all && filled.bytes > 0 {
             let word = carried.to_le_bytes()[..].into();
@@ -632,6 +665,7 @@ impl Replicator {
             producers,
             covers: filled.covers,
             notes,
+            cursors,
             bytes: filled.bytes,
             messages: filled.messages,
             carried,
@@ -653,6 +687,8 @@ impl Replicator {
         self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
         self.notes.arrived(carried.notes);
+        self.cursors
+            .arrived(carried.cursors, !carried.streams.is_empty());
         if let Some(hold) = &self.hold {
             hold.learn(&carried.producers);
         }

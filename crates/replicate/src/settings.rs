@@ -32,6 +32,8 @@ pub struct Settings {
     /// What is carried is of use only from its first record on: a log that begins behind the end of what is at home is not
     /// carried, and the home is told how much was carried there. Default false.
     pub needs_all: bool,
+    /// How often it is looked at most which named cursors of readers have moved, so that they go home. Default 1 s.
+    pub cursors_every: Duration,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -50,6 +52,7 @@ impl Default for Settings {
             after_fenced: Duration::from_secs(3),
             hand_over_within: Duration::from_secs(10),
             needs_all: false,
+            cursors_every: Duration::from_secs(1),
             mistakes: Mistakes::default(),
         }
     }
@@ -72,6 +75,8 @@ pub struct Mistakes {
     pub trust_positions: bool,
     /// Carries what was taken in an earlier tenure.
     pub carry_past: bool,
+    /// Sends cursors as they stand in the log, also where they are ahead of what is at home.
+    pub cursors_ahead: bool,
 }
 
 impl Mistakes {

@@ -7,15 +7,34 @@
 //! one at a time; what is in it costs nothing to be made here.
 
 use std::process::ExitCode;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::{ClientConfig, ClientContext};
 
 const PATIENCE: Duration = Duration::from_secs(45);
 /// Ticks of `/proc/self/stat` in a second, as Linux has them for programs on every machine.
 const TICKS: f64 = 100.0;
+
+/// How many records are answered. The client's own commit waits for that in steps of 100 ms, so it is waited for before.
+#[derive(Default)]
+struct Answered {
+    records: Mutex<u64>,
+    more: Condvar,
+}
+
+impl ClientContext for Answered {}
+
+impl ProducerContext for Answered {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {
+        *self.records.lock().expect("nobody panics") += 1;
+        self.more.notify_one();
+    }
+}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -45,18 +64,27 @@ fn run(
     transaction: usize,
     seconds: u64,
 ) -> Result<(), KafkaError> {
-    let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
+    let producer: Arc<BaseProducer<Answered>> = ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("transactional.id", format!("peer-{topic}"))
         .set("acks", "all")
-        // The commit sends what waits: so each request is as large as it can be.
-        .set("linger.ms", "1000")
-        .set("message.max.bytes", "1048576")
+        .set("linger.ms", "5")
+        // A whole transaction in one request, as there.
+        .set("message.max.bytes", "5242880")
+        .set("batch.size", "5242880")
         .set("queue.buffering.max.messages", "1000000")
-        .create()?;
+        .create_with_context(Answered::default())
+        .map(Arc::new)?;
+    let served = producer.clone();
+    // It ends with the program.
+    std::thread::spawn(move || {
+        loop {
+            served.poll(Duration::from_secs(1));
+        }
+    });
     producer.init_transactions(PATIENCE)?;
     let value = vec![b'x'; record];
-    let (mut bytes, mut transactions) = (0, 0u64);
+    let (mut bytes, mut transactions, mut records) = (0, 0u64, 0);
     let (since, busy) = (Instant::now(), processor_s());
     while since.elapsed() < Duration::from_secs(seconds) {
         producer.begin_transaction()?;
@@ -67,6 +95,17 @@ fn run(
                 BaseRecord::to(topic).partition(0).key(b"s").payload(&value),
             )?;
             filled += record;
+            records += 1;
+        }
+        let answered = producer.context();
+        let now = answered.records.lock().expect("nobody panics");
+        let all = answered
+            .more
+            .wait_timeout_while(now, PATIENCE, |now| *now < records);
+        drop(all.expect("nobody panics"));
+        // They are told of before they count as answered.
+        while producer.in_flight_count() > 0 && since.elapsed() < 2 * PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
         }
         producer.commit_transaction(PATIENCE)?;
         bytes += filled;
@@ -81,7 +120,7 @@ fn run(
 }
 
 fn send(
-    producer: &ThreadedProducer<DefaultProducerContext>,
+    producer: &BaseProducer<Answered>,
     mut record: BaseRecord<'_, [u8; 1], Vec<u8>>,
 ) -> Result<(), KafkaError> {
     loop {

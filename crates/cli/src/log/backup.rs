@@ -1,6 +1,5 @@
 //! Copies of a log: made while the server runs, and put back.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use tidewire_log::disk::real::RealDisk;
 use tidewire_log::tools;
 use tidewire_log::{EmbeddedLog, View};
 
+use super::partial::{Partial, is_free};
 use super::{Place, Shown, home, momentary, size};
 use crate::exit::Failure;
 
@@ -54,7 +54,7 @@ pub(crate) struct RestoreArgs {
     #[arg(required_unless_present = "home", conflicts_with = "home")]
     from: Option<PathBuf>,
     /// Restores from the home that the log was replicated to, kafka://HOST[:PORT],.../TOPIC, for a node that has lost
-    /// its disk: its records, and how far producers are. Named cursors are not at home
+    /// its disk: its records, how far producers are, and the named cursors of readers. What is not at home any more is said
     #[arg(long, value_name = "HOME")]
     home: Option<String>,
     /// A file of settings for the client of that home, name=value a line
@@ -80,42 +80,20 @@ pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
 fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
     let source = ReadOnlyDisk::open(from)
         .map_err(|e| Failure::failed(format!("cannot look into the log: {e}")))?;
-    let (shown, partial) = (to.display(), partial(to));
+    let shown = to.display();
     let failed = |why: String| Failure::wrong(format!("{shown} was not made: {why}"));
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
         return Err(Failure::failed(format!("{shown} is not an empty directory")).into());
     }
-    let mut tries = TRIES;
-    let (backup, snapshot) = loop {
-        // One that was broken off, or that is of two moments.
-        match fs::remove_dir_all(&partial) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(format!("cannot remove {}: {e}", partial.display())).into());
-            }
-            _ => {}
-        }
-        tries -= 1;
-        match copy(&source, &partial) {
-            Ok(Some(copied)) => break copied,
-            Ok(None) if tries > 0 => {}
-            Ok(None) => return Err(failed("the log changes all the time".into()).into()),
-            Err(why) => {
-                // Nobody is to take a part for the whole.
-                let _ = fs::remove_dir_all(&partial);
-                return Err(failed(why).into());
-            }
+    let partial = Partial::begin(to).map_err(failed)?;
+    let (backup, snapshot) = match made(&source, &partial) {
+        Ok(made) => made,
+        Err(why) => {
+            partial.give_up();
+            return Err(failed(why).into());
         }
     };
-    // Opening it makes indexes and the file of claims; closing it says that its end is its end.
-    let (log, _) = EmbeddedLog::start(&partial, momentary()).map_err(|e| failed(e.to_string()))?;
-    log.close();
-    drop(log);
-    fs::rename(&partial, to)
-        .and_then(|()| {
-            let above = std::path::absolute(to)?;
-            fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
-        })
-        .map_err(|e| failed(e.to_string()))?;
+    partial.finish(to).map_err(failed)?;
     writeln!(
         out,
         "{what:<11} {} records in {} segments, {}, to {shown}",
@@ -137,6 +115,20 @@ fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
 /// What was copied of a log, and the position and bytes of the snapshot beside it.
 type Copied = (tools::Backup, Option<(u64, u64)>);
 
+/// Copies until what was copied is of one moment.
+fn made(source: &ReadOnlyDisk, partial: &Partial) -> Result<Copied, String> {
+    for _ in 0..TRIES {
+        if let Some(copied) = copy(source, partial.path())? {
+            // Opening it makes indexes and the file of claims; closing it says that its end is its end.
+            let log = EmbeddedLog::start(partial.path(), momentary());
+            log.map_err(|e| e.to_string())?.0.close();
+            return Ok(copied);
+        }
+        partial.clear()?;
+    }
+    Err("the log changes all the time".into())
+}
+
 /// Copies a log, and the snapshot that it goes on from if it is of a key-value store; `None` if a newer
 /// one has taken its place meanwhile.
 fn copy(source: &ReadOnlyDisk, partial: &Path) -> Result<Option<Copied>, String> {
@@ -153,21 +145,6 @@ fn copy(source: &ReadOnlyDisk, partial: &Path) -> Result<Option<Copied>, String>
     let reaches = snapshot.map_or(0, |(position, _)| position);
     let is_kv = view.range(durable::STREAM).is_some();
     Ok((!is_kv || first <= reaches).then_some((backup, snapshot)))
-}
-
-/// Where it is until it is whole.
-pub(super) fn partial(to: &Path) -> PathBuf {
-    let mut name = to.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    to.with_file_name(name)
-}
-
-pub(super) fn is_free(to: &Path) -> io::Result<bool> {
-    match fs::read_dir(to) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(e) => Err(e),
-        Ok(mut entries) => Ok(entries.next().is_none()),
-    }
 }
 
 #[cfg(test)]

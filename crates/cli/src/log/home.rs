@@ -1,130 +1,119 @@
 //! A log from its home, for a node that has lost its disk.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_kafka::{Found, Reader, Settings as Home, Target};
-use tidewire_log::{EmbeddedLog, Log, ProducerId, Refused, Run, Settings};
+use tidewire_kafka::{Reader, Settings as Home, Target};
+use tidewire_log::Refused;
 use tidewire_replicate::{Held, Share};
 
-use super::backup::{is_free, partial};
+use super::anew::{Anew, Made};
+use super::of_store::{advice, is_store};
+use super::partial::{Partial, is_free};
 use super::{Ended, Shown};
 use crate::exit::Failure;
 use crate::serve::client_settings;
 
-/// The largest payload that may be at home; any server's log may take it.
-const PAYLOAD_MAX: u32 = 32 << 20;
-
 pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl Write) -> Shown {
-    let usage = |why: String| Failure::usage(format!("nothing was restored: {why}"));
     let target: Target = at
         .parse()
-        .map_err(|e: tidewire_kafka::BadTarget| usage(e.to_string()))?;
+        .map_err(|e: tidewire_kafka::BadTarget| usage(&e.to_string()))?;
     let settings = Home {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
     };
-    let (shown, partial) = (to.display(), partial(to));
-    let failed = |why: String| Ended::from(Failure::wrong(format!("{shown} was not made: {why}")));
+    let shown = to.display();
+    let failed = |why: String| Ended::from(wrong(to, &why));
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
-        return Err(usage(format!("{shown} is not an empty directory")).into());
+        return Err(usage(&format!("{shown} is not an empty directory")).into());
     }
-    match fs::remove_dir_all(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(format!("cannot remove {}: {e}", partial.display())));
+    let partial = Partial::begin(to).map_err(failed)?;
+    let made = match rebuild(&target, &settings, partial.path(), to) {
+        Ok(made) => made,
+        Err(why) => {
+            partial.give_up();
+            return Err(why.into());
         }
-        _ => {}
-    }
-    let restored = rebuild(&target, &settings, &partial);
-    let (records, streams) = restored.map_err(|why| {
-        // Nobody is to take a part for the whole.
-        let _ = fs::remove_dir_all(&partial);
-        failed(why)
-    })?;
-    fs::rename(&partial, to)
-        .and_then(|()| {
-            let above = std::path::absolute(to)?;
-            fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
-        })
-        .map_err(|e| failed(e.to_string()))?;
-    writeln!(
-        out,
-        "restored    {records} records in {streams} streams, to {shown}"
-    )?;
+    };
+    partial.finish(to).map_err(failed)?;
+    show(&made, to, out)?;
     Ok(None)
 }
 
-/// Makes the log anew, with the number of the one that was lost: it is the same one as far as its home goes.
-fn rebuild(target: &Target, settings: &Home, partial: &Path) -> Result<(u64, usize), String> {
+fn show(made: &Made, to: &Path, out: &mut impl Write) -> io::Result<()> {
+    let (records, streams) = (made.records, made.streams);
+    writeln!(
+        out,
+        "restored    {records} records in {streams} streams, to {}",
+        to.display()
+    )?;
+    if made.cursors > 0 {
+        writeln!(out, "cursors     {}", made.cursors)?;
+    }
+    if made.producers > 0 {
+        writeln!(
+            out,
+            "producers   {} of whom no record is left go on where they were",
+            made.producers
+        )?;
+    }
+    for (stream, first, next) in &made.missing {
+        writeln!(
+            out,
+            "missing     positions {first} to {} of stream {stream:?} are not at home any more",
+            next - 1
+        )?;
+    }
+    Ok(())
+}
+
+/// Makes the log anew.
+fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Result<Made, Failure> {
+    let (held, mut reader) = look(target, settings).map_err(|why| wrong(to, &why))?;
+    let mut next = reader.next(false);
+    if let Ok(first) = &next
+        && is_store(&held, first.as_ref())
+    {
+        return Err(usage(&advice(target, to)));
+    }
+    let make = || {
+        let owner = held.owner.ok_or("no log was ever replicated there")?;
+        let is_cut = reader.first() > 0;
+        let mut anew = Anew::begin(partial, owner.log)?;
+        while let Some(found) = next.map_err(|e| e.to_string())? {
+            anew.put(&found)?;
+            if anew.is_whole(&held) {
+                break;
+            }
+            next = reader.next(false);
+        }
+        anew.finish(&held, is_cut)
+    };
+    make().map_err(|why: String| wrong(to, &why))
+}
+
+/// What the home says that it has, and who reads it.
+fn look(target: &Target, settings: &Home) -> Result<(Held, Reader), String> {
     let held = tidewire_kafka::held(target, Share::Whole, settings).map_err(|e| e.to_string())?;
     if held.claim.is_some() {
         return Err(
             "the topic belongs to a fleet: a node of it that lost its disk starts with an empty directory".into(),
         );
     }
-    let owner = held.owner.ok_or("no log was ever replicated there")?;
-    let mut reader = Reader::open(target, settings, None).map_err(|e| e.to_string())?;
-    let own = Settings {
-        identity: Some(owner.log),
-        payload_max: PAYLOAD_MAX,
-        group_bytes: 2 * PAYLOAD_MAX as usize,
-        ..Settings::default()
-    };
-    let (log, _) = EmbeddedLog::start(partial, own).map_err(|e| e.to_string())?;
-    let mut next: BTreeMap<Arc<str>, u64> = BTreeMap::new();
-    let mut records = 0;
-    while !is_whole(&held, &next)
-        && let Some(found) = reader.next(false).map_err(|e| e.to_string())?
-    {
-        records += u64::from(found.record.count);
-        put(&log, &found, &mut next)?;
+    if held.owner.is_none() {
+        return Err("no log was ever replicated there".into());
     }
-    if !is_whole(&held, &next) {
-        return Err("the marks at home name more records than there are".into());
-    }
-    log.close();
-    if let Some(failure) = log.progress().failure {
-        return Err(failure.to_string());
-    }
-    Ok((records, next.len()))
+    let reader = Reader::open(target, settings, None).map_err(|e| e.to_string())?;
+    Ok((held, reader))
 }
 
-/// Whether all is there that the marks named when they were read.
-fn is_whole(held: &Held, next: &BTreeMap<Arc<str>, u64>) -> bool {
-    let mut places = held.streams.iter();
-    places.all(|(stream, place)| next.get(stream).is_some_and(|&next| next >= place.next))
+fn usage(why: &str) -> Failure {
+    Failure::usage(format!("nothing was restored: {why}"))
 }
 
-fn put(log: &EmbeddedLog, found: &Found, next: &mut BTreeMap<Arc<str>, u64>) -> Result<(), String> {
-    let record = &found.record;
-    let due = next.entry(record.stream.clone()).or_default();
-    if record.first != *due {
-        return Err(format!(
-            "offset {} holds position {} of stream {:?} where {due} is due: what was before it is not kept at home any \
-             more, and a log that begins later cannot be made yet",
-            found.offset, record.first, record.stream
-        ));
-    }
-    *due += u64::from(record.count);
-    let stream = patiently(|| log.stream(&record.stream))?;
-    let producer = match record.producer.is_empty() {
-        true => ProducerId::ANONYMOUS,
-        false => patiently(|| log.producer(stream, &record.producer))?,
-    };
-    let last_id = last_id(&record.frames).ok_or("a record without a message")?;
-    let run = Run {
-        stream,
-        producer,
-        frames: &record.frames,
-        count: record.count,
-        last_id,
-        timestamp_us: record.timestamp_us,
-    };
-    patiently(|| log.append(run)).map(drop)
+fn wrong(to: &Path, why: &str) -> Failure {
+    Failure::wrong(format!("{} was not made: {why}", to.display()))
 }
 
 /// Until the log has room in its queue.

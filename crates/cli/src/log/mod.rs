@@ -1,11 +1,14 @@
 //! `tidewire log`: what is in the directory of a log, beside the server that has it open, on a
 //! read-only file system, or where the log is left. Only a repair changes anything.
 
+mod anew;
 mod backup;
 mod check;
 mod dump;
 mod home;
 mod info;
+mod of_store;
+mod partial;
 mod repair;
 mod unreplicated;
 mod unreplicated_store;

@@ -40,9 +40,13 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         )?;
     }
     let (batches, records) = (loss.batches, loss.records);
+    let told = match loss.gaps.is_empty() {
+        true => "",
+        false => ", readers are told of the gaps",
+    };
     writeln!(
         out,
-        "repaired    {batches} batches with {records} records are there, readers are told of the gaps"
+        "repaired    {batches} batches with {records} records are there{told}"
     )?;
     Ok(None)
 }
@@ -58,6 +62,12 @@ fn lost(args: &Args, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Lo
 }
 
 fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
+    for (file, name) in &loss.renamed {
+        writeln!(
+            out,
+            "misnamed    {file} says that it is {name}, and gets that name"
+        )?;
+    }
     for gap in &loss.gaps {
         let (first, last) = gap.batches;
         let known = match gap.acknowledged {

@@ -91,6 +91,11 @@ pub(crate) struct LogOptions {
     #[arg(long = "replicate-unsafe")]
     pub(crate) replicate_unsafe: bool,
 
+    /// What a record of the topic holds: run (consecutive messages of one producer, framed) or message (the payload of
+    /// one, for other readers of Kafka; costs more) [default: run]
+    #[arg(long = "replicate-record", value_name = "WHAT")]
+    pub(crate) replicate_record: Option<RecordForm>,
+
     /// The servers that share the topic, each with a partition of its own: HOST:PORT of all of them, where clients of
     /// ingest find them, separated by commas, in the order of their partitions from 0 on; the same everywhere. A
     /// producer that belongs to another one by its name is sent there [default: none]
@@ -118,6 +123,16 @@ pub(crate) struct LogOptions {
     /// other services serve) [default: exit]
     #[arg(long = "on-log-failure", value_name = "WHAT")]
     pub(crate) on_failure: Option<OnLogFailure>,
+}
+
+/// What a record of the home's topic holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum RecordForm {
+    /// Consecutive messages of one producer.
+    #[default]
+    Run,
+    /// One message.
+    Message,
 }
 
 /// What follows a failure of the log.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::replication as metrics;
-use tidewire_kafka::{PARTITIONS, Settings as Home, Target};
+use tidewire_kafka::{Form, PARTITIONS, Settings as Home, Target};
 use tidewire_log::{EmbeddedLog, Log, Policy, Settings};
 use tidewire_replicate::{
     Bell, Member, Node, Owners, Phase, Replicator, Running, Settings as Carrying, Shown,
 };
 
-use super::durable::LogOptions;
+use super::durable::{LogOptions, RecordForm};
 use crate::exit::Failure;
 
 /// A replicator that runs, for as long as this is kept.
@@ -67,7 +67,7 @@ impl Replica {
             };
             let carrying = Carrying {
                 hand_over_within: options.hand_over(),
-                ..Carrying::default()
+                ..carrying(options)
             };
             let node = Node::new(log.clone(), log.identity(), carrying, member);
             let running = Running::start_node(node, &**log, bell);
@@ -78,12 +78,8 @@ impl Replica {
         let home = tidewire_kafka::home(target, &settings(options, payload_max)?, bell.clone());
         let home = home.map_err(|e| cannot(e.to_string()))?;
         let shared: Arc<dyn Log> = log.clone();
-        let replicator = Replicator::new(
-            shared,
-            log.identity(),
-            fastrand::u64(..),
-            Carrying::default(),
-        );
+        let replicator =
+            Replicator::new(shared, log.identity(), fastrand::u64(..), carrying(options));
         let running = Running::start(replicator, home, &**log, bell);
         let running = running.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
         tracing::info!(home = %target, "the log of messages is replicated");
@@ -96,11 +92,27 @@ impl Replica {
     }
 }
 
+fn form(options: &LogOptions) -> Form {
+    match options.replicate_record.unwrap_or_default() {
+        RecordForm::Run => Form::Run,
+        RecordForm::Message => Form::Message,
+    }
+}
+
+fn carrying(options: &LogOptions) -> Carrying {
+    let default = Carrying::default();
+    Carrying {
+        record_bytes: form(options).record_bytes(default.record_bytes),
+        ..default
+    }
+}
+
 fn settings(options: &LogOptions, payload_max: u32) -> Result<Home, Failure> {
     let file = options.replicate_config.as_deref();
     Ok(Home {
         client: file.map_or(Ok(Vec::new()), client_settings)?,
         is_unsafe: options.replicate_unsafe,
+        form: form(options),
         payload_max,
         // The node gives up first.
         hand_over: 2 * options.hand_over(),

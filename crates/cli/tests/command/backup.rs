@@ -1,6 +1,9 @@
 //! `tidewire log backup` beside a running server, and `log restore`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::common::durable::{Place, Server, assert_code, lines};
 use crate::common::{run, stderr, stdout};
@@ -57,5 +60,107 @@ fn a_damaged_copy_is_not_put_back() {
     assert_code(
         &run(&["log", "backup", "--data", &place.path("none"), &back]),
         1,
+    );
+}
+
+/// Two that ran at once removed what the other one had copied.
+#[test]
+fn a_second_copy_to_the_same_place_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_code(&server.send(&[], &lines(100)), 0);
+    server.stop();
+    let (data, copy) = (place.path("data"), place.path("copy"));
+    let partial = place.path("copy.partial");
+    fs::create_dir(&partial).unwrap();
+    fs::write(format!("{partial}/file"), "of the other one").unwrap();
+    let other = File::open(&partial).unwrap();
+    flock(&other, FlockOperation::LockExclusive).unwrap();
+    for command in [
+        &["log", "backup", "--data", &data, &copy][..],
+        &["log", "restore", &data, "--data", &copy],
+    ] {
+        let output = run(command);
+        assert_code(&output, 2);
+        let told = stderr(&output);
+        assert!(
+            told.contains("another process") && told.contains(&partial),
+            "{told}"
+        );
+        assert!(fs::exists(format!("{partial}/file")).unwrap());
+    }
+    drop(other);
+    assert_code(&run(&["log", "backup", "--data", &data, &copy]), 0);
+    assert!(!fs::exists(&partial).unwrap());
+    // All at once: one makes it, and it is whole.
+    let copy = place.path("again");
+    let done = std::thread::scope(|scope| {
+        let all = [(); 4].map(|()| scope.spawn(|| run(&["log", "backup", "--data", &data, &copy])));
+        let done = all.map(|one| one.join().expect("it ends").status.success());
+        done.into_iter().filter(|done| *done).count()
+    });
+    assert_eq!(done, 1);
+    assert_code(&run(&["log", "check", "--data", &copy]), 0);
+}
+
+/// Files that an operator has given each other's names, and what else may lie there.
+#[test]
+fn segments_under_other_names_are_named_by_a_repair() {
+    let place = Place::new();
+    let server = Server::with(
+        &place,
+        "ingest=0",
+        &["--segment", "1M", "--log-payload", "64K"],
+    );
+    let all = (0..60_000).map(|n| format!("{n:060}\n"));
+    let all = all.collect::<String>();
+    assert_code(&server.send(&["--producer", "p"], &all), 0);
+    server.stop();
+    let data = place.path("data");
+    let segments = || {
+        let names = fs::read_dir(&data).unwrap();
+        let names = names.map(|name| name.unwrap().file_name().into_string().unwrap());
+        let mut names = names
+            .filter(|name| name.ends_with(".seg"))
+            .collect::<Vec<_>>();
+        names.sort();
+        names
+    };
+    let names = segments();
+    assert!(names.len() > 2, "{names:?}");
+    let at = |name: &str| format!("{data}/{name}");
+    fs::rename(at(&names[0]), at("aside")).unwrap();
+    fs::rename(at(&names[1]), at(&names[0])).unwrap();
+    fs::rename(at("aside"), at(&names[1])).unwrap();
+    // What says nothing, and what says what another one says.
+    fs::write(at("00000000000000000002.seg"), "").unwrap();
+    symlink(at(&names[2]), at("00000000000000000003.seg")).unwrap();
+    let output = run(&["log", "repair", "--data", &data]);
+    assert_code(&output, 2);
+    let told = stdout(&output);
+    for [file, name] in [[&names[0], &names[1]], [&names[1], &names[0]]] {
+        let line = format!("misnamed    {file} says that it is {name}");
+        assert!(told.contains(&line), "{told}");
+    }
+    assert!(!told.contains("lost "), "{told}");
+    assert_code(&run(&["log", "repair", "--data", &data, "--yes"]), 0);
+    assert_code(&run(&["log", "check", "--data", &data]), 0);
+    assert_eq!(segments(), names);
+    let server = Server::start(&place);
+    assert_eq!(server.read(&["--raw"]), all);
+    server.stop();
+    // Two that say the same.
+    fs::rename(at(&names[1]), at("00000000000000000002.seg")).unwrap();
+    fs::copy(
+        at("00000000000000000002.seg"),
+        at("00000000000000000003.seg"),
+    )
+    .unwrap();
+    let output = run(&["log", "repair", "--data", &data, "--yes"]);
+    assert_code(&output, 1);
+    let told = stderr(&output);
+    assert!(
+        told.contains("00000000000000000002.seg and 00000000000000000003.seg both say"),
+        "{told}"
     );
 }

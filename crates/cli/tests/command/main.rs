@@ -46,6 +46,8 @@ mod oracle;
 mod pages;
 mod read_edges;
 mod replicate;
+#[cfg(feature = "kafka")]
+mod restored;
 mod send_policies;
 mod serve;
 mod ship;

@@ -34,6 +34,10 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
         (&["--replicate-unsafe"], "nothing is replicated here"),
         (&["--fleet", "a:1,b:1"], "nothing is replicated here"),
         (
+            &["--replicate-record", "message"],
+            "nothing is replicated here",
+        ),
+        (
             &["--fleet", "a:1,b", "--replicate", HOME],
             "\"b\" is not HOST:PORT",
         ),

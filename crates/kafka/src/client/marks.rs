@@ -9,7 +9,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tidewire_replicate::{Held, Share};
 
 use super::{config, told};
-use crate::{Settings, Target, format};
+use crate::{Malformed, Settings, Target, format};
 
 /// How long a broker may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -34,7 +34,35 @@ pub(super) fn read(
     settings: &Settings,
     until: Until,
 ) -> Result<Held, String> {
-    read_all(target, share, settings, until).map_err(|error| match error {
+    read_with(target, settings, until, |key, value, held| {
+        format::take(key, value, share, held)
+    })
+}
+
+/// The same, with the producers of whatever share.
+pub(super) fn read_with_producers(
+    target: &Target,
+    share: Share,
+    settings: &Settings,
+) -> Result<Held, String> {
+    read_with(
+        target,
+        settings,
+        Until::Soon,
+        |key, value, held| match format::take_producer(key, value, held)? {
+            true => Ok(()),
+            false => format::take(key, value, share, held),
+        },
+    )
+}
+
+fn read_with(
+    target: &Target,
+    settings: &Settings,
+    until: Until,
+    take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<(), Malformed>,
+) -> Result<Held, String> {
+    read_all(target, settings, until, take).map_err(|error| match error {
         Trouble::Client(error) => format!("reading the marks: {}", told(&error)),
         Trouble::Other(why) => format!("reading the marks: {why}"),
     })
@@ -53,9 +81,9 @@ impl From<KafkaError> for Trouble {
 
 fn read_all(
     target: &Target,
-    share: Share,
     settings: &Settings,
     until: Until,
+    take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<(), Malformed>,
 ) -> Result<Held, Trouble> {
     let marks = target.marks();
     // One sees all that was written, the other what is committed: where they agree nothing is under way.
@@ -97,7 +125,7 @@ fn read_all(
             Some(Ok(message)) => {
                 heard = Instant::now();
                 let key = message.key().unwrap_or_default();
-                format::take(key, message.payload(), share, &mut held)
+                take(key, message.payload(), &mut held)
                     .map_err(|why| Trouble::Other(why.to_string()))?;
             }
             // Nothing that was committed when it was asked for is behind this.

@@ -4,6 +4,7 @@ mod group;
 mod marks;
 pub mod mock;
 mod pieces;
+mod producer;
 mod reader;
 mod topics;
 mod worker;
@@ -108,12 +109,12 @@ fn share_home(
     Ok(Box::new(Asker { asks, answers }))
 }
 
-/// What the marks of a share's home say.
+/// What the marks of a share's home say, those of its producers included.
 ///
 /// # Errors
 /// What the client says.
 pub fn held(target: &Target, share: Share, settings: &Settings) -> Result<Held, Unavailable> {
-    marks::read(&target.of(share), share, settings, marks::Until::Soon).map_err(Unavailable::Client)
+    marks::read_with_producers(&target.of(share), share, settings).map_err(Unavailable::Client)
 }
 
 struct Asker {

@@ -12,8 +12,8 @@ use rdkafka::statistics::Statistics;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{marks, told};
-use crate::format::{self, Found};
-use crate::{Settings, Target, Unavailable};
+use crate::record;
+use crate::{Found, Settings, Target, Unavailable};
 
 /// How long a broker may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -60,6 +60,8 @@ pub struct Reader {
     consumer: BaseConsumer<Ends>,
     /// The topic, and the partition.
     place: (String, i32),
+    /// Where it began.
+    first: u64,
     is_empty: bool,
 }
 
@@ -101,8 +103,15 @@ impl Reader {
         Ok(Reader {
             consumer,
             place: (target.topic.clone(), target.partition),
+            first: u64::try_from(from).unwrap_or(0),
             is_empty: from >= next,
         })
+    }
+
+    /// The offset at which it began, which is later than it was to where the home has not kept what was before.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// The next record, if it comes within this time. What goes wrong on the way to the brokers is tried again by the
@@ -210,7 +219,7 @@ fn found(message: &BorrowedMessage<'_>) -> Result<Found, Unavailable> {
             .and_then(|header| header.value)
     };
     let key = message.key().unwrap_or_default();
-    let record = format::record(key, header, message.payload().unwrap_or_default());
+    let record = record::record(key, header, message.payload().unwrap_or_default());
     let offset = u64::try_from(message.offset()).unwrap_or(0);
     let record = record.map_err(|why| {
         Unavailable::Client(format!(

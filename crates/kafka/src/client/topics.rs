@@ -27,15 +27,19 @@ const EXTRA: u64 = 64 << 10;
 /// Of one record of many messages, and the least that is asked for.
 const LEAST: u64 = 1 << 20;
 
+/// A whole transaction in one batch: the client has one on its way to a partition, and spends the time in which others wait for that
+/// without sleeping. Asked for where the topic is made; one that takes less gets less.
+const WHOLE: u64 = 5 << 20;
+
 type Admin = AdminClient<DefaultClientContext>;
 
-/// The largest batch of records that is sent; bytes.
+/// The largest batch of records that must be taken; bytes.
 pub(super) fn message_max(settings: &Settings) -> u64 {
     LEAST.max(u64::from(settings.payload_max)) + EXTRA
 }
 
-/// Has both topics be there, and looks whether they keep what is promised.
-pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<(), String> {
+/// Has both topics be there, and looks whether they keep what is promised; the largest batch of records to be sent, in bytes.
+pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<u64, String> {
     let admin: Admin = config(target, settings)
         .create()
         .map_err(|error| told(&error))?;
@@ -51,7 +55,9 @@ pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<(), String>
         message_max: 0,
         keeps_all: false,
     };
-    ensure_all(&admin, target, settings, [data, marks])
+    let [most, _] = ensure_all(&admin, target, settings, [data, marks])?;
+    let least = message_max(settings);
+    Ok(most.clamp(least, WHOLE.max(least)))
 }
 
 /// The same of the topic of snapshots.
@@ -65,7 +71,7 @@ pub(super) fn ensure_snapshots(target: &Target, settings: &Settings) -> Result<(
         message_max: message_max(settings),
         keeps_all: true,
     };
-    ensure_all(&admin, target, settings, [pieces])
+    ensure_all(&admin, target, settings, [pieces]).map(drop)
 }
 
 fn ensure_all<const N: usize>(
@@ -73,15 +79,17 @@ fn ensure_all<const N: usize>(
     target: &Target,
     settings: &Settings,
     kinds: [Kind; N],
-) -> Result<(), String> {
-    for kind in kinds {
-        let mut faults = look(admin, target, &kind)?;
-        if faults.is_none() {
+) -> Result<[u64; N], String> {
+    let mut most = [0; N];
+    for (kind, most) in kinds.into_iter().zip(&mut most) {
+        let mut found = look(admin, target, &kind)?;
+        if found.is_none() {
             create(admin, target, settings, &kind)?;
-            faults = look(admin, target, &kind)?;
+            found = look(admin, target, &kind)?;
         }
-        let faults =
-            faults.ok_or_else(|| format!("topic {} was made, and is not known yet", kind.name))?;
+        let Found { faults, takes } =
+            found.ok_or_else(|| format!("topic {} was made, and is not known yet", kind.name))?;
+        *most = takes;
         if faults.is_empty() {
             continue;
         }
@@ -98,7 +106,7 @@ fn ensure_all<const N: usize>(
             "the topic cannot keep the promise of level replicated"
         );
     }
-    Ok(())
+    Ok(most)
 }
 
 /// A topic, and what it must be like.
@@ -110,8 +118,15 @@ struct Kind {
     keeps_all: bool,
 }
 
-/// What is wrong with a topic; `None` if there is none.
-fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Vec<String>>, String> {
+/// What a topic is like.
+struct Found {
+    faults: Vec<String>,
+    /// The largest batch, in bytes.
+    takes: u64,
+}
+
+/// What a topic is like; `None` if there is none.
+fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Found>, String> {
     let metadata = admin
         .inner()
         .fetch_metadata(Some(&kind.name), WITHIN)
@@ -172,18 +187,27 @@ fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Vec<String
         .ok_or("the broker tells nothing of its topics")?;
     let described = described.map_err(|error| format!("topic {}: {error}", kind.name))?;
     faults.extend(kind.faults(&described));
-    Ok(Some(faults))
+    let takes = number(&described, LARGEST);
+    Ok(Some(Found { faults, takes }))
+}
+
+const LARGEST: &str = "max.message.bytes";
+
+fn value(described: &ConfigResource, name: &str) -> String {
+    let entry = described.get(name);
+    entry
+        .and_then(|entry| entry.value.clone())
+        .unwrap_or_default()
+}
+
+fn number(described: &ConfigResource, name: &str) -> u64 {
+    value(described, name).parse().unwrap_or(0)
 }
 
 impl Kind {
     fn faults(&self, described: &ConfigResource) -> Vec<String> {
-        let value = |name: &str| {
-            described
-                .get(name)
-                .and_then(|entry| entry.value.clone())
-                .unwrap_or_default()
-        };
-        let number = |name: &str| value(name).parse::<u64>().unwrap_or(0);
+        let value = |name: &str| value(described, name);
+        let number = |name: &str| number(described, name);
         let mut faults = Vec::new();
         let in_sync = number("min.insync.replicas");
         if in_sync < IN_SYNC as u64 {
@@ -194,7 +218,7 @@ impl Kind {
         if value("unclean.leader.election.enable") == "true" {
             faults.push("its unclean.leader.election.enable is true".into());
         }
-        let most = number("max.message.bytes");
+        let most = number(LARGEST);
         if most < self.message_max {
             let least = self.message_max;
             faults.push(format!(
@@ -227,7 +251,7 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
         false => (REPLICAS, IN_SYNC),
     };
     let in_sync = in_sync.to_string();
-    let most = kind.message_max.to_string();
+    let most = kind.message_max.max(WHOLE).to_string();
     let partitions = match target.partitions {
         Some(partitions) => i32::try_from(partitions).unwrap_or(i32::MAX),
         None => target.partition + 1,
@@ -240,7 +264,7 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
     .set("min.insync.replicas", &in_sync)
     .set("unclean.leader.election.enable", "false");
     if kind.message_max > 0 {
-        topic = topic.set("max.message.bytes", &most);
+        topic = topic.set(LARGEST, &most);
     }
     if kind.keeps_all {
         topic = topic.set("retention.ms", "-1").set("retention.bytes", "-1");

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{
-    BaseProducer, BaseRecord, DefaultProducerContext, Producer, ThreadedProducer,
-};
+use rdkafka::producer::{BaseProducer, BaseRecord};
 use tidewire_replicate::{Answer, Ask, Held, Share, Transaction};
 
+use super::producer::Transactional;
 use super::{config, failed, marks, topics};
-use crate::format::{self, HEADERS};
+use crate::format;
+use crate::record::{self, Sent};
 use crate::{Settings, Target};
 
 /// How long a broker may take to let the partition be opened.
@@ -23,20 +23,16 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// After which the coordinator aborts a transaction whose owner is silent, so that readers go on. Longer than one is tried.
 const ABORTED_MS: &str = "60000";
 
-/// Records wait for the commit, which sends at once whatever waits: so there are few requests, each as large as may be.
-const LINGER_MS: &str = "1000";
-
-/// With a thread that serves what the brokers have answered: the client's own commit waits for that. (`BaseProducer::flush`,
-/// which serves it on the caller's thread, waits in steps of 100 ms, and would be most of a transaction's time.)
-type Client = ThreadedProducer<DefaultProducerContext>;
+/// How long a record waits for others, so that there are few requests, each as large as may be: they come as fast as they are copied.
+const LINGER_MS: &str = "5";
 
 pub(super) struct Worker {
     target: Target,
     share: Share,
     settings: Settings,
-    producer: Option<Client>,
-    /// The topics are there, and as they should be.
-    is_checked: bool,
+    producer: Option<Transactional>,
+    /// Of records, in bytes, where the topics are there, and as they should be.
+    batch_max: Option<u64>,
 }
 
 impl Worker {
@@ -47,13 +43,12 @@ impl Worker {
             share,
             settings,
             producer: None,
-            is_checked: false,
+            batch_max: None,
         }
     }
 
     /// Whether the client takes its settings.
     pub(super) fn try_settings(&self) -> KafkaResult<()> {
-        // Without the thread, whose end takes a while.
         self.config().create::<BaseProducer>().map(drop)
     }
 
@@ -68,12 +63,9 @@ impl Worker {
                 Err(why) => Answer::Failed(why.into()),
             },
             Ask::Carry(transaction) => self.carry(&transaction).unwrap_or_else(|error| {
-                // The next one that opens it ends what this one has begun.
+                // The next one that opens it ends what this one has begun, if the topics still take it.
                 self.producer = None;
-                if is_unknown(&error) {
-                    // What is made in the place of a topic that was deleted is another one.
-                    self.is_checked = false;
-                }
+                self.batch_max = None;
                 match error.rdkafka_error_code() {
                     Some(code) if is_fenced(code) => Answer::Fenced(failed(&error)),
                     _ => Answer::Failed(failed(&error)),
@@ -83,9 +75,8 @@ impl Worker {
     }
 
     fn look(&mut self) -> Result<Answer, String> {
-        if !self.is_checked {
-            topics::ensure(&self.target, &self.settings)?;
-            self.is_checked = true;
+        if self.batch_max.is_none() {
+            self.batch_max = Some(topics::ensure(&self.target, &self.settings)?);
         }
         let held = marks::read(&self.target, self.share, &self.settings, marks::Until::Soon)?;
         Ok(Answer::Held(held))
@@ -93,14 +84,7 @@ impl Worker {
 
     fn open(&mut self) -> Result<Answer, String> {
         self.producer = None;
-        let producer: Client = self
-            .config()
-            .create()
-            .map_err(|error| super::told(&error))?;
-        producer
-            .init_transactions(OPEN)
-            .map_err(|error| super::told(&error))?;
-        self.producer = Some(producer);
+        self.producer = Some(Transactional::open(&self.config(), OPEN)?);
         // What was under way is committed or aborted now, and nobody else can begin anything.
         let held = marks::read(&self.target, self.share, &self.settings, marks::Until::End)?;
         self.has_records(&held)?;
@@ -117,9 +101,7 @@ impl Worker {
         let Target {
             topic, partition, ..
         } = &self.target;
-        let ends = producer
-            .client()
-            .fetch_watermarks(topic, *partition, ANSWER);
+        let ends = producer.watermarks(topic, *partition, ANSWER);
         match ends.map_err(|error| super::told(&error))? {
             (_, 0) => Err(format!(
                 "topic {topic} never had a record, and its marks say otherwise: was it deleted and made anew? What it had is \
@@ -130,6 +112,8 @@ impl Worker {
     }
 
     fn config(&self) -> ClientConfig {
+        let least = topics::message_max(&self.settings);
+        let batch_max = self.batch_max.unwrap_or(least).to_string();
         let mut config = config(&self.target, &self.settings);
         config
             .set("transactional.id", self.target.transactional_id(self.share))
@@ -137,95 +121,48 @@ impl Worker {
             .set("acks", "all")
             .set("transaction.timeout.ms", ABORTED_MS)
             .set("message.timeout.ms", (CARRY.as_millis()).to_string())
-            .set(
-                "message.max.bytes",
-                topics::message_max(&self.settings).to_string(),
-            )
+            .set("message.max.bytes", &batch_max)
+            .set("batch.size", &batch_max)
             .set("queue.buffering.max.messages", "1000000")
             .set("linger.ms", LINGER_MS);
         config
     }
 
     fn carry(&mut self, transaction: &Transaction) -> KafkaResult<Answer> {
-        let Some(producer) = &self.producer else {
+        let Some(producer) = &mut self.producer else {
             return Ok(Answer::Failed("the home is not open".into()));
         };
         let until = Instant::now() + CARRY;
-        producer.begin_transaction()?;
+        producer.begin()?;
         for record in &transaction.records {
-            let values = format::headers(record);
-            let headers = HEADERS.iter().zip(&values);
-            let headers = headers.fold(
-                OwnedHeaders::new_with_capacity(5),
-                |headers, (&key, value)| {
-                    headers.insert(Header {
-                        key,
-                        value: Some(value),
-                    })
-                },
-            );
+            let Sent { headers, value } = record::sent(record, self.settings.form);
+            let all = OwnedHeaders::new_with_capacity(headers.len());
+            let headers = headers.iter().fold(all, |all, (key, value)| {
+                let value = Some(value);
+                all.insert(Header { key, value })
+            });
             let stamp = i64::try_from(record.timestamp_us / 1000).unwrap_or(i64::MAX);
             let to_send = BaseRecord::to(&self.target.topic)
                 .partition(self.target.partition)
                 .key(record.stream.as_bytes())
-                .payload(&record.frames)
+                .payload(value)
                 .headers(headers)
                 .timestamp(stamp);
-            send(producer, to_send, until)?;
+            producer.send(to_send, until)?;
         }
         let marks = self.target.marks();
         for (key, value) in format::marks(transaction, self.share) {
-            let to_send = BaseRecord::to(&marks)
+            let mut to_send = BaseRecord::to(&marks)
                 .partition(self.target.partition)
-                .key(key.as_slice())
-                .payload(&value);
-            send(producer, to_send, until)?;
-        }
-        loop {
-            match producer.commit_transaction(until.saturating_duration_since(Instant::now())) {
-                Ok(()) => return Ok(Answer::Committed),
-                // The same commit once more, which is what the protocol allows.
-                Err(KafkaError::Transaction(error))
-                    if error.is_retriable() && Instant::now() < until =>
-                {
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-                Err(error) => return Err(error),
+                .key(key.as_slice());
+            if let Some(value) = &value {
+                to_send = to_send.payload(value.as_slice());
             }
+            producer.send(to_send, until)?;
         }
+        producer.commit(until)?;
+        Ok(Answer::Committed)
     }
-}
-
-/// Hands a record to the client, as soon as there is room.
-fn send(
-    producer: &Client,
-    record: BaseRecord<'_, [u8], Vec<u8>>,
-    until: Instant,
-) -> KafkaResult<()> {
-    let mut record = record;
-    loop {
-        match producer.send(record) {
-            Ok(()) => return Ok(()),
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
-                if Instant::now() < until =>
-            {
-                std::thread::sleep(Duration::from_millis(10));
-                record = back;
-            }
-            Err((error, _)) => return Err(error),
-        }
-    }
-}
-
-fn is_unknown(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
-            RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::UnknownPartition
-        )
-    )
 }
 
 fn is_fenced(code: RDKafkaErrorCode) -> bool {

@@ -1,6 +1,6 @@
 //! Commands on hashes.
 
-use super::parse::{check_samples, either_way, integer, is, sample_parts};
+use super::parse::{check_pairs, check_samples, either_way, integer, is, sample_parts};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::events;
@@ -214,8 +214,8 @@ fn hrandfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             .bulk_or_null(chosen.first().map(|(field, _)| &**field));
         return Ok(());
     };
-    if with_values && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
-        return Err(Error::new("ERR value is out of range"));
+    if with_values {
+        check_pairs(wanted)?;
     }
     let Some(hash) = hash else {
         ctx.reply.array(0);

@@ -34,6 +34,17 @@ pub fn either_way(arg: &[u8]) -> Result<i64, Error> {
     }
 }
 
+/// Whether so many members with what belongs to each can be counted, as Redis counts.
+///
+/// # Errors
+/// For more than half of what a number can be, either way.
+pub fn check_pairs(wanted: i64) -> Result<(), Error> {
+    match wanted.unsigned_abs() > i64::MAX as u64 / 2 {
+        true => Err(Error::new("ERR value is out of range")),
+        false => Ok(()),
+    }
+}
+
 /// The most members that are chosen by chance when one may be chosen again: the reply to more would
 /// take all memory there is.
 pub const SAMPLES_MAX: i64 = 1 << 24;

@@ -6,7 +6,7 @@ mod range;
 
 use std::ops::Bound;
 
-use super::parse::{check_samples, either_way, float, is, sample_parts};
+use super::parse::{check_pairs, check_samples, either_way, float, is, sample_parts};
 use super::scan::Scan;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::{Proto, Reply};
@@ -320,8 +320,8 @@ fn zrandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             .bulk_or_null(chosen.first().map(|scored| &*scored.member));
         return Ok(());
     };
-    if with_scores && !(i64::MIN / 2..=i64::MAX / 2).contains(&wanted) {
-        return Err(Error::new("ERR value is out of range"));
+    if with_scores {
+        check_pairs(wanted)?;
     }
     let Some(set) = set else {
         ctx.reply.array(0);

@@ -20,17 +20,28 @@ pub(super) fn tell_time(wall: Duration, reply: &mut Reply) {
 }
 
 /// The subcommands of MODULE.
-pub(super) const MODULE: Subcommands = &[("help", 2), ("list", 2)];
+pub(super) const MODULE: Subcommands = &[
+    ("help", 2),
+    ("list", 2),
+    ("load", -3),
+    ("loadex", -3),
+    ("unload", 3),
+];
 
-/// MODULE: there are none, and none can be loaded.
+/// MODULE: there are none, and none can be loaded, as by a Redis that does not enable the command.
 pub(super) fn module(call: &mut Call<'_, '_>) -> Flow {
-    match call.args[1].eq_ignore_ascii_case(b"list") {
-        true => call.reply.array(0),
-        false => call.help(&[
+    match &call.args[1].to_ascii_lowercase()[..] {
+        b"list" => call.reply.array(0),
+        b"help" => call.help(&[
             "MODULE <subcommand>. Subcommands are:",
             "LIST",
             "    Return the loaded modules: there are none.",
         ]),
+        _ => call.reply.error(
+            "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run \
+             it from a local connection, otherwise you need to set this option in the configuration file, and \
+             then restart the server.",
+        ),
     }
     Flow::Done
 }

@@ -422,6 +422,20 @@ fn more_random_members_than_memory_takes_are_refused() {
         ("SRANDMEMBER none -9223372036854775807", "*0"),
         ("HRANDFIELD none -9223372036854775807", "*0"),
         ("ZRANDMEMBER none -9223372036854775807", "*0"),
+        ("HRANDFIELD none -4611686018427387903 WITHVALUES", "*0"),
+        ("ZRANDMEMBER none 4611686018427387903 WITHSCORES", "*0"),
+        (
+            "HRANDFIELD none -4611686018427387904 WITHVALUES",
+            "-ERR value is out of range",
+        ),
+        (
+            "ZRANDMEMBER none -4611686018427387904 WITHSCORES",
+            "-ERR value is out of range",
+        ),
+        (
+            "ZRANDMEMBER none 4611686018427387904 WITHSCORES",
+            "-ERR value is out of range",
+        ),
         (
             "SRANDMEMBER none -9223372036854775808",
             "-ERR value is out of range, value must between -9223372036854775807 and \

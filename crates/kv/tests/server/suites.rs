@@ -217,8 +217,22 @@ fn there_are_no_modules() {
     let w = &mut world;
     let mut c = w.client();
     w.check(&mut c, "MODULE LIST", "*0|");
-    let refused = w.ask(&mut c, "MODULE LOAD x.so");
-    assert!(refused.starts_with("-ERR unknown subcommand"), "{refused}");
+    for (asked, refused) in [
+        ("MODULE LOAD x.so", "-ERR MODULE command not allowed."),
+        (
+            "MODULE LOADEX x.so ARGS a",
+            "-ERR MODULE command not allowed.",
+        ),
+        ("MODULE UNLOAD x", "-ERR MODULE command not allowed."),
+        (
+            "MODULE LOAD",
+            "-ERR wrong number of arguments for 'module|load' command",
+        ),
+        ("MODULE NOSUCH", "-ERR unknown subcommand"),
+    ] {
+        let got = w.ask(&mut c, asked);
+        assert!(got.starts_with(refused), "{asked}: {got}");
+    }
 }
 
 #[test]

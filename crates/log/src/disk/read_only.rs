@@ -3,9 +3,10 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 
 use super::real::{LOCK, RealFile, listed};
 use super::{Disk, patient};
@@ -73,7 +74,12 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        patient(|| fs::File::open(self.path.join(name))).map(RealFile::new)
+        // A pipe that somebody has put there would keep who opens it waiting for whoever writes.
+        let mut options = fs::OpenOptions::new();
+        options
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32);
+        patient(|| options.open(self.path.join(name))).map(RealFile::new)
     }
 
     fn rename(&self, _: &str, _: &str) -> io::Result<()> {
@@ -86,5 +92,24 @@ impl Disk for ReadOnlyDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         Err(refused())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+    use crate::tools;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_segment_is_an_error_and_no_wait() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let name = "00000000000000000001.seg";
+        let path = directory.path().join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        let disk = ReadOnlyDisk::open(directory.path()).expect("a log");
+        let refused = tools::loss(&disk).expect_err("no file").to_string();
+        assert!(refused.contains(name), "{refused}");
     }
 }

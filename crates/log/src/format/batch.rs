@@ -14,7 +14,7 @@ impl Flags {
     pub(crate) const CHECKPOINT: Flags = Flags(1);
     /// Written when the log was closed.
     pub(crate) const CLOSING: Flags = Flags(2);
-    /// Written by a repair in place of batches that are lost; says which, and which positions.
+    /// Stands in the place of batches that are lost; says which, and which positions.
     pub(crate) const GAP: Flags = Flags(4);
     /// All that this version knows.
     const KNOWN: u32 = 7;

@@ -141,7 +141,10 @@ impl OpenError {
 
 /// A segment on its way through recovery: a name for the time that its directory entry is written
 /// anew.
-const MOVED: &str = "moved";
+pub(crate) const MOVED: &str = "moved";
+
+/// A segment that a repair has found under the name of another one, until it has its own.
+pub(crate) const FOUND: &str = "found";
 
 /// What a repair is about to put in the place of a segment.
 pub(crate) const REPAIR: &str = "repair.new";
@@ -218,14 +221,18 @@ pub(crate) fn open<D: Disk>(
 /// Finishes what an earlier opening had begun, and removes what is of no use any more.
 fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
     let names = disk.list()?;
+    let has = |number| names.contains(&segment_name(number));
     for name in &names {
         if let Some(number) = number_of(name, MOVED) {
+            disk.rename(name, &segment_name(number))?;
+        }
+        if let Some(number) = number_of(name, FOUND).filter(|&number| !has(number)) {
             disk.rename(name, &segment_name(number))?;
         }
         if name == CLAIMS_MOVED {
             disk.rename(name, CLAIMS)?;
         }
-        let is_orphan = |number| !names.contains(&segment_name(number));
+        let is_orphan = |number| !has(number);
         if [SPARE, REPAIR].contains(&&**name) || number_of(name, "idx").is_some_and(is_orphan) {
             disk.remove(name)?;
         }

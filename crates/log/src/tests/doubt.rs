@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::recovery::{names, overwrite};
 use super::{append, ids, settle, settle_at, small};
+use crate::claims;
 use crate::disk::sim::{Faults, SimDisk};
 use crate::disk::{Disk, DiskFile};
+use crate::format::SEGMENT_HEADER;
 use crate::tools::{Gap, Item, check, dump_file, loss, repair};
 use crate::{
     Change, ChangeRefused, Credit, EmbeddedLog, Log, NAMELESS, Now, ProducerId, ReadError, Refused,
@@ -411,6 +413,35 @@ fn a_change_behind_records_makes_no_stream() {
     assert_eq!(open.range("a"), (0, 6));
 }
 
+/// Seed 80,374: a stream with a higher number is made first, so the change was taken for senseless, and its batch was given up, too.
+#[test]
+fn a_change_behind_the_making_of_another_makes_no_stream() {
+    for is_told_by_a_change in [false, true] {
+        let mut open = Open::administered();
+        open.append("a", "p", 1..=3);
+        let lost = open.batch();
+        let settings = StreamSettings::default();
+        match is_told_by_a_change {
+            false => open.append("b", "p", 1..=2),
+            true => open.change(Change::Create {
+                stream: "b",
+                settings,
+            }),
+        }
+        let stream = "a";
+        open.change(Change::Set { stream, settings });
+        open.batch();
+        open.append("a", "p", 4..=5);
+        open.batch();
+        let disk = open.kill();
+        lost.zero(&disk);
+        let (gap, open) = repaired(&disk);
+        assert_eq!(gap.batches.0, gap.batches.1, "{gap:?}");
+        assert_eq!(gap.positions[0], ("a".to_owned(), 0, 3));
+        assert_eq!(open.range("a"), (0, 5));
+    }
+}
+
 /// Seed 61,776 of journal 0038, and the same in a batch of its own: who appends to a stream that only seems to be made, and was not
 /// made with it, was there before.
 #[test]
@@ -433,6 +464,45 @@ fn a_producer_of_before_shows_that_a_stream_was_there() {
         assert_eq!(gap.positions[0], ("a".to_owned(), 0, 3));
         assert_eq!(open.range("a"), (0, 5));
     }
+}
+
+/// Seed 86,790: the file of claims, said before a segment's first batch was committed, had an end of the stream that the batch
+/// deletes; repair took that one to be there still, and it went on at positions of the one that followed.
+#[test]
+fn an_end_is_claimed_of_no_stream_that_is_deleted() {
+    let mut open = Open::administered();
+    // It keeps the first segment; the removal of one would be said anew.
+    open.append("kept", "p", 1..=1);
+    let first = open.batch().file;
+    // Each batch deletes the stream and makes the next one of its name, also the first batch of the next segment.
+    let mut given = 5;
+    let lost = loop {
+        open.change(Change::Delete { stream: "s" });
+        open.append("s", "p", 1..=3);
+        given += 3;
+        let batch = open.batch();
+        if batch.file != first {
+            break batch;
+        }
+        assert!(given < 10_000);
+    };
+    assert_eq!(lost.offset, SEGMENT_HEADER as u64);
+    assert_eq!(open.range("s"), (given - 3, given));
+    let disk = open.kill();
+    let claimed = claims::read(&disk).expect("reading");
+    let ends = claimed.ends.iter().map(|end| end.next);
+    assert_eq!(
+        (ends.collect::<Vec<_>>(), claimed.is_exact),
+        (vec![1, given], true)
+    );
+    // In the checkpoint: what is left of the batch are its records.
+    disk.flip(&lost.file, lost.offset + u64::from(lost.length) - 20, 1);
+    let (_, mut open) = repaired(&disk);
+    let next = match open.log.range("s") {
+        Some(range) => range.next,
+        None => open.beginning("s"),
+    };
+    assert!(next >= given, "{next}");
 }
 
 /// Up to version 0.2.0 ends stayed as they were said while more was claimed, and nothing says so.

@@ -13,6 +13,7 @@ mod dump;
 mod heads;
 mod info;
 mod inside;
+mod naming;
 mod repair;
 mod salvage;
 

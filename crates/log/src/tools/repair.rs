@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 
+use super::naming::Naming;
 use super::salvage::{self, Lost, Piece, Plan};
 use crate::catalog::Segment;
+use crate::claims;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader,
@@ -24,6 +26,8 @@ use crate::{Damage, OpenError, StreamSettings};
 /// What repairing a log would lose, because it is lost already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
+    /// Segments that are under other names, which say themselves what they are: the file, and the name that it gets.
+    pub renamed: Vec<(String, String)>,
     /// What is missing, in the order of the log.
     pub gaps: Vec<Gap>,
     /// The last batch that is known to have been durable.
@@ -77,30 +81,52 @@ pub enum RepairError {
     Open(#[from] OpenError),
 }
 
+/// What is known before anything is changed.
+struct Intent {
+    naming: Naming,
+    plan: Plan,
+    /// `None`: nothing is to be done.
+    loss: Option<Loss>,
+}
+
+impl Intent {
+    fn of<D: Disk>(disk: &D) -> Result<Intent, OpenError> {
+        let claimed = claims::read(disk);
+        let claimed =
+            claimed.map_err(|error| OpenError::io("reading the file of claims", error))?;
+        let naming = Naming::of(disk, &claimed)?;
+        let plan = salvage::plan(disk, &naming, &claimed)?;
+        let loss = loss_of(disk, &naming, &plan)?;
+        Ok(Intent { naming, plan, loss })
+    }
+}
+
 /// What [`repair`] would lose; `None` if everything is as it was written, or if only a torn tail is
 /// not, which opening the log cuts off.
 ///
 /// # Errors
-/// [`OpenError::Io`].
+/// [`OpenError::Io`]; also if two files say that they are one segment, and neither has its name.
 pub fn loss<D: Disk>(disk: &D) -> Result<Option<Loss>, OpenError> {
-    let plan = salvage::plan(disk)?;
-    loss_of(disk, &plan)
+    Ok(Intent::of(disk)?.loss)
 }
 
-fn loss_of<D: Disk>(disk: &D, plan: &Plan) -> Result<Option<Loss>, OpenError> {
+fn loss_of<D: Disk>(disk: &D, naming: &Naming, plan: &Plan) -> Result<Option<Loss>, OpenError> {
     let is_needed = plan.segments.values().any(|mended| mended.rewrite);
-    if !is_needed && plan.dropped.is_empty() {
-        return Ok(None);
-    }
-    let names = disk
+    let mut names = disk
         .list()
         .map_err(|error| OpenError::io("listing the log's directory", error))?;
-    let kept_in = changed(plan)
-        .map(segment_name)
-        .filter(|name| names.contains(name))
-        .map(|name| free_name(&names, &format!("{name}.cut")));
+    let displaced = naming.displaced(&mut names);
+    let renamed = naming.renamed().collect::<Vec<_>>();
+    if !is_needed && plan.dropped.is_empty() && displaced.is_empty() && renamed.is_empty() {
+        return Ok(None);
+    }
+    let rewritten = changed(plan)
+        .filter(|&number| naming.contains(number))
+        .map(|number| free_name(&names, &format!("{}.cut", segment_name(number))));
+    let kept_in = displaced.into_iter().map(|(_, kept)| kept).chain(rewritten);
     let gaps = plan.gaps.iter().map(|lost| plan.gap(lost));
     Ok(Some(Loss {
+        renamed,
         gaps: gaps.collect(),
         durable_through: plan.durable_through,
         batches: plan.batches,
@@ -170,11 +196,14 @@ impl Plan {
 /// # Errors
 /// [`RepairError::Changed`] if `agreed` is not what [`loss`] says now; what the system says.
 pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError> {
-    let plan = salvage::plan(disk)?;
-    if loss_of(disk, &plan)?.as_ref() != Some(agreed) {
+    let Intent { naming, plan, loss } = Intent::of(disk)?;
+    if loss.as_ref() != Some(agreed) {
         return Err(RepairError::Changed);
     }
-    let gaps = Rehearsal::of(&plan).everything(disk)?;
+    let gaps = Rehearsal::of(&plan).everything(disk, &naming)?;
+    naming
+        .settle(disk)
+        .map_err(|error| OpenError::io("giving segments their names", error))?;
     // From the end: where positions and names are in doubt, the last gap says so. Who goes on when this was broken off
     // finds that there, or everything that it was found from.
     let changed = plan.segments.iter().rev();
@@ -268,8 +297,8 @@ impl<F: DiskFile> Written<'_, F> {
 }
 
 /// A segment as it was; `None` if it has been lost whole.
-fn before<D: Disk>(disk: &D, name: &str) -> io::Result<Option<Window<D::File>>> {
-    match Window::open(disk, name) {
+fn before<F>(opened: io::Result<Window<F>>) -> io::Result<Option<Window<F>>> {
+    match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some),
     }
@@ -278,7 +307,7 @@ fn before<D: Disk>(disk: &D, name: &str) -> io::Result<Option<Window<D::File>>> 
 /// Has a segment be as it is to be; `gaps` are the batches that stand in the place of those that are lost.
 fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<u8>]) -> io::Result<()> {
     let name = segment_name(number);
-    let mut before = before(disk, &name)?;
+    let mut before = before(Window::open(disk, &name))?;
     let into = begin(disk)?;
     let mut written = Written {
         into: &into,
@@ -321,9 +350,9 @@ impl<'a> Rehearsal<'a> {
     }
 
     /// The gaps.
-    fn everything<D: Disk>(mut self, disk: &D) -> Result<Vec<Vec<u8>>, OpenError> {
+    fn everything<D: Disk>(mut self, disk: &D, naming: &Naming) -> Result<Vec<Vec<u8>>, OpenError> {
         for &number in self.plan.segments.keys() {
-            let bytes = before(disk, &segment_name(number));
+            let bytes = before(naming.open(disk, number));
             let bytes = bytes.map_err(|error| unreadable(number, error))?;
             self.segment(number, bytes)?;
         }

@@ -12,15 +12,15 @@ use std::io;
 use super::doubt::{BATCH_RECORDS, Doubt, Told, go_on};
 use super::heads::Heads;
 use super::inside;
-use crate::claims::{self, Claimed, ENDS_MAX};
+use super::naming::Naming;
+use crate::claims::{Claimed, ENDS_MAX};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     ALIGN, BATCH_HEADER, BatchHeader, Fault, Flags, Missing, Needs, RunView, SEGMENT_HEADER,
     SegmentHeader, VERSION, segment_name,
 };
 use crate::recovery::{
-    Bytes, Walked, Window, batch_at, scan_claims, seek_batch, segments, take_batch, unread,
-    unreadable,
+    Bytes, Walked, Window, batch_at, scan_claims, seek_batch, take_batch, unread, unreadable,
 };
 use crate::state::{NAMELESS, State};
 use crate::{Damage, OpenError, StreamSettings};
@@ -117,12 +117,17 @@ const HEADS_MAX: usize = 24 << 20;
 /// Most times that it does; there are no more in a log that was ever written by one.
 const RESTARTS_MAX: usize = 10_000;
 
-pub(super) fn plan<D: Disk>(disk: &D) -> Result<Plan, OpenError> {
+/// Of the segments of a log, under the names that they have or should have.
+pub(super) fn plan<D: Disk>(
+    disk: &D,
+    naming: &Naming,
+    claimed: &Claimed,
+) -> Result<Plan, OpenError> {
     let (mut senseless, mut names) = (BTreeSet::new(), Names::new());
     let mut made = BTreeSet::new();
     loop {
-        let mut salvage = Salvage::new(disk, &senseless, names.clone(), &made)?;
-        match salvage.everything()? {
+        let mut salvage = Salvage::new(disk, naming, &senseless, names.clone(), &made);
+        match salvage.everything(claimed)? {
             Some(Again::Senseless(number, offset)) if senseless.len() < RESTARTS_MAX => {
                 senseless.insert((number, offset));
             }
@@ -151,6 +156,7 @@ fn first_log<F: DiskFile>(bytes: &mut Window<F>, number: u64) -> io::Result<Opti
 
 struct Salvage<'a, D> {
     disk: &'a D,
+    naming: &'a Naming,
     senseless: &'a BTreeSet<(u64, u64)>,
     names: Names,
     /// Streams that were made in what is lost, though something that follows looks like their making.
@@ -178,12 +184,14 @@ struct Salvage<'a, D> {
 impl<'a, D: Disk> Salvage<'a, D> {
     fn new(
         disk: &'a D,
+        naming: &'a Naming,
         senseless: &'a BTreeSet<(u64, u64)>,
         names: Names,
         made: &'a BTreeSet<u32>,
-    ) -> Result<Self, OpenError> {
-        Ok(Salvage {
+    ) -> Self {
+        Salvage {
             disk,
+            naming,
             senseless,
             names,
             made,
@@ -197,19 +205,13 @@ impl<'a, D: Disk> Salvage<'a, D> {
             told: Told::default(),
             is_end_seen: false,
             lost_header: false,
-        })
+        }
     }
 
-    fn everything(&mut self) -> Result<Option<Again>, OpenError> {
-        let io = |what: &str| {
-            let what = what.to_owned();
-            move |error| OpenError::io(what, error)
-        };
-        let claimed = claims::read(self.disk).map_err(io("reading the file of claims"))?;
+    fn everything(&mut self, claimed: &Claimed) -> Result<Option<Again>, OpenError> {
         let said = claimed.said;
-        let mut numbers = segments(self.disk).map_err(io("listing the log's directory"))?;
+        let numbers = self.naming.numbers().collect::<Vec<_>>();
         let said_or_none = said.unwrap_or_default();
-        numbers.retain(|number| *number >= said_or_none.oldest);
         let first = numbers.first().copied();
         let oldest = claimed.oldest(first).max(1);
         let first = first.unwrap_or(1);
@@ -225,13 +227,13 @@ impl<'a, D: Disk> Salvage<'a, D> {
             None => self.identity(&numbers)?,
         };
         for &number in &numbers {
-            let walked = Window::open(self.disk, &segment_name(number))
-                .and_then(|mut bytes| self.segment(&mut bytes, number));
+            let opened = self.naming.open(self.disk, number);
+            let walked = opened.and_then(|mut bytes| self.segment(&mut bytes, number));
             if let Some(again) = walked.map_err(|error| unreadable(number, error))? {
                 return Ok(Some(again));
             }
         }
-        if let Some(made) = self.end(&claimed) {
+        if let Some(made) = self.end(claimed) {
             return Ok(Some(Again::Made(made)));
         }
         self.plan.needs = self.plan.needs.and(self.walked.state.needs());
@@ -254,7 +256,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let mut of_batch = None;
         for &number in numbers {
             let failed = |error| unreadable(number, error);
-            let mut bytes = Window::open(self.disk, &segment_name(number)).map_err(failed)?;
+            let mut bytes = self.naming.open(self.disk, number).map_err(failed)?;
             let header = bytes.get(0, SEGMENT_HEADER).map_err(failed)?;
             if let Ok(header) = SegmentHeader::decode(header, number) {
                 return Ok(header.log);
@@ -872,18 +874,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
 }
 
 /// Whether one of the runs makes a stream: then nothing of it is before them. What is said about a stream that is not
-/// known may be a change of it as well, unless it is the first that is.
+/// known may be a change of it as well, unless it is the first that is, and nothing before it is about a stream with a higher
+/// number: numbers are dense, so that one was made later.
 fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
-    let about = runs.iter().find(|run| match run {
-        RunView::Records(run) => run.stream == stream,
-        RunView::Stream { id, .. }
-        | RunView::StreamSet { id, .. }
-        | RunView::Deleted { id, .. } => *id == stream,
-        RunView::Producer { stream: of, .. }
-        | RunView::Cursor { stream: of, .. }
-        | RunView::Trimmed { stream: of, .. } => *of == stream,
-        RunView::Checkpoint { .. } | RunView::Missing { .. } => false,
-    });
+    let Some(at) = runs.iter().position(|run| about(run) == Some(stream)) else {
+        return false;
+    };
     // Who appends to a stream that was just made is new, too.
     let is_older = |run: &RunView<'_>| match run {
         RunView::Records(run) => {
@@ -891,12 +887,28 @@ fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
         }
         _ => false,
     };
-    match about {
-        Some(RunView::Stream { .. }) => true,
-        Some(RunView::StreamSet { .. }) => {
-            !state.streams.contains(stream) && !runs.iter().any(is_older)
+    match runs[at] {
+        RunView::Stream { .. } => true,
+        RunView::StreamSet { .. } => {
+            !state.streams.contains(stream)
+                && !runs[..at].iter().any(|run| about(run) > Some(stream))
+                && !runs.iter().any(is_older)
         }
         _ => false,
+    }
+}
+
+/// The stream that a run is about.
+fn about(run: &RunView<'_>) -> Option<u32> {
+    match *run {
+        RunView::Records(run) => Some(run.stream),
+        RunView::Stream { id, .. }
+        | RunView::StreamSet { id, .. }
+        | RunView::Deleted { id, .. } => Some(id),
+        RunView::Producer { stream, .. }
+        | RunView::Cursor { stream, .. }
+        | RunView::Trimmed { stream, .. } => Some(stream),
+        RunView::Checkpoint { .. } | RunView::Missing { .. } => None,
     }
 }
 

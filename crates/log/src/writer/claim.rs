@@ -1,6 +1,6 @@
 //! Claiming what is durable, where no batch that follows does it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use super::{Failed, Now, Writer};
 use crate::catalog::Segment;
 use crate::claims::{Claimed, ClaimsFile, ENDS_MAX, End, Said};
 use crate::disk::Disk;
+use crate::gather::Turn;
 use crate::{OpenError, Policy};
 
 /// How long after the last group what is durable is claimed. Until then a damaged last group cannot
@@ -83,17 +84,28 @@ impl<D: Disk> Writer<D> {
         let newest = newest.and_then(|number| catalog.segments.get(&number));
         // What is written and synced, and not committed yet, is at the end of them; what is not synced is not
         // committed either.
-        let pending = self.pending.iter().filter(|_| is_all);
-        let notes = pending.flat_map(|batch| &batch.notes);
-        let mut pending = BTreeMap::new();
-        for note in notes {
-            pending.insert(note.stream, note.next);
+        let batches = self.pending.iter().filter(|_| is_all);
+        let (mut pending, mut deleted) = (BTreeMap::new(), BTreeSet::new());
+        for batch in batches {
+            pending.extend(batch.notes.iter().map(|note| (note.stream, note.next)));
+            // Who repairs takes a stream that has an end for one that is there.
+            for turn in &batch.turns {
+                match *turn {
+                    Turn::Deleted(stream) => _ = deleted.insert(stream),
+                    Turn::Passed(stream, _, to) => {
+                        let next = pending.entry(stream).or_insert(to);
+                        *next = to.max(*next);
+                    }
+                    Turn::Trimmed(..) => {}
+                }
+            }
         }
         let ends = catalog.streams.iter().map(|(stream, known)| {
             let next = pending.get(&stream).copied().unwrap_or(known.next);
             End { stream, next }
         });
-        let mut ends = ends.filter(|end| end.next > 0).collect::<Vec<_>>();
+        let ends = ends.filter(|end| end.next > 0 && !deleted.contains(&end.stream));
+        let mut ends = ends.collect::<Vec<_>>();
         if ends.len() > ENDS_MAX {
             ends.sort_by_key(|end| {
                 let is_in = |segment: &Segment| segment.index.extent(end.stream).is_some();

@@ -48,6 +48,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How often the retention of streams is looked at, where there is any.
 const TRIMMING: Duration = Duration::from_secs(1);
 
+/// More than a gap takes in its batch.
+const GAP_RUN: u64 = 64;
+
 /// The one who writes a log.
 #[derive(Debug)]
 pub struct Writer<D: Disk> {
@@ -246,7 +249,7 @@ impl<D: Disk> Writer<D> {
         if self.awaiting.holds(&mut gather, now.monotonic) {
             return Ok(false);
         }
-        if gather.group.is_empty() {
+        if gather.group.is_empty() && !gather.begins_segment {
             let wants_more = gather.wants_more();
             drop(gather);
             if wants_more {
@@ -259,15 +262,15 @@ impl<D: Disk> Writer<D> {
         self.groups += 1;
         let length = self.taken.bytes.len() as u64;
         let needs = gather.state.needs();
-        let fits = self
-            .active
-            .as_ref()
-            .is_some_and(|active| active.left() >= length + 8 && active.needs.has(needs));
+        let length = length + if self.taken.gap.is_some() { GAP_RUN } else { 0 };
+        let fits = !std::mem::take(&mut gather.begins_segment)
+            && (self.active.as_ref())
+                .is_some_and(|active| active.left() >= length + 8 && active.needs.has(needs));
         // The checkpoint tells what is so after this group, and others append as soon as the lock
         // is released.
         let checkpoint = (!fits).then(|| {
             // The next one is taken with it.
-            gather.ready_for = needs;
+            (gather.ready_for, gather.has_spare) = (needs, false);
             self.expire_in(&mut gather);
             segments::checkpoint(&gather.state)
         });

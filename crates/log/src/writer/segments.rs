@@ -13,7 +13,7 @@ use crate::catalog::{BatchNotes, Index, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Flags, Needs, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
-    put_checkpoint, segment_name,
+    put_checkpoint, put_missing, segment_name,
 };
 use crate::gather::Gate;
 use crate::index::Saved;
@@ -173,7 +173,12 @@ impl<D: Disk> Writer<D> {
         let active = self.active.as_mut().expect("a segment is in use");
         let group = &mut self.taken;
         let checkpoint_run = checkpoint.unwrap_or_default();
-        let unpadded = group.bytes.len() + checkpoint_run.len();
+        let (mut gap_run, mut flags) = (Vec::new(), flags);
+        if let Some(gap) = group.gap {
+            put_missing(&mut gap_run, self.next_batch, &[gap]);
+            flags = Flags(flags.0 | Flags::GAP.0);
+        }
+        let unpadded = group.bytes.len() + gap_run.len() + checkpoint_run.len();
         let pad = [0; crate::format::ALIGN];
         let pad = &pad[..padding(unpadded)];
         let length = unpadded + pad.len();
@@ -184,16 +189,18 @@ impl<D: Disk> Writer<D> {
             durable_through: self.durable,
             written_us: now.unix_us,
             length: length as u32,
-            runs: group.runs + u32::from(checkpoint.is_some()),
+            runs: group.runs + u32::from(group.gap.is_some()) + u32::from(checkpoint.is_some()),
             records: group.records,
-            body_crc: crc32c::crc32c_append(group.body_crc, checkpoint_run),
+            body_crc: [&gap_run[..], checkpoint_run]
+                .into_iter()
+                .fold(group.body_crc, crc32c::crc32c_append),
             flags,
             header: BATCH_HEADER,
             epoch: self.epoch,
             lived_us,
         };
         group.bytes[..BATCH_HEADER].copy_from_slice(&header.encode());
-        let parts = [front, &group.bytes, checkpoint_run, pad].map(IoSlice::new);
+        let parts = [front, &group.bytes, &gap_run, checkpoint_run, pad].map(IoSlice::new);
         active.unsynced = true;
         active.closed = false;
         active.file.write_at(&parts, active.used).map_err(|error| {
@@ -312,6 +319,7 @@ impl<D: Disk> Writer<D> {
             gather.no_segment = no_segment;
             gather.is_segment_blocked = is_segment_blocked;
         }
+        gather.has_spare = self.spare.is_some();
         gather.ready_for = match (&self.spare, &self.active) {
             (None, Some(active)) => active.needs,
             _ => Needs::KNOWN,

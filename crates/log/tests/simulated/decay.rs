@@ -21,6 +21,13 @@ fn damage_under_an_open_log_is_never_read() {
     all("decay::damage_under_an_open_log_is_never_read", 800, open);
 }
 
+/// Found by a long run; beyond the seeds that every run tries.
+#[test]
+fn a_seed_that_failed_holds() {
+    let verdict = closed(80_374, |random| settings::draw(random, Policy::Sync));
+    assert!(verdict.is_ok(), "{verdict:?}");
+}
+
 /// Bits flip, and segments go, while the log is closed.
 pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> Verdict {
     let administered = seed.is_multiple_of(2);

@@ -1,7 +1,7 @@
 //! Running many seeds, and saying how to run the one that failed again.
 //!
 //! `TIDEWIRE_SEEDS=n` runs n seeds instead of the test's own number, `TIDEWIRE_SEED=s` only s
-//! and tells what happens in it.
+//! and tells what happens in it; both run n from s on, quietly.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -44,7 +44,8 @@ pub(crate) fn some(count: u64, run: impl Fn(u64) -> Verdict) {
 
 /// Says what happens, when only one seed runs.
 pub(crate) fn trace(text: impl FnOnce() -> String) {
-    if std::env::var_os("TIDEWIRE_SEED").is_some() {
+    let is_set = |name| std::env::var_os(name).is_some();
+    if is_set("TIDEWIRE_SEED") && !is_set("TIDEWIRE_SEEDS") {
         println!("{}", text());
     }
 }
@@ -56,9 +57,10 @@ fn chosen(count: u64) -> std::ops::Range<u64> {
                 .unwrap_or_else(|_| panic!("{name} must be a number, not {text}"))
         })
     };
+    let count_or = |count| number("TIDEWIRE_SEEDS").unwrap_or(count);
     match number("TIDEWIRE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("TIDEWIRE_SEEDS").unwrap_or(count),
+        Some(seed) => seed..seed + count_or(1),
+        None => 0..count_or(count),
     }
 }
 

@@ -74,6 +74,12 @@ impl State {
         };
         self.held.owner = Some(transaction.owner);
         self.held.notes.extend(transaction.notes);
+        for (of, position) in transaction.cursors {
+            match position {
+                Some(position) => self.held.cursors.insert(of, position),
+                None => self.held.cursors.remove(&of),
+            };
+        }
         match transaction.claim {
             None => self.held.streams.extend(transaction.streams),
             Some(claim) => {

@@ -49,3 +49,12 @@ fn a_copy_that_is_not_recognised_is_found() {
     };
     some(2000, |seed| run(seed, 2, mistakes));
 }
+
+#[test]
+fn a_cursor_ahead_of_its_records_is_found() {
+    let mistakes = Mistakes {
+        cursors_ahead: true,
+        ..Mistakes::default()
+    };
+    some(500, |seed| run(seed, 1, mistakes));
+}

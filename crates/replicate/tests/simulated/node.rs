@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::{
-    EmbeddedLog, Log, Now, ProducerId, Progress, Refused, Run, Settings, Ticket, Writer,
+    Change, EmbeddedLog, Log, Now, ProducerId, Progress, Refused, Run, Settings, Ticket, Writer,
 };
-use tidewire_replicate::{Mistakes, Replicator, Settings as Replicating};
+use tidewire_replicate::{Cursors, Mistakes, Replicator, Settings as Replicating};
 
 use crate::home::{Cluster, SimHome};
 
@@ -55,6 +55,7 @@ impl Node {
             retry_last: Duration::from_millis(50),
             after_fenced: Duration::from_millis(20),
             hand_over_within: Duration::from_millis(200),
+            cursors_every: Duration::from_millis(20),
             mistakes,
             ..Replicating::default()
         };
@@ -103,6 +104,38 @@ impl Node {
         if let Some(open) = &mut self.open {
             open.replicator.step(now, &mut open.home);
         }
+    }
+
+    /// Moves a reader's cursor, or removes it. Where the log has no room for that, it stays.
+    pub(crate) fn set_cursor(&self, stream: &str, name: &str, back: Option<u64>) {
+        let Some(open) = &self.open else { return };
+        let Some(status) = open.log.stream_status(stream) else {
+            return;
+        };
+        let _ = match back {
+            Some(back) => {
+                let position = status.range.next.saturating_sub(back);
+                open.log.set_cursor(stream, name, position)
+            }
+            None => {
+                let cursor = name;
+                let gone = open.log.administer(Change::DeleteCursor { stream, cursor });
+                gone.map(drop).map_err(|_| Refused::Busy)
+            }
+        };
+    }
+
+    /// The cursors of readers in its log.
+    pub(crate) fn cursors(&self) -> Cursors {
+        let Some(open) = &self.open else {
+            return Cursors::new();
+        };
+        let streams = open.log.streams("", usize::MAX).into_iter();
+        let all = streams.flat_map(|stream| open.log.cursors(&stream.name, "", usize::MAX));
+        let readers = all.filter(|cursor| !cursor.name.starts_with('@'));
+        readers
+            .map(|cursor| ((cursor.stream, cursor.name), cursor.position))
+            .collect()
     }
 
     pub(crate) fn progress(&self) -> Progress {

@@ -1,6 +1,7 @@
 //! One seed's world: a home, a node or two, and producers who want to hear that what they send is at home.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -13,6 +14,8 @@ use crate::node::Node;
 use crate::seeds::{Verdict, ensure, trace};
 
 const PRODUCERS: usize = 3;
+/// Turns after which cursors have followed their records, where nothing goes wrong.
+const CURSORS_LATE: u32 = 50;
 
 /// Runs a seed with so many nodes at most. The second is a copy of the first, made at some moment.
 pub(crate) fn run(seed: u64, nodes: usize, mistakes: Mistakes) -> Verdict {
@@ -58,6 +61,8 @@ struct Checker {
     seen: usize,
     /// The last id of each producer.
     last: BTreeMap<String, u64>,
+    /// Where each stream ends.
+    ends: BTreeMap<Arc<str>, u64>,
 }
 
 impl World {
@@ -93,7 +98,8 @@ impl World {
             55..=74 => {
                 self.cluster.state().deliver();
             }
-            75..=92 => self.produce()?,
+            75..=90 => self.produce()?,
+            91..=92 => self.read(node),
             93 => {
                 let away = self.random.bool();
                 self.cluster.state().is_away = away;
@@ -174,6 +180,15 @@ impl World {
         Ok(())
     }
 
+    /// A reader moves its cursor, as far as it likes, or gives it up.
+    fn read(&mut self, node: usize) {
+        let name = format!("c{}", self.random.u8(0..3));
+        let stream = format!("s{}", self.random.u8(0..2));
+        let back = (self.random.u8(0..6) > 0).then(|| self.random.u64(0..8));
+        trace(|| format!("{:?}: cursor {name} of {stream}, back: {back:?}", self.now));
+        self.nodes[node].set_cursor(&stream, &name, back);
+    }
+
     /// Producers hear what is at home.
     fn observe(&mut self) -> Verdict {
         self.checker.look(&self.cluster)?;
@@ -205,6 +220,7 @@ impl World {
             (state.is_away, state.is_kind) = (false, true);
             state.finish();
         }
+        let mut late = 0;
         for _ in 0..2000 {
             self.now += Duration::from_millis(2);
             for node in &mut self.nodes {
@@ -215,7 +231,11 @@ impl World {
             self.observe()?;
             let progress = self.nodes[0].progress();
             if self.nodes.len() == 1 && progress.replicated == Some(progress.committed) {
-                break;
+                if self.have_cursors_arrived() {
+                    break;
+                }
+                late += 1;
+                ensure(late < CURSORS_LATE, || "the cursors do not follow".into())?;
             }
         }
         for producer in &self.producers {
@@ -227,8 +247,20 @@ impl World {
             ensure(progress.replicated == Some(progress.committed), || {
                 format!("not at home in the end: {progress:?}")
             })?;
+            ensure(self.have_cursors_arrived(), || {
+                let (here, home) = (self.nodes[0].cursors(), &self.cluster.state().held.cursors);
+                format!("cursors in the end: here {here:?}, at home {home:?}")
+            })?;
         }
         Ok(())
+    }
+
+    /// Whether the cursors at home are those of the one node there is, in streams of which anything is there.
+    fn have_cursors_arrived(&self) -> bool {
+        let mut here = self.nodes[0].cursors();
+        let held = &self.cluster.state().held;
+        here.retain(|(stream, _), _| held.streams.contains_key(stream));
+        here == held.cursors
     }
 }
 
@@ -245,6 +277,16 @@ impl Checker {
                 })?;
                 *last = id;
             }
+            let end = self.ends.entry(record.stream.clone()).or_default();
+            *end = record.first + u64::from(record.count);
+        }
+        for ((stream, name), &position) in &state.held.cursors {
+            let end = self.ends.get(stream).copied().unwrap_or(0);
+            ensure(position <= end, || {
+                format!(
+                    "cursor {name} of {stream} is at {position}, and the stream ends at {end} at home"
+                )
+            })?;
         }
         self.seen = state.records.len();
         for ((_, producer), &mark) in &state.producers {

@@ -1,0 +1,199 @@
+//! A directory that is made under another name until it is whole, by one process at a time.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+/// How often it is begun anew because another process had just ended with it.
+const TRIES: u32 = 10;
+
+/// See the module. It is locked until the value is dropped.
+#[derive(Debug)]
+pub(super) struct Partial {
+    path: PathBuf,
+    _locked: OwnedFd,
+}
+
+impl Partial {
+    /// Begins a directory that is to be at `to`; what one that was broken off has left is removed.
+    ///
+    /// # Errors
+    /// Another process makes it, something else is in its place, or what the system says; as text.
+    pub(super) fn begin(to: &Path) -> Result<Partial, String> {
+        let path = beside(to);
+        let shown = path.display().to_string();
+        let failed = |what: &str, e: io::Error| format!("cannot {what} {shown}: {e}");
+        for _ in 0..TRIES {
+            match fs::create_dir(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    let above = path.parent().unwrap_or(Path::new("."));
+                    fs::create_dir_all(above).map_err(|e| failed("make what is above", e))?;
+                    continue;
+                }
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed("make", e));
+                }
+                _ => {}
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let locked = match rustix::fs::open(&path, flags, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                Err(e @ (Errno::NOTDIR | Errno::LOOP)) => {
+                    return Err(format!("{shown} is in the way, and no directory: {e}"));
+                }
+                opened => opened.map_err(|e| failed("open", e.into()))?,
+            };
+            match rustix::fs::flock(&locked, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::AGAIN) => {
+                    return Err(format!(
+                        "another process makes it, in {shown}: wait for that, or name another directory"
+                    ));
+                }
+                // Where directories know no locks, nobody else is noticed.
+                Err(Errno::BADF | Errno::INVAL | Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => {}
+                taken => taken.map_err(|e| failed("lock", e.into()))?,
+            }
+            // Another process may have given it its name meanwhile, or removed it.
+            let is_there = || {
+                let ours = File::from(locked.try_clone()?).metadata()?;
+                let there = fs::symlink_metadata(&path)?;
+                Ok::<_, io::Error>((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+            };
+            if is_there().unwrap_or(false) {
+                let partial = Partial {
+                    path,
+                    _locked: locked,
+                };
+                partial.clear()?;
+                return Ok(partial);
+            }
+        }
+        Err(format!("{shown} changes all the time"))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes what is in it.
+    ///
+    /// # Errors
+    /// What the system says, as text.
+    pub(super) fn clear(&self) -> Result<(), String> {
+        let clear = || {
+            for entry in fs::read_dir(&self.path)? {
+                let entry = entry?;
+                match entry.file_type()?.is_dir() {
+                    true => fs::remove_dir_all(entry.path())?,
+                    false => fs::remove_file(entry.path())?,
+                }
+            }
+            Ok::<_, io::Error>(())
+        };
+        clear().map_err(|e| format!("cannot remove what is in {}: {e}", self.path.display()))
+    }
+
+    /// Gives it its name, durably.
+    ///
+    /// # Errors
+    /// What the system says, as text; it is removed then.
+    pub(super) fn finish(self, to: &Path) -> Result<(), String> {
+        if let Err(e) = fs::rename(&self.path, to) {
+            self.give_up();
+            return Err(e.to_string());
+        }
+        let above = std::path::absolute(to).map_err(|e| e.to_string())?;
+        let above = File::open(above.parent().unwrap_or(Path::new("/")));
+        above
+            .and_then(|above| above.sync_all())
+            .map_err(|e| e.to_string())
+    }
+
+    /// Removes it: nobody is to take a part for the whole.
+    pub(super) fn give_up(self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// What it is called.
+fn beside(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    to.with_file_name(name)
+}
+
+/// Whether there is nothing, or an empty directory.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn is_free(to: &Path) -> io::Result<bool> {
+    match fs::read_dir(to) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(e) => Err(e),
+        Ok(mut entries) => Ok(entries.next().is_none()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_what_was_broken_off_is_removed() {
+        let above = tempfile::tempdir().expect("a directory");
+        let to = above.path().join("not/yet/copy");
+        let first = Partial::begin(&to).expect("nobody else");
+        fs::write(first.path().join("file"), "1").expect("writing");
+        let second = Partial::begin(&to).expect_err("the first one");
+        assert!(
+            second.contains("another process") && second.contains("copy.partial"),
+            "{second}"
+        );
+        assert!(first.path().join("file").exists());
+        // As a process does that is killed.
+        drop(first);
+        let third = Partial::begin(&to).expect("nobody else");
+        assert!(!third.path().join("file").exists());
+        fs::create_dir(third.path().join("inner")).expect("a directory");
+        fs::write(third.path().join("inner/file"), "3").expect("writing");
+        third.clear().expect("removing");
+        fs::write(third.path().join("file"), "3").expect("writing");
+        third.finish(&to).expect("renaming");
+        assert_eq!(fs::read(to.join("file")).expect("reading"), b"3");
+        // Whoever has begun before that one was there.
+        let late = Partial::begin(&to).expect("nobody else");
+        let path = late.path().to_owned();
+        assert!(late.finish(&to).is_err());
+        assert!(to.join("file").exists() && !path.exists());
+    }
+
+    #[test]
+    fn what_is_no_directory_is_left_alone() {
+        let above = tempfile::tempdir().expect("a directory");
+        let to = above.path().join("copy");
+        let precious = above.path().join("precious");
+        fs::create_dir(&precious).expect("a directory");
+        fs::write(precious.join("file"), "1").expect("writing");
+        let path = above.path().join("copy.partial");
+        std::os::unix::fs::symlink(&precious, &path).expect("a link");
+        assert!(
+            Partial::begin(&to)
+                .expect_err("a link")
+                .contains("in the way")
+        );
+        assert!(precious.join("file").exists());
+        fs::remove_file(&path).expect("removing");
+        fs::write(&path, "1").expect("writing");
+        assert!(
+            Partial::begin(&to)
+                .expect_err("a file")
+                .contains("in the way")
+        );
+        assert_eq!(fs::read(&path).expect("reading"), b"1");
+    }
+}

@@ -1,0 +1,157 @@
+//! A transactional producer that waits for brokers, and for no clock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::producer::{
+    BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig,
+};
+use rdkafka::{ClientConfig, ClientContext};
+
+/// How long one call for answers lasts. The client spends up to the last millisecond of each without sleeping.
+const STEP: Duration = Duration::from_secs(1);
+
+/// What the brokers have answered, for better or worse, since the producer was made.
+#[derive(Default)]
+struct Answered {
+    records: Mutex<u64>,
+    more: Condvar,
+}
+
+impl ClientContext for Answered {}
+
+impl ProducerContext for Answered {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {
+        *self.records.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.more.notify_one();
+    }
+}
+
+impl Answered {
+    /// Waits until this many are.
+    fn wait(&self, records: u64, until: Instant) {
+        let mut now = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        while *now < records {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return;
+            };
+            let woken = self.more.wait_timeout(now, left);
+            now = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// With a thread that serves what the brokers have answered.
+///
+/// The client's own commit waits for its records in steps of 100 ms, which would be most of a transaction's time; here it finds them
+/// all answered.
+pub(super) struct Transactional {
+    producer: Arc<BaseProducer<Answered>>,
+    is_over: Arc<AtomicBool>,
+    sent: u64,
+}
+
+impl Transactional {
+    /// Nobody else's transactions go on after it.
+    ///
+    /// # Errors
+    /// What the client says, or no thread.
+    pub(super) fn open(config: &ClientConfig, within: Duration) -> Result<Transactional, String> {
+        let told = |error| super::told(&error);
+        let producer = config
+            .create_with_context::<_, BaseProducer<Answered>>(Answered::default())
+            .map_err(told)?;
+        let (producer, is_over) = (Arc::new(producer), Arc::new(AtomicBool::new(false)));
+        let (served, ends) = (producer.clone(), is_over.clone());
+        // Not joined: it ends within a step, and with it the client.
+        Builder::new()
+            .name("tidewire-acks".into())
+            .spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    served.poll(STEP);
+                }
+            })
+            .map_err(|error| format!("no thread for the client of Kafka: {error}"))?;
+        let opened = Transactional {
+            producer,
+            is_over,
+            sent: 0,
+        };
+        opened.producer.init_transactions(within).map_err(told)?;
+        Ok(opened)
+    }
+
+    /// Where a partition begins and ends.
+    pub(super) fn watermarks(
+        &self,
+        topic: &str,
+        partition: i32,
+        within: Duration,
+    ) -> KafkaResult<(i64, i64)> {
+        let client = self.producer.client();
+        client.fetch_watermarks(topic, partition, within)
+    }
+
+    pub(super) fn begin(&self) -> KafkaResult<()> {
+        self.producer.begin_transaction()
+    }
+
+    /// Hands a record to the client, as soon as there is room.
+    pub(super) fn send(
+        &mut self,
+        mut record: BaseRecord<'_, [u8], [u8]>,
+        until: Instant,
+    ) -> KafkaResult<()> {
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => {
+                    self.sent += 1;
+                    return Ok(());
+                }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
+                    if Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                    record = back;
+                }
+                Err((error, _)) => return Err(error),
+            }
+        }
+    }
+
+    /// Commits what was sent, when it is answered.
+    pub(super) fn commit(&self, until: Instant) -> KafkaResult<()> {
+        // A record that was refused is known to the commit, too.
+        self.producer.context().wait(self.sent, until);
+        // They are told of before they count as answered.
+        while self.producer.in_flight_count() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.producer.commit_transaction(left) {
+                // The same commit once more, which is what the protocol allows.
+                Err(KafkaError::Transaction(error))
+                    if error.is_retriable() && Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Drop for Transactional {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // What waits is not to be sent while the thread ends.
+        self.producer
+            .purge(PurgeConfig::default().queue().inflight());
+    }
+}

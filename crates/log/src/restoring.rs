@@ -1,0 +1,122 @@
+//! What a log is told that is made anew from what another place has kept of it: where its streams begin, which positions
+//! are nowhere any more, and how far producers were whose records are gone.
+//!
+//! The one idea: nothing of it is a new kind of entry. A stream begins like one behind one that was deleted, lost positions are a gap
+//! as a repair writes it, and marks stand in the checkpoint of a segment that is begun for them.
+
+use crate::disk::Disk;
+use crate::format::Missing;
+use crate::gather::{Gather, Turn};
+use crate::settings::Settings;
+use crate::{ChangeRefused, EmbeddedLog, ProducerId, Refused, StreamId, StreamSettings, Ticket};
+
+impl Gather {
+    fn begin_stream(
+        &mut self,
+        name: &str,
+        first: u64,
+        settings: &Settings,
+    ) -> Result<StreamId, ChangeRefused> {
+        if self.state.stream(name).is_some() {
+            return Err(ChangeRefused::Exists);
+        }
+        let first = first.max(self.state.beginning_of(name));
+        self.new_stream_at(name, first, StreamSettings::default(), settings)?;
+        Ok(StreamId(self.state.stream(name).expect("just made")))
+    }
+
+    fn pass(&mut self, stream: StreamId, to: u64, settings: &Settings) -> Result<Ticket, Refused> {
+        let of = self.state.streams.get(stream.0).ok_or(Refused::NoStream)?;
+        let first = of.next;
+        if to <= first {
+            return Err(Refused::Beyond);
+        }
+        self.pass_gate(settings)?;
+        if !self.group.is_empty() || self.reserved > 0 || self.growth.grown.is_some() {
+            // A gap is a batch of its own.
+            self.refused = true;
+            return Err(Refused::Busy);
+        }
+        self.state.streams[stream.0].next = to;
+        self.group.gap = Some(Missing {
+            stream: stream.0,
+            first,
+            next: to,
+        });
+        self.group.turns.push(Turn::Passed(stream.0, first, to));
+        Ok(self.defined())
+    }
+
+    fn remember(&mut self, producer: ProducerId, last: u64) -> Result<(), Refused> {
+        let known = self.state.find_mut(producer.0).ok_or(Refused::Forgotten)?;
+        known.mark.appended = known.mark.appended.max(Some(last));
+        known.mark.forgotten = false;
+        Ok(())
+    }
+
+    fn begin_segment(&mut self, settings: &Settings) -> Result<Ticket, Refused> {
+        self.pass_gate(settings)?;
+        if self.has_spare {
+            self.begins_segment = true;
+            return Ok(self.defined());
+        }
+        if std::mem::take(&mut self.no_segment) {
+            let retry_after = settings.full_retry;
+            return Err(Refused::DiskFull { retry_after });
+        }
+        // The writer tries again by itself where it was blocked.
+        self.wants_segment = !self.is_segment_blocked;
+        self.refused = true;
+        Err(Refused::Busy)
+    }
+}
+
+impl<D: Disk> EmbeddedLog<D> {
+    /// Makes a stream that begins at a position, or behind one of its name that was deleted if that is later. For who restores a log.
+    ///
+    /// # Errors
+    /// [`ChangeRefused::Exists`], and as [`Log::stream`](crate::Log::stream).
+    pub fn begin_stream(&self, name: &str, first: u64) -> Result<StreamId, ChangeRefused> {
+        let mut gather = self.shared().gather();
+        let begun = gather.begin_stream(name, first, &self.shared().settings);
+        if begun.is_ok() {
+            self.list_stream(&gather, name);
+        }
+        // Also when it was refused: the writer may have to make room.
+        self.shared().unpark(&mut gather);
+        begun
+    }
+
+    /// Has a stream go on at a later position: what was between is lost, and readers are told so. For who restores a log.
+    ///
+    /// # Errors
+    /// [`Refused::Beyond`] for a position that is no later one; [`Refused::Busy`] until everything appended before is
+    /// written; [`Refused::NoStream`], [`Refused::DiskFull`], [`Refused::Failed`].
+    pub fn pass(&self, stream: StreamId, to: u64) -> Result<Ticket, Refused> {
+        let mut gather = self.shared().gather();
+        let passed = gather.pass(stream, to, &self.shared().settings);
+        self.shared().unpark(&mut gather);
+        passed
+    }
+
+    /// Has the mark of a producer be at least `last`, as if it had appended that. It is kept with what
+    /// [`EmbeddedLog::begin_segment`] has written. For who restores a log.
+    ///
+    /// # Errors
+    /// [`Refused::Forgotten`].
+    pub fn remember(&self, producer: ProducerId, last: u64) -> Result<(), Refused> {
+        self.shared().gather().remember(producer, last)
+    }
+
+    /// Has a segment begun with what is known now, marks included; that is kept when the ticket is committed. For who restores
+    /// a log.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].
+    pub fn begin_segment(&self) -> Result<Ticket, Refused> {
+        let mut gather = self.shared().gather();
+        let begun = gather.begin_segment(&self.shared().settings);
+        self.shared().unpark(&mut gather);
+        begun
+    }
+}
