@@ -438,7 +438,13 @@ impl Follower {
                     self.unreadable = Some(why);
                     is_passed = false;
                 }
-                Ok(Heard::Remade(found, read)) => return Err(FollowError::Remade { found, read }),
+                Ok(Heard::Remade(found, read)) => {
+                    // Kafka's client begins anew behind what it cannot read.
+                    return Err(match self.unreadable.clone() {
+                        Some(why) => FollowError::Unreadable { due: next, why },
+                        None => FollowError::Remade { found, read },
+                    });
+                }
                 Ok(Heard::Nothing) | Err(_) => break,
             }
         }

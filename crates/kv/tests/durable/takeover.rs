@@ -175,6 +175,12 @@ fn a_record_that_cannot_be_read_is_never_passed_over() {
         matches!(found, Err(FollowError::Remade { .. })),
         "{found:?}"
     );
+    let read = vec![damaged(), Heard::Remade(0, 7)];
+    let found = step(&mut follower, &mut home, read, 0);
+    assert!(
+        matches!(found, Err(FollowError::Unreadable { due: 0, .. })),
+        "{found:?}"
+    );
 }
 
 /// The first of the messages in there.
