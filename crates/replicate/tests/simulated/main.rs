@@ -3,6 +3,7 @@
 //! twice, or out of order.
 
 mod fleet;
+#[allow(dead_code, reason = "a part of it is for the tests of stores")]
 mod home;
 mod memory;
 mod mistakes;
