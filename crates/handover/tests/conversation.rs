@@ -377,7 +377,7 @@ fn a_successor_outside_of_the_servers_namespace_is_heard() {
                 eprintln!("skipped: no namespace of processes can be made here (root)");
                 return;
             }
-            asked => break asked.err().expect("a refusal").to_string(),
+            asked => break asked.expect_err("a refusal").to_string(),
         }
     };
     assert!(refused.contains("heard"), "{refused}");

@@ -392,6 +392,7 @@ mod tests {
             "true",
             "file",
             "interval:1s",
+            "message",
         ];
         let schema = schema();
         let fits = |value: &&&str| {

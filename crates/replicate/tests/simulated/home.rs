@@ -95,6 +95,10 @@ impl State {
     }
 
     /// What is on its way never arrives.
+    #[allow(
+        dead_code,
+        reason = "the tests of a store's follower have this file, too"
+    )]
     pub(crate) fn lose(&mut self) {
         self.on_its_way.clear();
     }
