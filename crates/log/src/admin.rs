@@ -109,14 +109,19 @@ impl Gather {
         if self.ready_for.has(needs) || self.gate == Gate::Shut {
             return Ok(());
         }
+        Err(self.want_segment(settings))
+    }
+
+    /// Has the writer make another segment; what its caller is told meanwhile.
+    pub(crate) fn want_segment(&mut self, settings: &Settings) -> Refused {
         if std::mem::take(&mut self.no_segment) {
             let retry_after = settings.full_retry;
-            return Err(Refused::DiskFull { retry_after });
+            return Refused::DiskFull { retry_after };
         }
         // The writer tries again by itself where it was blocked.
         self.wants_segment = !self.is_segment_blocked;
         self.refused = true;
-        Err(Refused::Busy)
+        Refused::Busy
     }
 
     /// What makes room is taken on a full disk too, as far as there is room in the segment in use.

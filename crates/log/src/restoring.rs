@@ -60,14 +60,7 @@ impl Gather {
             self.begins_segment = true;
             return Ok(self.defined());
         }
-        if std::mem::take(&mut self.no_segment) {
-            let retry_after = settings.full_retry;
-            return Err(Refused::DiskFull { retry_after });
-        }
-        // The writer tries again by itself where it was blocked.
-        self.wants_segment = !self.is_segment_blocked;
-        self.refused = true;
-        Err(Refused::Busy)
+        Err(self.want_segment(settings))
     }
 }
 
