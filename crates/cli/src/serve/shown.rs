@@ -125,6 +125,7 @@ impl Settings {
             "retention-bytes": log.retention_bytes,
             "retention-age": never_is_0(log.retention_age),
             "replicate": self.durable.replicate,
+            "replicate-record": format!("{:?}", self.durable.replicate_record.unwrap_or_default()).to_lowercase(),
             "fleet": self.durable.fleet,
             "fleet-address": self.durable.fleet_address,
             "fleet-hand-over": self.durable.hand_over().as_secs_f64(),
