@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_log::{Carried, Credit, Failure, Frames, Log, ReadError, Step, Tenure, Ticket};
+use tidewire_log::{
+    Carried, Change, Credit, Failure, Frames, Log, ReadError, Step, Tenure, Ticket,
+};
 
 use crate::cursors::Sending;
 use crate::cut::{from, print};
@@ -164,8 +166,17 @@ impl Replicator {
             log,
         };
         for stream in replicator.log.streams("", usize::MAX) {
-            if let Some(home) = replicator.log.cursor(&stream.name, CURSOR) {
+            let Some(home) = replicator.log.cursor(&stream.name, CURSOR) else {
+                continue;
+            };
+            if replicator.log.comes_home(&stream.name) {
                 replicator.lanes.remember(stream.name, home);
+            } else {
+                // One that is left there would only seem to fall behind.
+                let (stream, cursor) = (&*stream.name, CURSOR);
+                let _ = replicator
+                    .log
+                    .administer(Change::DeleteCursor { stream, cursor });
             }
         }
         if replicator.makes(|mistakes| mistakes.promise_unread) {
@@ -550,14 +561,20 @@ impl Replicator {
             Ok(read) if read.runs.is_empty() => self.lanes.ends(&stream),
             Err(ReadError::Beyond { .. }) => self.lanes.ends(&stream),
             Ok(read) => {
+                let mut reached = read.next;
                 for run in read.runs {
-                    let next = run.first + u64::from(run.count);
+                    let end = run.first + u64::from(run.count);
                     if let Some(run) = self.takes(&stream, run) {
-                        self.filling.put(&stream, run, now, &self.settings);
+                        let next = self.filling.put(&stream, run, now, &self.settings);
                         self.lanes.put(&stream, next);
+                        if next < end {
+                            // The transaction is full; what is behind is read again for the next one.
+                            reached = next;
+                            break;
+                        }
                     }
                 }
-                self.lanes.read(&stream, read.next);
+                self.lanes.read(&stream, reached);
                 self.show_held();
             }
             Err(ReadError::Gone { first, .. }) => self.skip(&stream, from, first),
@@ -746,7 +763,7 @@ impl Replicator {
         let homes = self.lanes.homes();
         self.remember_due = now + CURSOR_EVERY;
         for (stream, &home) in &homes {
-            if self.remembered.get(stream) != Some(&home) {
+            if self.remembered.get(stream) != Some(&home) && self.log.comes_home(stream) {
                 // One that is refused costs what is kept too long after a start without a home.
                 let _ = self.log.set_cursor(stream, CURSOR, home);
             }

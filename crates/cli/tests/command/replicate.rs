@@ -37,6 +37,22 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
             &["--replicate-record", "message"],
             "nothing is replicated here",
         ),
+        (&["--replicate-stream", "app"], "nothing is replicated here"),
+        (
+            &["--replicate-stream", "a*b", "--replicate", HOME],
+            "names no streams",
+        ),
+        (
+            &[
+                "--replicate-stream",
+                "app",
+                "--fleet-address",
+                "a:1",
+                "--replicate",
+                HOME,
+            ],
+            "a fleet carries all streams",
+        ),
         (
             &["--fleet", "a:1,b", "--replicate", HOME],
             "\"b\" is not HOST:PORT",
