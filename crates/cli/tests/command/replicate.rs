@@ -133,7 +133,7 @@ fn a_server_without_a_home_grants_durable() {
     assert!(!output.status.success());
     let said = stderr(&output);
     assert!(
-        said.contains("Durable") && said.contains("Replicated"),
+        said.contains("Durable only, Replicated was asked for; ask for level durable"),
         "{said}"
     );
 }
