@@ -17,7 +17,7 @@ use crate::filling::Filling;
 use crate::hold::Hold;
 use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Moves, Owner, Place, Words};
 use crate::lanes::Lanes;
-use crate::notes::{CARRIED, Notes, carried};
+use crate::notes::{CARRIED, Notes, SNAPSHOT, carried, is_whole};
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -68,6 +68,8 @@ pub struct Replicator {
     shown: Shown,
     /// How much was ever carried to the home.
     carried: u64,
+    /// The home has all that there was.
+    is_whole: bool,
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
     notes: Notes,
@@ -160,6 +162,7 @@ impl Replicator {
             remember_due: Duration::ZERO,
             shown: Shown::default(),
             carried: 0,
+            is_whole: true,
             when_lost: None,
             notes: Notes::default(),
             cursors: Sending::default(),
@@ -341,7 +344,10 @@ impl Replicator {
             return self.failed(why, now, home);
         }
         self.carried = carried(&held.notes);
-        let places = self.places(&held);
+        let mut places = self.places(&held);
+        let begun = self.begun(&places);
+        self.is_whole = begun.is_empty() && is_whole(&held.notes);
+        places.extend(begun.clone());
         let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
         match self.share {
             Share::Whole => self.lanes.begin(&places),
@@ -361,10 +367,33 @@ impl Replicator {
         }
         self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
+        if let Some(first) = begun.values().map(|place| place.next).max() {
+            // With the claim, so that nobody ever finds one without the other.
+            self.notes.put_begins(first);
+            self.filling.transaction.streams = begun;
+        }
         self.state = State::Home(None);
-        let carried = self.carried;
-        self.shown.change(|status| status.carried = carried);
+        let (carried, needs_snapshot) = (self.carried, !self.is_whole);
+        self.shown.change(|status| {
+            status.carried = carried;
+            status.needs_snapshot = needs_snapshot;
+        });
         self.show();
+    }
+
+    /// Where streams begin whose first records are in no record any more, and of which nothing is at home.
+    fn begun(&self, places: &BTreeMap<Arc<str>, Place>) -> BTreeMap<Arc<str>, Place> {
+        if !self.settings.needs_all {
+            return BTreeMap::new();
+        }
+        let streams = self.log.streams("", usize::MAX).into_iter();
+        let begun = streams.filter(|it| it.range.first > 0 && !places.contains_key(&it.name));
+        begun
+            .map(|stream| {
+                let next = stream.range.first;
+                (stream.name, Place { next, print: 0 })
+            })
+            .collect()
     }
 
     fn is_overtaken(&self, held: &Held) -> bool {
@@ -445,10 +474,12 @@ impl Replicator {
         Ok(())
     }
 
-    /// Whether nothing is missing between what the home holds and what the log does.
+    /// Whether nothing is missing between what the home holds, if that is anything, and what the log does.
     fn reaches(&self, places: &BTreeMap<Arc<str>, Place>) -> Result<(), Arc<str>> {
         for stream in self.log.streams("", usize::MAX) {
-            let home = places.get(&stream.name).map_or(0, |place| place.next);
+            let Some(&Place { next: home, .. }) = places.get(&stream.name) else {
+                continue;
+            };
             let first = stream.range.first;
             if first > home {
                 return Err(format!(
@@ -703,6 +734,7 @@ impl Replicator {
         self.has_claimed = true;
         self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
+        self.is_whole |= carried.notes.contains_key(SNAPSHOT);
         self.notes.arrived(carried.notes);
         self.cursors
             .arrived(carried.cursors, !carried.streams.is_empty());
@@ -711,11 +743,13 @@ impl Replicator {
         }
         self.forgetful |= self.share == Share::Whole && !carried.streams.is_empty();
         self.replicated = self.replicated.max(carried.covers);
+        let is_whole = self.is_whole;
         self.shown.change(|status| {
             status.transactions += 1;
             status.messages += carried.messages;
             status.bytes += carried.bytes as u64;
             status.carried = carried.carried;
+            status.needs_snapshot &= !is_whole;
         });
         self.tell(None);
     }
@@ -790,7 +824,7 @@ impl Replicator {
             self.log.carried(Carried {
                 home: self.lanes.homes(),
                 replicated: self.replicated,
-                replicates: (self.has_claimed && !self.is_over())
+                replicates: (self.has_claimed && !self.is_over() && self.may_promise())
                     || self.makes(|mistakes| mistakes.promise_unread),
                 away: trouble.clone().map(Failure),
             });
@@ -801,6 +835,11 @@ impl Replicator {
             status.trouble = trouble;
         });
         self.show();
+    }
+
+    /// What is acknowledged could be had again from home alone.
+    fn may_promise(&self) -> bool {
+        self.is_whole || self.makes(|mistakes| mistakes.promise_part)
     }
 
     fn show_held(&self) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{Committed, EmbeddedLog, Frames, Log, ProducerId, Refused, Run, Step};
-use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction};
+use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction, begins, is_whole};
 
 use super::player::Player;
 use super::replay::{ReplayError, Replayed};
@@ -502,6 +502,12 @@ impl Follower {
         self.may_own = held.owner == Some(owner);
         if self.call_off() {
             return;
+        }
+        if !is_whole(&held.notes) || begins(&held.notes) > self.applier.next {
+            // The former owner opens the home again.
+            let why = "the home has not all of the store yet, or had not when this one began to follow: its owner sends a \
+                       snapshot of what was before; a follower begins with that";
+            return self.give_up(why.into());
         }
         let end = held.streams.get(STREAM).map_or(0, |place| place.next);
         if end < self.applier.next {
