@@ -271,6 +271,17 @@ fn advised(error: &Error) -> String {
     let advice = match error.last() {
         Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
         Error::Broken {
+            source:
+                Broken::Level {
+                    wanted: Level::Replicated,
+                    ..
+                },
+            ..
+        } => {
+            "; it has no home (--replicate), or has not reached it since it was started, as its log says: try again, or ask for \
+             --level durable"
+        }
+        Error::Broken {
             source: Broken::Level { .. },
             ..
         } => "; ask for --level received, or have the server's log sync",
