@@ -24,6 +24,8 @@ const POSITION_MAX: u64 = 1 << 62;
 pub(super) struct Anew {
     log: EmbeddedLog,
     streams: BTreeMap<Arc<str>, Stream>,
+    /// Those whose names are before this one are whole.
+    whole: Arc<str>,
     made: Made,
 }
 
@@ -62,17 +64,23 @@ impl Anew {
         Ok(Anew {
             log,
             streams: BTreeMap::new(),
+            whole: "".into(),
             made: Made::default(),
         })
     }
 
-    /// Whether all is there that the marks name.
-    pub(super) fn is_whole(&self, held: &Held) -> bool {
-        let mut places = held.streams.iter();
-        places.all(|(stream, place)| {
-            let stream = self.streams.get(stream);
-            stream.is_some_and(|stream| stream.next >= place.next)
-        })
+    /// Whether all is there that the marks name, which are the same each time: it is asked behind each record, and a stream that is
+    /// whole stays so.
+    pub(super) fn is_whole(&mut self, held: &Held) -> bool {
+        let mut places = held.streams.range(self.whole.clone()..);
+        let behind = places.find(|(stream, place)| {
+            let stream = self.streams.get(*stream);
+            stream.is_none_or(|stream| stream.next < place.next)
+        });
+        if let Some((stream, _)) = behind {
+            self.whole = stream.clone();
+        }
+        behind.is_none()
     }
 
     /// Puts the next record in.
@@ -273,6 +281,23 @@ mod tests {
             let stream = log.stream(stream).expect("a stream");
             let producer = log.producer(stream, producer).expect("a producer");
             assert_eq!(log.mark(producer).appended, Some(last));
+        }
+    }
+
+    #[test]
+    fn a_log_is_whole_when_its_last_stream_is_in_whatever_order() {
+        let names = ["a", "b", "c"];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+            let place = tempfile::tempdir().expect("a directory");
+            let mut anew = Anew::begin(place.path(), 5).expect("a log");
+            let held = held(&names.map(|name| (name, 2)));
+            let puts = order.map(|which| (names[which], 0));
+            let puts = puts.into_iter().chain(order.map(|which| (names[which], 1)));
+            for (stream, first) in puts {
+                assert!(!anew.is_whole(&held));
+                anew.put(&found(stream, "", first, 1..=1)).expect("room");
+            }
+            assert!(anew.is_whole(&held));
         }
     }
 

@@ -19,6 +19,12 @@ pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl
     let target: Target = at
         .parse()
         .map_err(|e: tidewire_kafka::BadTarget| usage(&e.to_string()))?;
+    if target.partitions.is_some() {
+        return Err(usage(
+            "a fleet's log is not restored: a node of it that lost its disk starts with an empty directory",
+        )
+        .into());
+    }
     let settings = Home {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
@@ -36,7 +42,7 @@ pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl
             return Err(why.into());
         }
     };
-    partial.finish(to).map_err(failed)?;
+    partial.finish().map_err(failed)?;
     show(&made, to, out)?;
     Ok(None)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tidewire_kafka::{Found, SNAPSHOT, Target};
-use tidewire_kv::durable::{STREAM, left_by};
+use tidewire_kv::durable::{STREAM, is_of_store};
 use tidewire_kv::store::{Reader, effects};
 use tidewire_replicate::Held;
 
@@ -18,20 +18,13 @@ pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
         return true;
     }
     let mut streams = held.streams.keys();
-    let are_its = streams.all(|name| &**name == STREAM || is_former(name));
+    let are_its = streams.all(|name| is_of_store(name));
     let record = first.map(|found| &found.record);
     are_its
         && record.is_some_and(|record| {
             let is_unit = payload(&record.frames).is_some_and(is_of_unit);
             is_unit && record.producer.is_empty() && &*record.stream == STREAM
         })
-}
-
-/// Whether it says how far a former owner had come.
-fn is_former(name: &str) -> bool {
-    let log = name.rsplit_once('@').map(|(_, log)| log);
-    let log = log.and_then(|log| u64::from_str_radix(log, 16).ok());
-    log.is_some_and(|log| *left_by(log) == *name)
 }
 
 fn is_of_unit(payload: &[u8]) -> bool {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -20,18 +20,13 @@ use tidewire_log::disk::real::RealDisk;
 use tidewire_log::{Log, Range, Refused, Step};
 use tidewire_replicate::{Bell, Home as HomeOf, Owner, Share, is_whole};
 
+use super::begun::{begin, clean, finish, probe};
 use super::durable::LogOptions;
 use super::kv::now_ms;
 use super::kv_home::{Carrier, client};
 use super::kv_source::{AGAIN, KafkaSource};
 use super::log::{OpenLog, kv_directory};
 use crate::exit::Failure;
-
-/// A file in the directory of a log that was made to take a store over: as long as it is there nothing was ever taken.
-const BEGUN: &str = "taking-over";
-
-/// A file that is made and removed, to see whether that is possible.
-const PROBE: &str = "probe";
 
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";
@@ -148,46 +143,6 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// A follower has no log of its own; what is left of one that was made in vain goes.
-fn clean(directory: &Path) -> Result<(), Failure> {
-    let shown = directory.display();
-    let cannot = |e: io::Error| Failure::failed(format!("cannot look into {shown}: {e}"));
-    if directory.join(BEGUN).exists() {
-        tracing::warn!(directory = %shown, "an earlier start was about to take the store over, and has taken nothing: its log goes");
-        return fs::remove_dir_all(directory).map_err(cannot);
-    }
-    let is_free = match fs::read_dir(directory) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => true,
-        Err(e) => return Err(cannot(e)),
-        Ok(mut entries) => entries.next().is_none(),
-    };
-    if is_free {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "--follow: there is something in {shown}, and no log of a store: move it away"
-    )))
-}
-
-/// Whether this server has taken the store over that it was to follow, and may go on as its owner, if the home says so.
-pub(super) fn has_taken_over(directory: &Path) -> bool {
-    let is_segment = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "seg");
-    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    !directory.join(BEGUN).exists() && entries.any(is_segment)
-}
-
-/// Refuses the log of a store that was about to be taken over.
-pub(super) fn refuse_begun(directory: &Path) -> Result<(), Failure> {
-    match directory.join(BEGUN).exists() {
-        false => Ok(()),
-        true => Err(Failure::usage(format!(
-            "the log in {} was made to take a store over, and that was not finished: start with --follow, and take it \
-             over again",
-            directory.display()
-        ))),
     }
 }
 
@@ -531,6 +486,11 @@ impl Thread {
             if self.shared.stops() {
                 return Ok(());
             }
+            let trouble = carrier.trouble();
+            replication.change(|now| {
+                now.is_linked = trouble.is_none();
+                now.trouble = trouble;
+            });
             thread::sleep(PAUSE);
         }
         finish(&directory).map_err(|e| failed(&directory.display().to_string(), &e))?;
@@ -553,38 +513,4 @@ impl Thread {
 /// Bytes that the snapshot of an owner's beginning takes at most, with room for its log to begin.
 fn snapshot_room(store: &Store) -> u64 {
     store.used_memory() + (64 << 20)
-}
-
-/// Whether a file can be written there, and so many bytes are free. Leaves nothing behind but the directory.
-fn probe(directory: &Path, room: u64) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    let probe = directory.join(PROBE);
-    fs::File::create(&probe)?.sync_all()?;
-    fs::remove_file(&probe)?;
-    let disk = rustix::fs::statvfs(directory)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free < room {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            format!("{free} bytes are free, and taking the store over may take {room}"),
-        ));
-    }
-    Ok(())
-}
-
-fn begin(directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    fs::File::create(directory.join(BEGUN))?.sync_all()?;
-    sync(directory)
-}
-
-fn finish(directory: &Path) -> io::Result<()> {
-    fs::remove_file(directory.join(BEGUN))?;
-    sync(directory)
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    fs::File::open(directory)?.sync_all()?;
-    let above: PathBuf = std::path::absolute(directory)?;
-    fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
