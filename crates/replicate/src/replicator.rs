@@ -95,6 +95,8 @@ enum State {
 struct Carrying {
     number: u64,
     within: Duration,
+    /// When to say that the answer is late; `None` once that was said.
+    slow: Option<Duration>,
     streams: BTreeMap<Arc<str>, Place>,
     producers: Marks,
     covers: Option<Ticket>,
@@ -534,7 +536,7 @@ impl Replicator {
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
-        if self.look_for_cursors(now) {
+        if self.look_for_cursors(now) || self.is_slow(now) {
             return Step::Worked;
         }
         let has_words = self.notes.are_pending() || self.cursors.are_pending();
@@ -556,7 +558,7 @@ impl Replicator {
             return Step::Worked;
         }
         let within = match &self.state {
-            State::Home(Some(carrying)) => Some(carrying.within),
+            State::Home(Some(carrying)) => carrying.slow.or(Some(carrying.within)),
             _ => due,
         };
         let remembers = self.forgetful.then_some(self.remember_due);
@@ -565,6 +567,22 @@ impl Replicator {
             .flatten()
             .min();
         due.map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    /// Says that an answer is late, when it is; whether it has just said so.
+    fn is_slow(&mut self, now: Duration) -> bool {
+        let State::Home(Some(carrying)) = &mut self.state else {
+            return false;
+        };
+        if carrying.slow.is_none_or(|slow| now < slow) {
+            return false;
+        }
+        carrying.slow = None;
+        let seconds = self.settings.slow_after.as_secs();
+        self.tell(Some(
+            format!("the home has not answered for {seconds} s").into(),
+        ));
+        true
     }
 
     /// When cursors are to be looked for; those of a fleet's streams stay with the log.
@@ -709,6 +727,7 @@ impl Replicator {
         self.state = State::Home(Some(Box::new(Carrying {
             number,
             within: now + self.settings.answer_within,
+            slow: Some(now + self.settings.slow_after),
             streams,
             producers,
             covers: filled.covers,

@@ -18,6 +18,8 @@ pub struct Settings {
     /// How long an answer of the home is waited for; then what was asked is settled by opening it anew. Default
     /// 90 s, which should be longer than the home itself takes to give up.
     pub answer_within: Duration,
+    /// How long an answer to a transaction may take before the home is said to be away, though it is waited for on. Default 5 s.
+    pub slow_after: Duration,
     /// How long to wait before trying again what has failed, at first; it doubles each time. Default 100 ms.
     pub retry_first: Duration,
     /// And at most. Default 5 s.
@@ -49,6 +51,7 @@ impl Default for Settings {
             linger: Duration::from_millis(10),
             record_bytes: 512 << 10,
             answer_within: Duration::from_secs(90),
+            slow_after: Duration::from_secs(5),
             retry_first: Duration::from_millis(100),
             retry_last: Duration::from_secs(5),
             after_fenced: Duration::from_secs(3),
