@@ -167,7 +167,7 @@ class Cluster:
         since = time.monotonic()
         while not all(broker.listens() for broker in self.brokers):
             for broker in self.brokers:
-                expect(broker.process.poll() is None, f"broker {broker.number} has ended: {broker.said()}")
+                expect(broker.process.poll() is None, f"broker {broker.number} has ended with {broker.process.poll()}: {broker.said()}")
             expect(time.monotonic() - since < PATIENCE, "the brokers do not listen")
             time.sleep(0.2)
 
