@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidewire_ingest::client::{Broken, Error, Level, News, Persistence, Producer, Producing, To};
+use tidewire_ingest::client::{Broken, Error, News, Persistence, Producer, Producing, To};
 use tidewire_ingest::native::codec::Reason;
 
 use crate::network::{Ended, Lane, Matter, Network, Stand};
@@ -111,20 +111,9 @@ impl Lane for ServerLane {
 fn ended(error: &Error) -> Ended {
     let advice = match error.last() {
         Error::Broken {
-            source:
-                Broken::Level {
-                    wanted: Level::Replicated,
-                    ..
-                },
+            source: level @ Broken::Level { .. },
             ..
-        } => {
-            "; it has no home (--replicate), or has not reached it since it was started, as its log says: try again, or ask for \
-             --level durable"
-        }
-        Error::Broken {
-            source: Broken::Level { .. },
-            ..
-        } => "; ask for --level received, or have the server's log sync",
+        } => &format!("; {}", level.remedy()),
         Error::Broken {
             source: Broken::Forgotten | Broken::Lost { .. },
             ..

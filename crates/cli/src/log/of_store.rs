@@ -5,7 +5,7 @@ use std::path::Path;
 use tidewire_kafka::{Found, SNAPSHOT, Target};
 use tidewire_kv::durable::{STREAM, is_of_store};
 use tidewire_kv::store::{Reader, effects};
-use tidewire_replicate::Held;
+use tidewire_replicate::{Held, begins};
 
 /// Bytes of a message before its payload.
 const HEADER: usize = 12;
@@ -13,8 +13,8 @@ const HEADER: usize = 12;
 /// Whether a home is that of a store, by its marks and the first record that is left. A log of messages may have a stream
 /// of the same name, with something else in it.
 pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
-    // Only the owner of a store leaves such a word.
-    if held.notes.contains_key(SNAPSHOT) {
+    // Only the owner of a store leaves such words.
+    if held.notes.contains_key(SNAPSHOT) || begins(&held.notes) > 0 {
         return true;
     }
     let mut streams = held.streams.keys();
@@ -97,6 +97,11 @@ mod tests {
         let mut cut = held(&["kv"]);
         cut.notes.insert(SNAPSHOT.into(), b""[..].into());
         assert!(is_store(&cut, None));
+        // It was given its home a moment ago, and nothing has come there yet.
+        let mut part = held(&["kv"]);
+        let first = 401_u64.to_le_bytes();
+        part.notes.insert("begins".into(), first[..].into());
+        assert!(is_store(&part, None));
 
         for streams in [&["kv", "s"][..], &["kv", "kv@here"]] {
             assert!(!is_store(&held(streams), Some(&store)));

@@ -271,20 +271,9 @@ fn advised(error: &Error) -> String {
     let advice = match error.last() {
         Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
         Error::Broken {
-            source:
-                Broken::Level {
-                    wanted: Level::Replicated,
-                    ..
-                },
+            source: level @ Broken::Level { .. },
             ..
-        } => {
-            "; it has no home (--replicate), or has not reached it since it was started, as its log says: try again, or ask for \
-             --level durable"
-        }
-        Error::Broken {
-            source: Broken::Level { .. },
-            ..
-        } => "; ask for --level received, or have the server's log sync",
+        } => &format!("; {}", level.remedy()),
         Error::Broken {
             source: Broken::Forgotten,
             ..

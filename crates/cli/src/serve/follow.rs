@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target, Unavailable};
 use tidewire_kv::durable::snapshot::{self, Keeper, Running as Snapshots};
-use tidewire_kv::durable::{Applier, FollowSettings, Follower, KvLog, Standing, go_on_at};
+use tidewire_kv::durable::{
+    Applier, FollowError, FollowSettings, Follower, KvLog, Standing, go_on_at,
+};
 use tidewire_kv::service::{Replication, Role};
 use tidewire_kv::store::Store;
 use tidewire_log::disk::real::RealDisk;
 use tidewire_log::{Log, Range, Refused, Step};
-use tidewire_replicate::{Bell, Owner, Share};
+use tidewire_replicate::{Bell, Home as HomeOf, Owner, Share, is_whole};
 
 use super::begun::{begin, clean, finish, probe};
 use super::durable::LogOptions;
@@ -185,9 +187,29 @@ impl Thread {
         let bell = Bell::default();
         let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
         let mut home = home.map_err(|e| e.to_string())?;
-        let Some(begin) = self.begin()? else {
-            return Ok(());
-        };
+        while let Some(begin) = self.begin()? {
+            match self.follow(begin, &mut *home) {
+                // It had nothing yet, and has begun behind that since, with a snapshot.
+                Err(FollowError::Gap { due: 0, .. }) => {
+                    // Nobody is to see a part of that.
+                    self.needs.store.begin_loading();
+                    self.shared.is_current.store(false, SeqCst);
+                    self.source = KafkaSource::new(self.needs.target.clone(), self.home.clone());
+                }
+                Err(why) => return Err(why.to_string()),
+                Ok(None) => break,
+                Ok(Some((position, owner))) => return self.own(position, owner),
+            }
+        }
+        Ok(())
+    }
+
+    /// From this position on, until it is stopped or the store is to be owned from a position on, as somebody.
+    fn follow(
+        &mut self,
+        begin: u64,
+        home: &mut dyn HomeOf,
+    ) -> Result<Option<(u64, Owner)>, FollowError> {
         let applier = Applier::new(self.needs.store.clone(), begin);
         let mut follower = Follower::new(applier, FollowSettings::default());
         let mut owner = None;
@@ -216,8 +238,7 @@ impl Thread {
             };
             follower.want(self.needs.replication.is_awaited());
             let now = self.start.elapsed();
-            let stepped = follower.step(now, now_ms(), &mut self.source, &mut *home, &mut pause);
-            let step = stepped.map_err(|e| e.to_string())?;
+            let step = follower.step(now, now_ms(), &mut self.source, home, &mut pause)?;
             if let Some(why) = follower.take_refusal() {
                 tracing::warn!(why = &*why, "the key-value store was not taken over");
                 self.needs.replication.answer(Err(why));
@@ -241,13 +262,13 @@ impl Thread {
                 );
             }
             if let (Standing::Owns(position), Some(owner)) = (follower.standing(), owner) {
-                return self.own(position, owner);
+                return Ok(Some((position, owner)));
             }
             if step != Step::Worked && self.source.is_away() {
                 thread::sleep(AWAY);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before. What
@@ -280,6 +301,11 @@ impl Thread {
 
     fn newest(&self) -> Result<Option<AtHome>, NotBegun> {
         let held = tidewire_kafka::held(&self.needs.target, Share::Whole, &self.home)?;
+        if !is_whole(&held.notes) {
+            return Err(NotBegun::Now(
+                "the home has not all of the store yet: its owner had it before it had the home, and sends a snapshot first".into(),
+            ));
+        }
         let word = held.notes.get(SNAPSHOT);
         Ok(word.and_then(|word| AtHome::decode(word)))
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{Committed, EmbeddedLog, Frames, Log, ProducerId, Refused, Run, Step};
-use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction};
+use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction, begins, is_whole};
 
 use super::player::Player;
 use super::replay::{ReplayError, Replayed};
@@ -507,7 +507,7 @@ impl Follower {
             return;
         }
         match (answer, &self.state) {
-            (Answer::Held(held), State::Looking(..)) => match is_foreign(&held) {
+            (Answer::Held(held), State::Looking(..)) => match self.unfit(&held) {
                 Some(why) => self.give_up(why),
                 None => self.open(now, home),
             },
@@ -530,7 +530,8 @@ impl Follower {
         let Some(owner) = self.owner else {
             return self.give_up("nobody is to take it over".into());
         };
-        if let Some(why) = is_foreign(held) {
+        // It may have become so since it was looked at; the former owner opens the home again.
+        if let Some(why) = self.unfit(held) {
             return self.give_up(why);
         }
         // A claim of which nothing was heard, if there was one.
@@ -552,6 +553,16 @@ impl Follower {
         let number = self.ask(home, Ask::Carry(claim));
         self.may_own = true;
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
+    }
+
+    /// Why the home cannot be taken over, if so.
+    fn unfit(&self, held: &Held) -> Option<Arc<str>> {
+        let is_part = !is_whole(&held.notes) || begins(&held.notes) > self.applier.next;
+        is_foreign(held).or(is_part.then_some(
+            "the home has not all of the store yet, or had not when this one began to follow: its owner sends a \
+             snapshot of what was before; a follower begins with that"
+                .into(),
+        ))
     }
 
     fn look(&mut self, now: Duration, home: &mut dyn Home) {
