@@ -88,7 +88,7 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
         return Err(usage(&advice(target, to)));
     }
     let mut line = StatusLine::new();
-    let mut make = || {
+    let make = || {
         let owner = held.owner.ok_or("no log was ever replicated there")?;
         let is_cut = reader.first() > 0;
         let mut anew = Anew::begin(partial, owner.log)?;
