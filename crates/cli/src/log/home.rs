@@ -58,6 +58,9 @@ fn show(made: &Made, to: &Path, out: &mut impl Write) -> io::Result<()> {
         "restored    {records} records in {streams} streams, to {}",
         to.display()
     )?;
+    if let Some((count, why)) = &made.passed {
+        writeln!(out, "passed over {count} records, {why}")?;
+    }
     if made.cursors > 0 {
         writeln!(out, "cursors     {}", made.cursors)?;
     }
@@ -109,7 +112,9 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
             }
             next = reader.next(false);
         }
-        anew.finish(&held, is_cut)
+        let mut made = anew.finish(&held, is_cut)?;
+        made.passed = reader.passed().map(|(count, why)| (count, why.to_owned()));
+        Ok(made)
     };
     let made = make();
     line.wipe();
