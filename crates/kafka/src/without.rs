@@ -112,6 +112,12 @@ impl Reader {
     }
 
     /// There is none to be asked.
+    #[must_use]
+    pub fn passed(&self) -> Option<(u64, &str)> {
+        match self.0 {}
+    }
+
+    /// There is none to be asked.
     ///
     /// # Errors
     /// None.

@@ -115,6 +115,9 @@ fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<Str
             Some(why) => Err(Failure::failed(format!("{to} refuses: {why}"))),
             None => Ok(line.trim_end().to_owned()),
         },
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Failure::failed(format!(
+            "{to} has not answered in time, and nobody knows whether it was promoted; see --within"
+        ))),
         Err(e) => Err(Failure::failed(format!(
             "{to} does not answer, and nobody knows whether it was promoted: {e}"
         ))),

@@ -50,6 +50,8 @@ pub(super) struct Made {
     pub(super) producers: usize,
     /// Positions that are not at home any more, by stream: the first, and the one behind the last.
     pub(super) missing: Vec<(Arc<str>, u64, u64)>,
+    /// How many records at home are somebody else's, and what is wrong with the first.
+    pub(super) passed: Option<(u64, String)>,
 }
 
 impl Anew {
@@ -303,6 +305,7 @@ mod tests {
             missing: missing
                 .map(|(name, first, next)| (name.into(), first, next))
                 .into(),
+            passed: None,
         };
         assert_eq!(made, expected);
 

@@ -58,6 +58,9 @@ fn show(made: &Made, to: &Path, out: &mut impl Write) -> io::Result<()> {
         "restored    {records} records in {streams} streams, to {}",
         to.display()
     )?;
+    if let Some((count, why)) = &made.passed {
+        writeln!(out, "passed over {count} records, {why}")?;
+    }
     if made.cursors > 0 {
         writeln!(out, "cursors     {}", made.cursors)?;
     }
@@ -88,7 +91,7 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
         return Err(usage(&advice(target, to)));
     }
     let mut line = StatusLine::new();
-    let mut make = || {
+    let make = || {
         let owner = held.owner.ok_or("no log was ever replicated there")?;
         let is_cut = reader.first() > 0;
         let mut anew = Anew::begin(partial, owner.log)?;
@@ -109,7 +112,9 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
             }
             next = reader.next(false);
         }
-        anew.finish(&held, is_cut)
+        let mut made = anew.finish(&held, is_cut)?;
+        made.passed = reader.passed().map(|(count, why)| (count, why.to_owned()));
+        Ok(made)
     };
     let made = make();
     line.wipe();

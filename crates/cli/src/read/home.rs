@@ -69,6 +69,9 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
             return conclude(Err(ended));
         }
     }
+    if let Some((count, why)) = reader.passed() {
+        say!("tidewire: {count} records were passed over, {why}");
+    }
     conclude(out.flush().map_err(Ended::from))
 }
 

@@ -138,10 +138,21 @@ fn config(target: &Target, settings: &Settings) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("client.id", "tidewire");
     for (name, value) in &settings.client {
-        config.set(name, value);
+        config.set(only_name(name), value);
     }
     config.set("bootstrap.servers", target.brokers.join(","));
     config
+}
+
+/// What is set here under one name is not to be set under another: which of the two would hold is nobody's choice.
+fn only_name(name: &str) -> &str {
+    match name {
+        "metadata.broker.list" => "bootstrap.servers",
+        "request.required.acks" => "acks",
+        "delivery.timeout.ms" => "message.timeout.ms",
+        "queue.buffering.max.ms" => "linger.ms",
+        name => name,
+    }
 }
 
 /// An error as people read it. Values of settings are not in it: they may be secrets.
@@ -172,6 +183,22 @@ fn passes(error: &KafkaError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_name_of_a_setting_does_not_get_past_it() {
+        let target: Target = "kafka://h/t".parse().expect("a target");
+        let client = vec![("metadata.broker.list".to_owned(), "else:1".to_owned())];
+        let settings = Settings {
+            client,
+            ..Settings::default()
+        };
+        let config = config(&target, &settings);
+        let of = |name| config.get(name);
+        assert_eq!(
+            (of("bootstrap.servers"), of("metadata.broker.list")),
+            (Some("h:9092"), None)
+        );
+    }
 
     #[test]
     fn values_of_settings_are_not_told() {

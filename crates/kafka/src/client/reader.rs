@@ -63,6 +63,8 @@ pub struct Reader {
     /// Where it began.
     first: u64,
     is_empty: bool,
+    /// Records of somebody else that [`next`](Reader::next) has passed over, and what was wrong with the first.
+    passed: Option<(u64, String)>,
 }
 
 impl fmt::Debug for Reader {
@@ -105,6 +107,7 @@ impl Reader {
             place: (target.topic.clone(), target.partition),
             first: u64::try_from(from).unwrap_or(0),
             is_empty: from >= next,
+            passed: None,
         })
     }
 
@@ -185,11 +188,19 @@ impl Reader {
         u64::try_from(last).ok()
     }
 
+    /// How many records that are not of this format [`next`](Reader::next) has passed over, and what is wrong with the first.
+    #[must_use]
+    pub fn passed(&self) -> Option<(u64, &str)> {
+        let passed = self.passed.as_ref();
+        passed.map(|(count, why)| (*count, why.as_str()))
+    }
+
     /// The next record; `None` at the end, unless it is to wait there for more. A broker that is not reached is waited for: for 30 s
-    /// without a record, or without end where it waits for more.
+    /// without a record, or without end where it waits for more. Records that are not of this format are
+    /// [passed over](Reader::passed): what is missing of a stream shows by its positions.
     ///
     /// # Errors
-    /// What the client says, and records that are not of this format.
+    /// What the client says.
     pub fn next(&mut self, follow: bool) -> Result<Option<Found>, Unavailable> {
         if std::mem::take(&mut self.is_empty) && !follow {
             return Ok(None);
@@ -198,7 +209,13 @@ impl Reader {
         let mut trouble = None;
         loop {
             match self.consumer.poll(Duration::from_secs(1)) {
-                Some(Ok(message)) => return found(&message).map(Some),
+                Some(Ok(message)) => match found(&message) {
+                    Ok(found) => return Ok(Some(found)),
+                    Err(why) => {
+                        let passed = self.passed.get_or_insert_with(|| (0, why.to_string()));
+                        passed.0 += 1;
+                    }
+                },
                 Some(Err(KafkaError::PartitionEOF(_))) if !follow => return Ok(None),
                 Some(Err(KafkaError::PartitionEOF(_))) => {}
                 Some(Err(error)) if passes(&error) => trouble = Some(told(&error)),
