@@ -145,7 +145,8 @@ fn call_for_more<C: Callbacks + ?Sized>(
     }
 }
 
-/// Offers `bytes` behind those carried, or keeps them if they may not be offered now.
+/// Offers `bytes` behind those carried, or keeps them if they may not be offered now, or not before it is the connection's turn
+/// to make more.
 pub(crate) fn receive<C: Callbacks + ?Sized>(
     protocol: &mut C,
     state: &mut State,
@@ -154,6 +155,10 @@ pub(crate) fn receive<C: Callbacks + ?Sized>(
     bytes: &[u8],
 ) {
     if !state.hungry_for(bytes.len()) {
+        return state.keep(bytes);
+    }
+    if state.flags.has(Flag::AwaitsMaking) {
+        state.owed.add(Owed::Replay);
         return state.keep(bytes);
     }
     if !state.carry.is_empty() {
