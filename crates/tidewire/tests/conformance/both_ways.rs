@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidewire::{Input, Layered, Limits, Next, Peer};
 
 use crate::case::{Case, case};
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::fixture::{Server, Setup};
 use crate::hosting::host;
 use crate::layers::{Inverts, inverted};
@@ -28,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(who_always_reads_writes_all_the_same),
         case!(little_is_kept_of_what_waits_for_a_turn),
         case!(who_takes_no_input_is_not_read_from),
+        case!(who_always_writes_hears_a_stop),
     ]
 }
 
@@ -374,4 +375,39 @@ fn little_is_kept_of_what_waits_for_a_turn(v: Variant) {
 fn who_takes_no_input_is_not_read_from(v: Variant) {
     let received = gushes(v, true);
     assert!(received <= GUSHING * KEPT, "{received} bytes");
+}
+
+/// Whatever comes meanwhile, it is told, and so ends in order before the stop's deadline cuts it.
+fn who_always_writes_hears_a_stop(v: Variant) {
+    const CONNECTIONS: usize = 6;
+    let make = || Gushes {
+        refuses: false,
+        most: Arc::default(),
+    };
+    let server = Setup::on(v).start(make);
+    let others: Vec<_> = (0..CONNECTIONS)
+        .flat_map(|_| {
+            let client = server.connect();
+            let mut writer = client.second();
+            let over = Arc::<AtomicBool>::default();
+            let theirs = over.clone();
+            let writes = world::spawn(move || {
+                while !theirs.load(SeqCst) && writer.try_send(&[1; 16 << 10]) {}
+                writer.try_finish();
+            });
+            let reads = world::spawn(move || {
+                drain(client);
+                over.store(true, SeqCst);
+            });
+            [writes, reads]
+        })
+        .collect();
+    server.until("all of them", |c| c.bytes_out > 8 << 20);
+    let record = server.record.clone();
+    let counters = server.stop_within(PATIENCE);
+    assert_eq!(record.lock().count(&Event::Draining), CONNECTIONS);
+    assert_eq!(counters.cut_unsent, 0);
+    for other in others {
+        other.join().expect("its connection has ended");
+    }
 }
