@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tidewire_log::{
     Begin, Carried, Change, ChangeRefused, Committed, Credit, Failure, Frames, Log, Mark, Policy,
-    ProducerId, Progress, Range, ReadError, Refused, Run, StreamId, StreamSettings, StreamStatus,
-    Ticket, Wake, Watch,
+    ProducerId, Progress, Range, ReadError, Refused, Run, Selection, StreamId, StreamSettings,
+    StreamStatus, Ticket, Wake, Watch,
 };
 
 use crate::classic::HEADER;
@@ -58,6 +58,7 @@ struct State {
     progress: Progress,
     cursors: BTreeMap<(String, String), u64>,
     settings: BTreeMap<String, StreamSettings>,
+    carries: Selection,
     appends: u64,
     appended: u64,
 }
@@ -128,6 +129,7 @@ impl SteppedLog {
                 progress: Progress::default(),
                 cursors: BTreeMap::new(),
                 settings: BTreeMap::new(),
+                carries: Selection::default(),
                 appends: 0,
                 appended: 0,
             }),
@@ -146,6 +148,13 @@ impl SteppedLog {
     #[must_use]
     pub fn policy_of(self, policy: Policy) -> SteppedLog {
         self.state().policy = policy;
+        self
+    }
+
+    /// Has a home for these streams alone.
+    #[must_use]
+    pub fn carries(self, streams: Selection) -> SteppedLog {
+        self.state().carries = streams;
         self
     }
 
@@ -228,6 +237,7 @@ impl SteppedLog {
             state.payload_max = old.payload_max;
             state.queue_max = old.queue_max;
             state.auto = old.auto;
+            state.carries = old.carries.clone();
             state.streams = old.streams.clone();
             state.cursors = old.cursors.clone();
             for (stream, name, _) in &old.producers {
@@ -507,6 +517,10 @@ impl Log for SteppedLog {
             self.wake();
         }
         Ok(ticket)
+    }
+
+    fn comes_home(&self, stream: &str) -> bool {
+        self.state().carries.takes(stream)
     }
 
     fn carried(&self, carried: Carried) {

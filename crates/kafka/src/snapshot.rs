@@ -1,7 +1,7 @@
 //! A snapshot at home: pieces in a topic beside the records, and a word among the marks that says which they are.
 
 /// The name of the word.
-pub const SNAPSHOT: &str = "snapshot";
+pub use tidewire_replicate::SNAPSHOT;
 
 /// The name of the word for how many bytes of changes had ever gone home when the snapshot was sent: a little-endian number.
 pub const SNAPSHOT_CARRIED: &str = "snapshot-carried";

@@ -1,6 +1,7 @@
 //! Which home is meant: `kafka://HOST[:PORT],.../TOPIC[?partition=N]`, or `?partitions=N` of a fleet.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -133,7 +134,7 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Target, BadTarget> {
         let bad = |why| BadTarget {
-            text: text.to_owned(),
+            text: without_secret(text),
             why,
         };
         let rest = text
@@ -168,20 +169,54 @@ impl FromStr for Target {
                 "a topic has 1 to 243 letters, digits, dots, dashes and underscores",
             ));
         }
-        let with_port = |broker: &str| match broker.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => broker.to_owned(),
-            _ => format!("{broker}:{PORT}"),
-        };
         if brokers.split(',').any(str::is_empty) {
             return Err(bad("a host is missing"));
         }
+        if brokers.contains('@') {
+            return Err(bad(
+                "who asks stands in no address, but in the file of settings of the client (sasl.username, sasl.password)",
+            ));
+        }
+        let brokers: Option<Vec<String>> = brokers.split(',').map(with_port).collect();
         Ok(Target {
-            brokers: brokers.split(',').map(with_port).collect(),
+            brokers: brokers.ok_or(bad(
+                "a host is a name, an address or an [address], and its port a number from 1 to 65535",
+            ))?,
             topic: topic.to_owned(),
             partition: partition.ok_or(bad("a partition is a number from 0 on"))?,
             partitions,
         })
     }
+}
+
+/// As it was given, but for who asks.
+fn without_secret(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    match rest.rsplit_once('@') {
+        Some((_, rest)) => format!("{scheme}://...@{rest}"),
+        None => text.to_owned(),
+    }
+}
+
+/// A broker, with the port that it has if nobody says; `None` if it is none.
+fn with_port(broker: &str) -> Option<String> {
+    let (host, port) = match broker.rsplit_once(':') {
+        Some((host, port)) if !broker.ends_with(']') => (host, Some(port)),
+        _ => (broker, None),
+    };
+    let port = port.map_or(Some(PORT), |port| port.parse().ok());
+    let port = port.filter(|port| *port > 0)?;
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_host = match inner {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            let is_named = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            !host.is_empty() && host.chars().all(is_named)
+        }
+    };
+    is_host.then(|| format!("{host}:{port}"))
 }
 
 #[cfg(test)]
@@ -212,8 +247,28 @@ mod tests {
             "kafka://a/t?partitions=1025",
             "kafka://a/t?partitions=-1",
             "kafka://a/..",
+            "kafka://a b/t",
+            "kafka://a:99999/t",
+            "kafka://a:0/t",
+            "kafka://a:/t",
+            "kafka://::1/t",
+            "kafka://[a]/t",
+            "kafka://:9/t",
         ] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_repeated() {
+        for bad in [
+            "kafka://me:hunter2@a/t",
+            "kafka://a,me:hunter2@b:1/t",
+            "http://me:hunter2@a/t",
+            "me:hunter2@a",
+        ] {
+            let why = bad.parse::<Target>().unwrap_err().to_string();
+            assert!(!why.contains("hunter2"), "{why}");
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use tidewire_kafka::mock::Brokers;
-use tidewire_kafka::{AtHome, Settings, Target, Unavailable, fetch_snapshot};
+use tidewire_kafka::{AtHome, Reader, Settings, Target, Unavailable, fetch_snapshot};
+use tidewire_replicate::Share;
 
 const PIECES: u64 = 3;
 const PIECE: &[u8] = b"a piece of a snapshot";
@@ -74,4 +76,59 @@ fn a_snapshot_of_which_a_piece_is_missing_is_of_no_use() {
         matches!(fetched, Err(Unavailable::Broken(_))),
         "{fetched:?}"
     );
+}
+
+/// A message of a log, and its marks.
+fn message(target: &Target) {
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", target.brokers.join(","))
+        .create()
+        .expect("a producer");
+    let headers = [
+        ("tidewire", "2"),
+        ("tidewire-producer", ""),
+        ("tidewire-position", "0"),
+        ("tidewire-id", "1"),
+        ("tidewire-received-us", "1"),
+    ];
+    let all = OwnedHeaders::new();
+    let headers = headers.into_iter().fold(all, |all, (key, value)| {
+        let value = Some(value);
+        all.insert(Header { key, value })
+    });
+    let message = BaseRecord::to(&target.topic)
+        .partition(0)
+        .key("s")
+        .payload("hello")
+        .headers(headers);
+    producer.send(message).expect("room");
+    let value = [&[1][..], &1_u64.to_le_bytes(), &0_u64.to_le_bytes()].concat();
+    let marks = target.marks();
+    for key in ["owner", "stream\0s"] {
+        let mark = BaseRecord::to(&marks).partition(0).key(key).payload(&value);
+        producer.send(mark).expect("room");
+    }
+    producer
+        .flush(Duration::from_secs(60))
+        .expect("they are taken");
+}
+
+/// Who restores a log has lost a machine, and perhaps it was a broker's, too.
+#[test]
+fn a_home_is_read_though_some_brokers_are_not_reached() {
+    let (_brokers, mut target) = Brokers::start("some").expect("brokers");
+    message(&target);
+    // Nobody listens there.
+    target
+        .brokers
+        .extend((1..6).map(|port| format!("127.0.0.1:{port}")));
+    let settings = Settings::default();
+    for _ in 0..5 {
+        let held = tidewire_kafka::held(&target, Share::Whole, &settings).expect("marks");
+        assert_eq!(held.streams.get("s").map(|place| place.next), Some(1));
+        let mut reader = Reader::open(&target, &settings, None).expect("a reader");
+        let found = reader.next(false).expect("a record").expect("one");
+        assert_eq!(&*found.record.stream, "s");
+        assert_eq!(reader.next(false).expect("the end"), None);
+    }
 }

@@ -413,6 +413,12 @@ pub trait Log: Send + Sync + 'static {
         let _ = carried;
     }
 
+    /// Whether a replicator carries the records of streams of this name, where there is one.
+    fn comes_home(&self, stream: &str) -> bool {
+        let _ = stream;
+        true
+    }
+
     /// How far the log has come.
     fn progress(&self) -> Progress;
 

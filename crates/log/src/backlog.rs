@@ -3,7 +3,7 @@
 //! The one idea: the positions at home are all that is remembered. How many bytes are behind them is counted from
 //! the index when they move, and what is appended until then is added.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalog::{Catalog, Segment};
 
@@ -14,6 +14,8 @@ pub(crate) struct Backlog {
     limit: u64,
     /// For each stream, up to where it is at home.
     home: BTreeMap<u32, u64>,
+    /// Streams that are not carried.
+    stay: BTreeSet<u32>,
     bytes: u64,
 }
 
@@ -22,20 +24,32 @@ impl Backlog {
         Backlog {
             limit,
             home: BTreeMap::new(),
+            stay: BTreeSet::new(),
             bytes: 0,
         }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= self.limit
+    /// A stream is there. Its number may have been another one's, which is gone.
+    pub(crate) fn made(&mut self, stream: u32, stays: bool) {
+        match stays {
+            true => self.stay.insert(stream),
+            false => self.stay.remove(&stream),
+        };
+    }
+
+    /// Whether it takes no more of a stream; if none is said, of those that are carried.
+    pub(crate) fn is_full_for(&self, stream: Option<u32>) -> bool {
+        self.bytes >= self.limit && !stream.is_some_and(|stream| self.stay.contains(&stream))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(crate) fn appended(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
+    pub(crate) fn appended(&mut self, stream: u32, bytes: u64) {
+        if !self.stay.contains(&stream) {
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
     }
 
     /// More is at home; nothing ever comes back from there.
@@ -49,8 +63,11 @@ impl Backlog {
         self.bytes = catalog.bytes_from(|stream| self.home_of(stream));
     }
 
-    /// Up to where a stream is at home.
+    /// Up to where a stream is at home, or needs not be.
     pub(crate) fn home_of(&self, stream: u32) -> u64 {
+        if self.stay.contains(&stream) {
+            return u64::MAX;
+        }
         self.home.get(&stream).copied().unwrap_or(0)
     }
 

@@ -343,6 +343,10 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         self.shared.watchers.wake();
     }
 
+    fn comes_home(&self, stream: &str) -> bool {
+        self.shared.settings.carries.takes(stream)
+    }
+
     fn progress(&self) -> Progress {
         self.shared.progress().clone()
     }

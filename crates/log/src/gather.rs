@@ -226,6 +226,12 @@ pub(crate) struct Gather {
 
 impl Gather {
     pub(crate) fn new(state: State, settings: &Settings, lived_us: u64) -> Gather {
+        let mut backlog = settings.backlog.map(Backlog::new);
+        if let Some(backlog) = &mut backlog {
+            for (id, stream) in state.streams.iter() {
+                backlog.made(id, !settings.carries.takes(&stream.name));
+            }
+        }
         Gather {
             state,
             group: Group::new(settings),
@@ -249,7 +255,7 @@ impl Gather {
             awaited: Worth::default(),
             sync_asked: false,
             discarded: BTreeMap::new(),
-            backlog: settings.backlog.map(Backlog::new),
+            backlog,
             discard_asked: false,
             closing: false,
             lived_us,
@@ -309,9 +315,11 @@ impl Gather {
         self.generation += 1;
     }
 
-    /// Takes nothing more while too much is not at home; somebody comes and says when there is room again.
-    fn pass_backlog(&self) -> Result<(), Refused> {
-        match self.backlog.as_ref().is_some_and(Backlog::is_full) {
+    /// Takes nothing more of what is carried while too much is not at home; somebody comes and says when there is room
+    /// again.
+    fn pass_backlog(&self, stream: Option<u32>) -> Result<(), Refused> {
+        let backlog = self.backlog.as_ref();
+        match backlog.is_some_and(|backlog| backlog.is_full_for(stream)) {
             true => Err(Refused::Busy),
             false => Ok(()),
         }
@@ -357,7 +365,7 @@ impl Gather {
 
     /// Promises room for a later [`append_reserved`](Gather::append_reserved).
     pub(crate) fn reserve(&mut self, bytes: usize, settings: &Settings) -> Result<(), Refused> {
-        self.pass_backlog()?;
+        self.pass_backlog(None)?;
         self.admit(bytes, 0, settings)?;
         self.reserved += bytes;
         Ok(())
@@ -369,7 +377,7 @@ impl Gather {
         reserved: usize,
         settings: &Settings,
     ) -> Result<(), Refused> {
-        self.pass_backlog()?;
+        self.pass_backlog(None)?;
         self.pass_gate(settings)?;
         let is_whole = self.group.gathered() + self.reserved <= self.limit;
         let is_free = self.growth.grown.is_none() && self.group.gap.is_none();
@@ -452,7 +460,7 @@ impl Gather {
         if run.count > RECORDS_MAX {
             return Err(Refused::TooLarge);
         }
-        self.pass_backlog()?;
+        self.pass_backlog(Some(run.stream.0))?;
         self.admit(RECORDS_HEADER + length, 0, settings)?;
         if self.group.records > RECORDS_MAX - run.count {
             self.refused = true;
@@ -489,7 +497,7 @@ impl Gather {
         let bytes = frames.bytes.len() as u64;
         stream.held += bytes;
         if let Some(backlog) = &mut self.backlog {
-            backlog.appended(bytes);
+            backlog.appended(stream_number, bytes);
         }
         let first = stream.next;
         let timestamp_us = run.timestamp_us.max(stream.newest_us);
@@ -577,14 +585,19 @@ impl Gather {
             self.admit_needs(&set, settings)?;
         }
         self.admit_definition(name, settings)?;
-        if first == 0 && set.is_default() {
+        let id = if first == 0 && set.is_default() {
             let id = self.state.add_stream(name);
             self.group.put(|to| put_stream(to, id, name));
+            id
         } else {
             let id = self.state.streams.next_number();
             self.state.set_stream(id, first, set, name);
             self.group
                 .put(|to| put_stream_set(to, id, first, &set, name));
+            id
+        };
+        if let Some(backlog) = &mut self.backlog {
+            backlog.made(id, !settings.carries.takes(name));
         }
         Ok(self.defined())
     }

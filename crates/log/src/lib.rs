@@ -22,6 +22,7 @@ mod pack;
 mod read;
 mod recovery;
 mod restoring;
+mod selection;
 mod settings;
 mod shared;
 mod state;
@@ -42,6 +43,7 @@ pub use api::{
 };
 pub use embedded::EmbeddedLog;
 pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
+pub use selection::{BadSelection, Selection};
 #[doc(hidden)]
 pub use settings::Mistakes;
 pub use settings::{GROUP_MAX, GROUP_WAIT_MAX, PRODUCER_IDLE, SEGMENT_BYTES, Settings, Verify};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::Policy;
 use crate::format::{BATCH_HEADER, SEGMENT_HEADER};
+use crate::{Policy, Selection};
 
 /// How much is checked when the log is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,8 @@ pub struct Settings {
     /// it at most so many bytes are taken; then [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be
     /// more. `u64::MAX` is no limit but the disk. Default: none, nothing waits for a home.
     pub backlog: Option<u64>,
+    /// Which streams that replicator carries; for the others nothing waits. Default: all.
+    pub carries: Selection,
     /// How much is checked at opening. Default: everything.
     pub verify: Verify,
     /// How long to wait before trying again to find room on a full disk. Default: 1 s.
@@ -108,6 +110,7 @@ impl Default for Settings {
             retention_bytes: None,
             retention_age: None,
             backlog: None,
+            carries: Selection::default(),
             verify: Verify::All,
             full_retry: Duration::from_secs(1),
             identity: None,

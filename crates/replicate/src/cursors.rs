@@ -55,7 +55,8 @@ impl Sending {
         let mut standing = Cursors::new();
         for stream in log.streams("", usize::MAX) {
             // Of a stream that is not at home there is nothing to begin from.
-            if ends.get(&stream.name).is_some_and(|&end| end > 0) {
+            let is_home = ends.get(&stream.name).is_some_and(|&end| end > 0);
+            if is_home && log.comes_home(&stream.name) {
                 add_readers(log, &stream.name, &mut standing);
             }
         }
@@ -66,7 +67,8 @@ impl Sending {
                 self.pending.insert(of.clone(), Some(position));
             }
         }
-        let gone = self.home.keys().filter(|of| !standing.contains_key(*of));
+        let gone = self.home.keys();
+        let gone = gone.filter(|of| !standing.contains_key(*of) && log.comes_home(&of.0));
         self.pending.extend(gone.map(|of| (of.clone(), None)));
         self.are_pending()
     }

@@ -17,12 +17,15 @@ pub(crate) struct Piece {
     pub(crate) print: u64,
 }
 
-/// Cuts a run into pieces of at most `most` bytes, or of one message.
-pub(crate) fn pieces(stream: &Arc<str>, run: Frames, most: usize) -> Vec<Piece> {
+/// Cuts a run into pieces of at most `most` bytes, or of one message; what is behind so `many` is left off.
+pub(crate) fn pieces(stream: &Arc<str>, run: Frames, most: usize, many: usize) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let (mut begin, mut at, mut count, mut first) = (0, 0, 0, run.first);
     let mut last = 0;
     let mut put = |range: std::ops::Range<usize>, last: usize, first: u64, count: u32| {
+        if pieces.len() == many {
+            return false;
+        }
         let message = &run.bytes[last..range.end];
         pieces.push(Piece {
             last_id: u64::from_le_bytes(*message.first_chunk().expect("a message has an id")),
@@ -36,12 +39,15 @@ pub(crate) fn pieces(stream: &Arc<str>, run: Frames, most: usize) -> Vec<Piece> 
                 frames: run.bytes[range].to_vec(),
             },
         });
+        true
     };
     while let Some(header) = run.bytes[at..].first_chunk::<HEADER>() {
         let size = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         let end = at + HEADER + size as usize;
         if count > 0 && end - begin > most {
-            put(begin..at, last, first, count);
+            if !put(begin..at, last, first, count) {
+                return pieces;
+            }
             (begin, first, count) = (at, first + u64::from(count), 0);
         }
         (last, at, count) = (at, end, count + 1);
@@ -108,7 +114,14 @@ mod tests {
     fn runs_are_cut_at_messages_and_nothing_is_lost() {
         let whole = run(&[3, 0, 40, 1, 1]);
         for most in [1, 12, 30, 53, 1000] {
-            let pieces = pieces(&"s".into(), whole.clone(), most);
+            let stream = "s".into();
+            let pieces = pieces(&stream, whole.clone(), most, usize::MAX);
+            for many in 0..pieces.len() {
+                let some = super::pieces(&stream, whole.clone(), most, many);
+                let records =
+                    |of: &[Piece]| of.iter().map(|p| p.record.clone()).collect::<Vec<_>>();
+                assert_eq!(records(&some), records(&pieces[..many]));
+            }
             let joined: Vec<u8> = pieces
                 .iter()
                 .flat_map(|p| p.record.frames.clone())

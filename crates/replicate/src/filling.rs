@@ -70,29 +70,34 @@ impl Filling {
         Some(since.map_or(Duration::ZERO, |since| since + settings.linger))
     }
 
-    /// Puts a run in, with its marks.
+    /// Puts in as many records of a run as there is room for, with their marks, up to the position that is returned.
     pub(crate) fn put(
         &mut self,
         stream: &Arc<str>,
         run: Frames,
         now: Duration,
         settings: &Settings,
-    ) {
-        self.since.get_or_insert(now);
-        self.bytes += run.bytes.len();
-        self.messages += u64::from(run.count);
-        for piece in pieces(stream, run, settings.record_bytes) {
+    ) -> u64 {
+        let mut next = run.first;
+        let records = self.transaction.records.len();
+        let many = settings.transaction_records.max(1).saturating_sub(records);
+        for piece in pieces(stream, run, settings.record_bytes, many) {
             let record = piece.record;
+            next = record.first + u64::from(record.count);
+            self.since.get_or_insert(now);
+            self.bytes += record.frames.len();
+            self.messages += u64::from(record.count);
             if !record.producer.is_empty() {
                 let producer = (stream.clone(), record.producer.clone());
                 self.transaction.producers.insert(producer, piece.last_id);
             }
             let place = Place {
-                next: record.first + u64::from(record.count),
+                next,
                 print: piece.print,
             };
             self.transaction.streams.insert(stream.clone(), place);
             self.transaction.records.push(record);
         }
+        next
     }
 }

@@ -82,7 +82,9 @@ impl Lanes {
             return false;
         }
         for status in log.streams("", usize::MAX) {
-            self.lanes.entry(status.name).or_default().end = status.range.next;
+            if log.comes_home(&status.name) {
+                self.lanes.entry(status.name).or_default().end = status.range.next;
+            }
         }
         self.moment = Some(committed);
         true

@@ -39,7 +39,7 @@ pub use home::{
 };
 pub use membership::{Event, Membership};
 pub use node::{Homes, Member, Node};
-pub use notes::Notes;
+pub use notes::{Notes, SNAPSHOT, begins, is_whole};
 pub use owners::{Owners, Whose};
 pub use replicator::{CURSOR, RELEASED, Replicator};
 #[doc(hidden)]

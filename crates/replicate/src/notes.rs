@@ -14,6 +14,26 @@ pub(crate) fn carried(words: &Words) -> u64 {
     word.copied().map_or(0, u64::from_le_bytes)
 }
 
+/// The name of the word for where a home that [needs all](crate::Settings::needs_all) begins, if what is before was in no
+/// record any more when it was given to the log: a little-endian position.
+const BEGINS: &str = "begins";
+
+/// The name of the word for the newest snapshot at home, which stands for the records before it.
+pub const SNAPSHOT: &str = "snapshot";
+
+/// Where a home begins, by what is left word of: 0 for most.
+#[must_use]
+pub fn begins(words: &Words) -> u64 {
+    let word = words.get(BEGINS).and_then(|word| word.first_chunk());
+    word.copied().map_or(0, u64::from_le_bytes)
+}
+
+/// Whether a home has all that its first owner had: it begins with the first record, or has a snapshot of what was before.
+#[must_use]
+pub fn is_whole(words: &Words) -> bool {
+    begins(words) == 0 || words.contains_key(SNAPSHOT)
+}
+
 /// What is to be left there, and what is. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Inner>>);
@@ -28,6 +48,11 @@ impl Notes {
     /// Has this stand at home under that name, in the place of what did. Whoever drives the replicator is to be woken.
     pub fn put(&self, name: &str, word: &[u8]) {
         self.lock().pending.insert(name.into(), word.into());
+    }
+
+    /// Has it say that the home begins at this position.
+    pub(crate) fn put_begins(&self, position: u64) {
+        self.put(BEGINS, &position.to_le_bytes());
     }
 
     /// What stands at home under that name, by what this owner has put there.

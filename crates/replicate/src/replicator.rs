@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_log::{Carried, Credit, Failure, Frames, Log, ReadError, Step, Tenure, Ticket};
+use tidewire_log::{
+    Carried, Change, Credit, Failure, Frames, Log, ReadError, Step, Tenure, Ticket,
+};
 
 use crate::cursors::Sending;
 use crate::cut::{from, print};
@@ -15,7 +17,7 @@ use crate::filling::Filling;
 use crate::hold::Hold;
 use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Moves, Owner, Place, Words};
 use crate::lanes::Lanes;
-use crate::notes::{CARRIED, Notes, carried};
+use crate::notes::{CARRIED, Notes, SNAPSHOT, carried, is_whole};
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -66,6 +68,8 @@ pub struct Replicator {
     shown: Shown,
     /// How much was ever carried to the home.
     carried: u64,
+    /// The home has all that there was.
+    is_whole: bool,
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
     notes: Notes,
@@ -91,6 +95,8 @@ enum State {
 struct Carrying {
     number: u64,
     within: Duration,
+    /// When to say that the answer is late; `None` once that was said.
+    slow: Option<Duration>,
     streams: BTreeMap<Arc<str>, Place>,
     producers: Marks,
     covers: Option<Ticket>,
@@ -158,14 +164,24 @@ impl Replicator {
             remember_due: Duration::ZERO,
             shown: Shown::default(),
             carried: 0,
+            is_whole: true,
             when_lost: None,
             notes: Notes::default(),
             cursors: Sending::default(),
             log,
         };
         for stream in replicator.log.streams("", usize::MAX) {
-            if let Some(home) = replicator.log.cursor(&stream.name, CURSOR) {
+            let Some(home) = replicator.log.cursor(&stream.name, CURSOR) else {
+                continue;
+            };
+            if replicator.log.comes_home(&stream.name) {
                 replicator.lanes.remember(stream.name, home);
+            } else {
+                // One that is left there would only seem to fall behind.
+                let (stream, cursor) = (&*stream.name, CURSOR);
+                let _ = replicator
+                    .log
+                    .administer(Change::DeleteCursor { stream, cursor });
             }
         }
         if replicator.makes(|mistakes| mistakes.promise_unread) {
@@ -330,7 +346,10 @@ impl Replicator {
             return self.failed(why, now, home);
         }
         self.carried = carried(&held.notes);
-        let places = self.places(&held);
+        let mut places = self.places(&held);
+        let begun = self.begun(&places);
+        self.is_whole = begun.is_empty() && is_whole(&held.notes);
+        places.extend(begun.clone());
         let is_same = held.owner.is_some_and(|owner| owner.log == self.owner.log);
         match self.share {
             Share::Whole => self.lanes.begin(&places),
@@ -350,10 +369,33 @@ impl Replicator {
         }
         self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
+        if let Some(first) = begun.values().map(|place| place.next).max() {
+            // With the claim, so that nobody ever finds one without the other.
+            self.notes.put_begins(first);
+            self.filling.transaction.streams = begun;
+        }
         self.state = State::Home(None);
-        let carried = self.carried;
-        self.shown.change(|status| status.carried = carried);
+        let (carried, needs_snapshot) = (self.carried, !self.is_whole);
+        self.shown.change(|status| {
+            status.carried = carried;
+            status.needs_snapshot = needs_snapshot;
+        });
         self.show();
+    }
+
+    /// Where streams begin whose first records are in no record any more, and of which nothing is at home.
+    fn begun(&self, places: &BTreeMap<Arc<str>, Place>) -> BTreeMap<Arc<str>, Place> {
+        if !self.settings.needs_all {
+            return BTreeMap::new();
+        }
+        let streams = self.log.streams("", usize::MAX).into_iter();
+        let begun = streams.filter(|it| it.range.first > 0 && !places.contains_key(&it.name));
+        begun
+            .map(|stream| {
+                let next = stream.range.first;
+                (stream.name, Place { next, print: 0 })
+            })
+            .collect()
     }
 
     fn is_overtaken(&self, held: &Held) -> bool {
@@ -434,10 +476,12 @@ impl Replicator {
         Ok(())
     }
 
-    /// Whether nothing is missing between what the home holds and what the log does.
+    /// Whether nothing is missing between what the home holds, if that is anything, and what the log does.
     fn reaches(&self, places: &BTreeMap<Arc<str>, Place>) -> Result<(), Arc<str>> {
         for stream in self.log.streams("", usize::MAX) {
-            let home = places.get(&stream.name).map_or(0, |place| place.next);
+            let Some(&Place { next: home, .. }) = places.get(&stream.name) else {
+                continue;
+            };
             let first = stream.range.first;
             if first > home {
                 return Err(format!(
@@ -492,7 +536,7 @@ impl Replicator {
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
-        if self.look_for_cursors(now) {
+        if self.look_for_cursors(now) || self.is_slow(now) {
             return Step::Worked;
         }
         let has_words = self.notes.are_pending() || self.cursors.are_pending();
@@ -514,7 +558,7 @@ impl Replicator {
             return Step::Worked;
         }
         let within = match &self.state {
-            State::Home(Some(carrying)) => Some(carrying.within),
+            State::Home(Some(carrying)) => carrying.slow.or(Some(carrying.within)),
             _ => due,
         };
         let remembers = self.forgetful.then_some(self.remember_due);
@@ -523,6 +567,22 @@ impl Replicator {
             .flatten()
             .min();
         due.map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    /// Says that an answer is late, when it is; whether it has just said so.
+    fn is_slow(&mut self, now: Duration) -> bool {
+        let State::Home(Some(carrying)) = &mut self.state else {
+            return false;
+        };
+        if carrying.slow.is_none_or(|slow| now < slow) {
+            return false;
+        }
+        carrying.slow = None;
+        let seconds = self.settings.slow_after.as_secs();
+        self.tell(Some(
+            format!("the home has not answered for {seconds} s").into(),
+        ));
+        true
     }
 
     /// When cursors are to be looked for; those of a fleet's streams stay with the log.
@@ -550,14 +610,20 @@ impl Replicator {
             Ok(read) if read.runs.is_empty() => self.lanes.ends(&stream),
             Err(ReadError::Beyond { .. }) => self.lanes.ends(&stream),
             Ok(read) => {
+                let mut reached = read.next;
                 for run in read.runs {
-                    let next = run.first + u64::from(run.count);
+                    let end = run.first + u64::from(run.count);
                     if let Some(run) = self.takes(&stream, run) {
-                        self.filling.put(&stream, run, now, &self.settings);
+                        let next = self.filling.put(&stream, run, now, &self.settings);
                         self.lanes.put(&stream, next);
+                        if next < end {
+                            // The transaction is full; what is behind is read again for the next one.
+                            reached = next;
+                            break;
+                        }
                     }
                 }
-                self.lanes.read(&stream, read.next);
+                self.lanes.read(&stream, reached);
                 self.show_held();
             }
             Err(ReadError::Gone { first, .. }) => self.skip(&stream, from, first),
@@ -661,6 +727,7 @@ impl Replicator {
         self.state = State::Home(Some(Box::new(Carrying {
             number,
             within: now + self.settings.answer_within,
+            slow: Some(now + self.settings.slow_after),
             streams,
             producers,
             covers: filled.covers,
@@ -686,6 +753,7 @@ impl Replicator {
         self.has_claimed = true;
         self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
+        self.is_whole |= carried.notes.contains_key(SNAPSHOT);
         self.notes.arrived(carried.notes);
         self.cursors
             .arrived(carried.cursors, !carried.streams.is_empty());
@@ -694,11 +762,13 @@ impl Replicator {
         }
         self.forgetful |= self.share == Share::Whole && !carried.streams.is_empty();
         self.replicated = self.replicated.max(carried.covers);
+        let is_whole = self.is_whole;
         self.shown.change(|status| {
             status.transactions += 1;
             status.messages += carried.messages;
             status.bytes += carried.bytes as u64;
             status.carried = carried.carried;
+            status.needs_snapshot &= !is_whole;
         });
         self.tell(None);
     }
@@ -746,7 +816,7 @@ impl Replicator {
         let homes = self.lanes.homes();
         self.remember_due = now + CURSOR_EVERY;
         for (stream, &home) in &homes {
-            if self.remembered.get(stream) != Some(&home) {
+            if self.remembered.get(stream) != Some(&home) && self.log.comes_home(stream) {
                 // One that is refused costs what is kept too long after a start without a home.
                 let _ = self.log.set_cursor(stream, CURSOR, home);
             }
@@ -773,7 +843,7 @@ impl Replicator {
             self.log.carried(Carried {
                 home: self.lanes.homes(),
                 replicated: self.replicated,
-                replicates: (self.has_claimed && !self.is_over())
+                replicates: (self.has_claimed && !self.is_over() && self.may_promise())
                     || self.makes(|mistakes| mistakes.promise_unread),
                 away: trouble.clone().map(Failure),
             });
@@ -784,6 +854,11 @@ impl Replicator {
             status.trouble = trouble;
         });
         self.show();
+    }
+
+    /// What is acknowledged could be had again from home alone.
+    fn may_promise(&self) -> bool {
+        self.is_whole || self.makes(|mistakes| mistakes.promise_part)
     }
 
     fn show_held(&self) {

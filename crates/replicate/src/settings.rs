@@ -18,6 +18,8 @@ pub struct Settings {
     /// How long an answer of the home is waited for; then what was asked is settled by opening it anew. Default
     /// 90 s, which should be longer than the home itself takes to give up.
     pub answer_within: Duration,
+    /// How long an answer to a transaction may take before the home is said to be away, though it is waited for on. Default 5 s.
+    pub slow_after: Duration,
     /// How long to wait before trying again what has failed, at first; it doubles each time. Default 100 ms.
     pub retry_first: Duration,
     /// And at most. Default 5 s.
@@ -29,8 +31,10 @@ pub struct Settings {
     /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
     /// 10 s.
     pub hand_over_within: Duration,
-    /// What is carried is of use only from its first record on: a log that begins behind the end of what is at home is not
-    /// carried, and the home is told how much was carried there. Default false.
+    /// What is carried is of use only from its first record on, or with a [snapshot](crate::SNAPSHOT) of what is before: a log that
+    /// begins behind the end of what is at home is not carried. To a home that has nothing yet it is, and that it
+    /// [begins](crate::begins) there is left word of: nothing is promised until there is word of a snapshot, too. The home is
+    /// told how much was carried there. Default false.
     pub needs_all: bool,
     /// How often it is looked at most which named cursors of readers have moved, so that they go home. Default 1 s.
     pub cursors_every: Duration,
@@ -47,6 +51,7 @@ impl Default for Settings {
             linger: Duration::from_millis(10),
             record_bytes: 512 << 10,
             answer_within: Duration::from_secs(90),
+            slow_after: Duration::from_secs(5),
             retry_first: Duration::from_millis(100),
             retry_last: Duration::from_secs(5),
             after_fenced: Duration::from_secs(3),
@@ -75,6 +80,8 @@ pub struct Mistakes {
     pub trust_positions: bool,
     /// Carries what was taken in an earlier tenure.
     pub carry_past: bool,
+    /// Promises the level while the home is only a part.
+    pub promise_part: bool,
     /// Sends cursors as they stand in the log, also where they are ahead of what is at home.
     pub cursors_ahead: bool,
 }

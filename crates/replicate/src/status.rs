@@ -70,6 +70,9 @@ pub struct Status {
     pub bytes: u64,
     /// Bytes that were ever carried to a home that [needs all](crate::Settings::needs_all), by whomever, as it says itself.
     pub carried: u64,
+    /// The home [needs all](crate::Settings::needs_all), and what is before its first record is in no
+    /// [snapshot](crate::SNAPSHOT) there yet.
+    pub needs_snapshot: bool,
     /// What was asked of the home and failed, or was not answered in time.
     pub failures: u64,
     /// Messages that could not be carried because they were lost in damage, or removed, before.

@@ -111,9 +111,9 @@ impl Lane for ServerLane {
 fn ended(error: &Error) -> Ended {
     let advice = match error.last() {
         Error::Broken {
-            source: Broken::Level { .. },
+            source: level @ Broken::Level { .. },
             ..
-        } => "; ask for --level received, or have the server's log sync",
+        } => &format!("; {}", level.remedy()),
         Error::Broken {
             source: Broken::Forgotten | Broken::Lost { .. },
             ..

@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use tidewire_kafka::Found;
 use tidewire_log::{ChangeRefused, EmbeddedLog, Log, ProducerId, Run, Settings, StreamId};
-use tidewire_replicate::Held;
+use tidewire_replicate::{Held, Record};
 
 use super::home::{last_id, patiently};
 use super::momentary;
 
 /// The largest payload that may be at home; any server's log may take it.
 const PAYLOAD_MAX: u32 = 32 << 20;
+
+/// Bytes that are put together, at most.
+const RUN_MAX: usize = 512 << 10;
 
 /// No log has come so far; what is appended behind it has room.
 const POSITION_MAX: u64 = 1 << 62;
@@ -24,6 +27,10 @@ const POSITION_MAX: u64 = 1 << 62;
 pub(super) struct Anew {
     log: EmbeddedLog,
     streams: BTreeMap<Arc<str>, Stream>,
+    /// What was put in last, as long as it may go on.
+    last: Option<Record>,
+    /// Those whose names are before this one are whole.
+    whole: Arc<str>,
     made: Made,
 }
 
@@ -62,27 +69,69 @@ impl Anew {
         Ok(Anew {
             log,
             streams: BTreeMap::new(),
+            last: None,
+            whole: "".into(),
             made: Made::default(),
         })
     }
 
-    /// Whether all is there that the marks name.
-    pub(super) fn is_whole(&self, held: &Held) -> bool {
-        let mut places = held.streams.iter();
-        places.all(|(stream, place)| {
-            let stream = self.streams.get(stream);
-            stream.is_some_and(|stream| stream.next >= place.next)
-        })
+    /// Whether all is there that the marks name, which are the same each time: it is asked behind each record, and a stream that is
+    /// whole stays so.
+    pub(super) fn is_whole(&mut self, held: &Held) -> bool {
+        let mut places = held.streams.range(self.whole.clone()..);
+        let behind = places.find(|(stream, place)| {
+            let stream = self.streams.get(*stream);
+            stream.is_none_or(|stream| stream.next < place.next)
+        });
+        if let Some((stream, _)) = behind {
+            self.whole = stream.clone();
+        }
+        behind.is_none()
     }
 
-    /// Puts the next record in.
-    pub(super) fn put(&mut self, found: &Found) -> Result<(), String> {
-        let record = &found.record;
+    /// Records put in so far.
+    pub(super) fn records(&self) -> u64 {
+        self.made.records
+    }
+
+    /// Puts the next record in. Those that were one run, and are each a record at home, are one again.
+    pub(super) fn put(&mut self, found: Found) -> Result<(), String> {
+        let record = found.record;
         let wrong = |what: String| format!("offset {}: {what}", found.offset);
         let end = record.first.checked_add(record.count.into());
         let end = end.filter(|end| *end <= POSITION_MAX);
         let end = end.ok_or_else(|| wrong("no record has such a position".into()))?;
+        let last = self.last.as_mut();
+        let goes_on = last.filter(|last| {
+            last.stream == record.stream
+                && last.producer == record.producer
+                && last.timestamp_us == record.timestamp_us
+                && last.first + u64::from(last.count) == record.first
+                && last.frames.len() + record.frames.len() <= RUN_MAX
+        });
+        self.made.records += u64::from(record.count);
+        if let Some(last) = goes_on {
+            last.count += record.count;
+            last.frames.extend_from_slice(&record.frames);
+            if let Some(stream) = self.streams.get_mut(&last.stream) {
+                stream.next = end;
+            }
+            return Ok(());
+        }
+        self.append_last()?;
         let id = self.reach(&record.stream, record.first).map_err(wrong)?;
+        let stream = Stream { id, next: end };
+        self.streams.insert(record.stream.clone(), stream);
+        self.last = Some(record);
+        Ok(())
+    }
+
+    /// Appends what does not go on.
+    fn append_last(&mut self) -> Result<(), String> {
+        let Some(record) = self.last.take() else {
+            return Ok(());
+        };
+        let id = self.streams[&record.stream].id;
         let producer = match record.producer.is_empty() {
             true => ProducerId::ANONYMOUS,
             false => patiently(|| self.log.producer(id, &record.producer))?,
@@ -96,11 +145,7 @@ impl Anew {
             last_id,
             timestamp_us: record.timestamp_us,
         };
-        patiently(|| self.log.append(run))?;
-        self.made.records += u64::from(record.count);
-        self.streams
-            .insert(record.stream.clone(), Stream { id, next: end });
-        Ok(())
+        patiently(|| self.log.append(run)).map(drop)
     }
 
     /// Has a stream go on at this position.
@@ -134,6 +179,7 @@ impl Anew {
     /// Puts in what the marks know beside the records, and closes the log. `is_cut`: the home does not have its first records any
     /// more.
     pub(super) fn finish(mut self, held: &Held, is_cut: bool) -> Result<Made, String> {
+        self.append_last()?;
         for (name, place) in &held.streams {
             let next = self.streams.get(name).map(|stream| stream.next);
             if next.is_some_and(|next| next >= place.next) {
@@ -185,8 +231,8 @@ impl Anew {
 
 #[cfg(test)]
 mod tests {
-    use tidewire_log::{Range, View};
-    use tidewire_replicate::{Place, Record};
+    use tidewire_log::{Credit, Range, View};
+    use tidewire_replicate::Place;
 
     use super::*;
 
@@ -243,10 +289,10 @@ mod tests {
             held.cursors.insert((stream.into(), name.into()), position);
         }
         let mut anew = Anew::begin(at, 5).expect("a log");
-        anew.put(&found("s", "p", 100, 1..=5)).expect("room");
-        anew.put(&found("t", "", 0, 1..=3)).expect("room");
+        anew.put(found("s", "p", 100, 1..=5)).expect("room");
+        anew.put(found("t", "", 0, 1..=3)).expect("room");
         assert!(!anew.is_whole(&held));
-        anew.put(&found("s", "p", 115, 6..=10)).expect("room");
+        anew.put(found("s", "p", 115, 6..=10)).expect("room");
         let made = anew.finish(&held, true).expect("a log");
         let missing = [("s", 0, 100), ("s", 105, 115), ("gone", 0, 9)];
         let expected = Made {
@@ -276,12 +322,76 @@ mod tests {
         }
     }
 
+    /// Each was a record of its own at home.
+    #[test]
+    fn messages_that_were_one_run_are_one_again() {
+        let place = tempfile::tempdir().expect("a directory");
+        let at = place.path();
+        let mut anew = Anew::begin(at, 5).expect("a log");
+        let mut next = 0;
+        let mut put = |stream: &str, producer: &str, id: u64, at_us: u64| {
+            let mut one = found(stream, producer, next, id..=id);
+            one.record.timestamp_us = at_us;
+            next += 1;
+            anew.put(one).expect("room");
+        };
+        // Two runs of p by their times, one of q, and p again.
+        let put_in = [
+            ("p", 1, 1),
+            ("p", 2, 1),
+            ("p", 3, 2),
+            ("q", 1, 2),
+            ("p", 4, 2),
+            ("p", 5, 2),
+        ];
+        for (producer, id, at_us) in put_in {
+            put("s", producer, id, at_us);
+        }
+        // A gap ends one, too.
+        anew.put(found("s", "p", 10, 6..=6)).expect("room");
+        let made = anew.finish(&held(&[("s", 11)]), false).expect("a log");
+        assert_eq!((made.records, made.missing.len()), (7, 1));
+        let (log, _) = EmbeddedLog::start(at, momentary()).expect("a log");
+        let mut runs = Vec::new();
+        for from in [0, 10] {
+            let read = log.read("s", from, Credit(1 << 20)).expect("runs");
+            let all = read.runs.into_iter();
+            runs.extend(all.map(|run| (run.producer.to_string(), run.first, run.count)));
+        }
+        let run = |producer: &str, first: u64, count: u32| (producer.to_owned(), first, count);
+        let expected = [
+            run("p", 0, 2),
+            run("p", 2, 1),
+            run("q", 3, 1),
+            run("p", 4, 2),
+            run("p", 10, 1),
+        ];
+        assert_eq!(runs, expected);
+    }
+
+    #[test]
+    fn a_log_is_whole_when_its_last_stream_is_in_whatever_order() {
+        let names = ["a", "b", "c"];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+            let place = tempfile::tempdir().expect("a directory");
+            let mut anew = Anew::begin(place.path(), 5).expect("a log");
+            let held = held(&names.map(|name| (name, 2)));
+            let puts = order.map(|which| (names[which], 0));
+            let puts = puts.into_iter().chain(order.map(|which| (names[which], 1)));
+            for (stream, first) in puts {
+                assert!(!anew.is_whole(&held));
+                anew.put(found(stream, "", first, 1..=1)).expect("room");
+            }
+            assert!(anew.is_whole(&held));
+        }
+    }
+
     #[test]
     fn a_home_that_has_lost_its_end_is_none() {
         for (cut, streams) in [(false, &[("s", 5), ("t", 1)][..]), (true, &[("s", 6)])] {
             let place = tempfile::tempdir().expect("a directory");
             let mut anew = Anew::begin(place.path(), 5).expect("a log");
-            anew.put(&found("s", "p", 0, 1..=5)).expect("room");
+            anew.put(found("s", "p", 0, 1..=5)).expect("room");
             let why = anew
                 .finish(&held(streams), cut)
                 .expect_err("less than it says");
@@ -293,15 +403,15 @@ mod tests {
     fn positions_that_make_no_sense_are_refused() {
         let place = tempfile::tempdir().expect("a directory");
         let mut anew = Anew::begin(place.path(), 5).expect("a log");
-        anew.put(&found("s", "", 7, 1..=5)).expect("room");
+        anew.put(found("s", "", 7, 1..=5)).expect("room");
         let again = anew
-            .put(&found("s", "", 11, 1..=5))
+            .put(found("s", "", 11, 1..=5))
             .expect_err("it is there");
         assert!(
             again.contains("offset 3: position 11") && again.contains("12"),
             "{again}"
         );
-        let beyond = anew.put(&found("s", "", u64::MAX, 1..=1));
+        let beyond = anew.put(found("s", "", u64::MAX, 1..=1));
         assert!(beyond.is_err_and(|why| why.contains("no record has such a position")));
     }
 }

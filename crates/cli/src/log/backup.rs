@@ -93,7 +93,7 @@ fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
             return Err(failed(why).into());
         }
     };
-    partial.finish(to).map_err(failed)?;
+    partial.finish().map_err(failed)?;
     writeln!(
         out,
         "{what:<11} {} records in {} segments, {}, to {shown}",

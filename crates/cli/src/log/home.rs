@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidewire_kafka::{Reader, Settings as Home, Target};
 use tidewire_log::Refused;
@@ -14,11 +14,21 @@ use super::partial::{Partial, is_free};
 use super::{Ended, Shown};
 use crate::exit::Failure;
 use crate::serve::client_settings;
+use crate::status_line::StatusLine;
+
+/// How often it is shown how far a restore is.
+const TELL: Duration = Duration::from_millis(500);
 
 pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl Write) -> Shown {
     let target: Target = at
         .parse()
         .map_err(|e: tidewire_kafka::BadTarget| usage(&e.to_string()))?;
+    if target.partitions.is_some() {
+        return Err(usage(
+            "a fleet's log is not restored: a node of it that lost its disk starts with an empty directory",
+        )
+        .into());
+    }
     let settings = Home {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
@@ -36,7 +46,7 @@ pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl
             return Err(why.into());
         }
     };
-    partial.finish(to).map_err(failed)?;
+    partial.finish().map_err(failed)?;
     show(&made, to, out)?;
     Ok(None)
 }
@@ -77,12 +87,23 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
     {
         return Err(usage(&advice(target, to)));
     }
-    let make = || {
+    let mut line = StatusLine::new();
+    let mut make = || {
         let owner = held.owner.ok_or("no log was ever replicated there")?;
         let is_cut = reader.first() > 0;
         let mut anew = Anew::begin(partial, owner.log)?;
+        let ends = held.streams.values().map(|place| place.next);
+        let all = ends.fold(0, u64::saturating_add);
+        let mut told = Instant::now();
         while let Some(found) = next.map_err(|e| e.to_string())? {
-            anew.put(&found)?;
+            anew.put(found)?;
+            if line.is_seen() && told.elapsed() >= TELL {
+                told = Instant::now();
+                line.show(&format!(
+                    "restoring: {} of at most {all} records",
+                    anew.records()
+                ));
+            }
             if anew.is_whole(&held) {
                 break;
             }
@@ -90,7 +111,9 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
         }
         anew.finish(&held, is_cut)
     };
-    make().map_err(|why: String| wrong(to, &why))
+    let made = make();
+    line.wipe();
+    made.map_err(|why: String| wrong(to, &why))
 }
 
 /// What the home says that it has, and who reads it.

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use tidewire_kafka::{Found, SNAPSHOT, Target};
-use tidewire_kv::durable::{STREAM, left_by};
+use tidewire_kv::durable::{STREAM, is_of_store};
 use tidewire_kv::store::{Reader, effects};
-use tidewire_replicate::Held;
+use tidewire_replicate::{Held, begins};
 
 /// Bytes of a message before its payload.
 const HEADER: usize = 12;
@@ -13,25 +13,18 @@ const HEADER: usize = 12;
 /// Whether a home is that of a store, by its marks and the first record that is left. A log of messages may have a stream
 /// of the same name, with something else in it.
 pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
-    // Only the owner of a store leaves such a word.
-    if held.notes.contains_key(SNAPSHOT) {
+    // Only the owner of a store leaves such words.
+    if held.notes.contains_key(SNAPSHOT) || begins(&held.notes) > 0 {
         return true;
     }
     let mut streams = held.streams.keys();
-    let are_its = streams.all(|name| &**name == STREAM || is_former(name));
+    let are_its = streams.all(|name| is_of_store(name));
     let record = first.map(|found| &found.record);
     are_its
         && record.is_some_and(|record| {
             let is_unit = payload(&record.frames).is_some_and(is_of_unit);
             is_unit && record.producer.is_empty() && &*record.stream == STREAM
         })
-}
-
-/// Whether it says how far a former owner had come.
-fn is_former(name: &str) -> bool {
-    let log = name.rsplit_once('@').map(|(_, log)| log);
-    let log = log.and_then(|log| u64::from_str_radix(log, 16).ok());
-    log.is_some_and(|log| *left_by(log) == *name)
 }
 
 fn is_of_unit(payload: &[u8]) -> bool {
@@ -104,6 +97,11 @@ mod tests {
         let mut cut = held(&["kv"]);
         cut.notes.insert(SNAPSHOT.into(), b""[..].into());
         assert!(is_store(&cut, None));
+        // It was given its home a moment ago, and nothing has come there yet.
+        let mut part = held(&["kv"]);
+        let first = 401_u64.to_le_bytes();
+        part.notes.insert("begins".into(), first[..].into());
+        assert!(is_store(&part, None));
 
         for streams in [&["kv", "s"][..], &["kv", "kv@here"]] {
             assert!(!is_store(&held(streams), Some(&store)));

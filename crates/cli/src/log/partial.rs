@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 /// How often it is begun anew because another process had just ended with it.
@@ -16,6 +16,7 @@ const TRIES: u32 = 10;
 #[derive(Debug)]
 pub(super) struct Partial {
     path: PathBuf,
+    to: PathBuf,
     _locked: OwnedFd,
 }
 
@@ -23,9 +24,11 @@ impl Partial {
     /// Begins a directory that is to be at `to`; what one that was broken off has left is removed.
     ///
     /// # Errors
-    /// Another process makes it, something else is in its place, or what the system says; as text.
+    /// Another process makes it, something else is in its place, no directory can be put there as a whole, or what the system
+    /// says; as text.
     pub(super) fn begin(to: &Path) -> Result<Partial, String> {
-        let path = beside(to);
+        let to = meant(to)?;
+        let path = beside(&to);
         let shown = path.display().to_string();
         let failed = |what: &str, e: io::Error| format!("cannot {what} {shown}: {e}");
         for _ in 0..TRIES {
@@ -67,6 +70,7 @@ impl Partial {
             if is_there().unwrap_or(false) {
                 let partial = Partial {
                     path,
+                    to,
                     _locked: locked,
                 };
                 partial.clear()?;
@@ -102,12 +106,12 @@ impl Partial {
     ///
     /// # Errors
     /// What the system says, as text; it is removed then.
-    pub(super) fn finish(self, to: &Path) -> Result<(), String> {
-        if let Err(e) = fs::rename(&self.path, to) {
+    pub(super) fn finish(self) -> Result<(), String> {
+        if let Err(e) = fs::rename(&self.path, &self.to) {
             self.give_up();
             return Err(e.to_string());
         }
-        let above = std::path::absolute(to).map_err(|e| e.to_string())?;
+        let above = std::path::absolute(&self.to).map_err(|e| e.to_string())?;
         let above = File::open(above.parent().unwrap_or(Path::new("/")));
         above
             .and_then(|above| above.sync_all())
@@ -117,6 +121,30 @@ impl Partial {
     /// Removes it: nobody is to take a part for the whole.
     pub(super) fn give_up(self) {
         let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The directory that is to be there, behind links. What could not take that name in the end is told before anything is done.
+///
+/// # Errors
+/// As text.
+fn meant(to: &Path) -> Result<PathBuf, String> {
+    let shown = to.display();
+    if fs::symlink_metadata(to).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+        return match to.file_name() {
+            Some(_) => Ok(to.to_owned()),
+            None => Err(format!("{shown} names no directory that could be made")),
+        };
+    }
+    let meant = fs::canonicalize(to).map_err(|e| format!("{shown}: {e}"))?;
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(CWD, &meant, flags, StatxFlags::BASIC_STATS);
+    let is_root = found.is_ok_and(|it| it.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    match is_root || meant.file_name().is_none() {
+        true => Err(format!(
+            "{shown} is where a disk is mounted, which nothing can be put in the place of: name a directory on it"
+        )),
+        false => Ok(meant),
     }
 }
 
@@ -163,13 +191,39 @@ mod tests {
         fs::write(third.path().join("inner/file"), "3").expect("writing");
         third.clear().expect("removing");
         fs::write(third.path().join("file"), "3").expect("writing");
-        third.finish(&to).expect("renaming");
+        third.finish().expect("renaming");
         assert_eq!(fs::read(to.join("file")).expect("reading"), b"3");
         // Whoever has begun before that one was there.
         let late = Partial::begin(&to).expect("nobody else");
         let path = late.path().to_owned();
-        assert!(late.finish(&to).is_err());
+        assert!(late.finish().is_err());
         assert!(to.join("file").exists() && !path.exists());
+    }
+
+    #[test]
+    fn links_are_followed_and_what_nothing_can_take_the_place_of_is_told_at_once() {
+        let above = tempfile::tempdir().expect("a directory");
+        let (real, link) = (above.path().join("real"), above.path().join("link"));
+        fs::create_dir(&real).expect("a directory");
+        std::os::unix::fs::symlink(&real, &link).expect("a link");
+        for to in [link.clone(), real.join("."), real.join("../real")] {
+            let partial = Partial::begin(&to).expect("an empty directory");
+            fs::write(partial.path().join("file"), "1").expect("writing");
+            partial.finish().expect("renaming");
+            assert!(link.is_symlink() && real.join("file").exists());
+            fs::remove_file(real.join("file")).expect("removing");
+        }
+        let nowhere = above.path().join("nowhere");
+        std::os::unix::fs::symlink(above.path().join("gone"), &nowhere).expect("a link");
+        for (to, told) in [
+            (Path::new("/proc"), "mounted"),
+            (Path::new("/"), "mounted"),
+            (&nowhere, "No such file"),
+            (&above.path().join("not/.."), "names no directory"),
+        ] {
+            let why = Partial::begin(to).expect_err("nothing can be there");
+            assert!(why.contains(told), "{why}");
+        }
     }
 
     #[test]

@@ -271,9 +271,9 @@ fn advised(error: &Error) -> String {
     let advice = match error.last() {
         Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
         Error::Broken {
-            source: Broken::Level { .. },
+            source: level @ Broken::Level { .. },
             ..
-        } => "; ask for --level received, or have the server's log sync",
+        } => &format!("; {}", level.remedy()),
         Error::Broken {
             source: Broken::Forgotten,
             ..

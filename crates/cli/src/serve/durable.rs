@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tidewire_ingest::Level;
 use tidewire_ingest::native::{self, Quota, Rights, Token};
 use tidewire_kv::durable::KvLog;
-use tidewire_log::{PRODUCER_IDLE, Policy, Settings, Verify};
+use tidewire_log::{PRODUCER_IDLE, Policy, Selection, Settings, Verify};
 
 use crate::exit::Failure;
 use crate::secret::Secret;
@@ -95,6 +95,11 @@ pub(crate) struct LogOptions {
     /// one, for other readers of Kafka; costs more) [default: run]
     #[arg(long = "replicate-record", value_name = "WHAT")]
     pub(crate) replicate_record: Option<RecordForm>,
+
+    /// Carries this stream home, or with a * at the end all whose names begin like that, and no others, which stay here and
+    /// are acknowledged as durable at most; may be repeated [default: all streams]
+    #[arg(long = "replicate-stream", value_name = "NAME")]
+    pub(crate) replicate_stream: Vec<String>,
 
     /// The servers that share the topic, each with a partition of its own: HOST:PORT of all of them, where clients of
     /// ingest find them, separated by commas, in the order of their partitions from 0 on; the same everywhere. A
@@ -337,6 +342,20 @@ impl LogOptions {
         self.backlog_bytes.map_or(u64::MAX, |size| size.0)
     }
 
+    /// The streams that go home.
+    fn carries(&self) -> Result<Selection, Failure> {
+        let names = self.replicate_stream.iter().map(String::as_str);
+        let carries =
+            Selection::of(names).map_err(|e| Failure::usage(format!("--replicate-stream: {e}")))?;
+        if !carries.is_all() && self.fleet_address.is_some() {
+            return Err(Failure::usage(
+                "--replicate-stream: a fleet carries all streams, because producers and what is known of them move between \
+                 its servers",
+            ));
+        }
+        Ok(carries)
+    }
+
     /// The log's own settings.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let own = Settings::default();
@@ -370,6 +389,7 @@ impl LogOptions {
             retention_bytes: self.retention_bytes.map(|size| size.0),
             retention_age: self.retention_age.and_then(Span::limit),
             backlog: self.replicate.as_ref().map(|_| self.backlog()),
+            carries: self.carries()?,
             verify: match self.verify {
                 Some(VerifyName::Tail) => Verify::Tail,
                 Some(VerifyName::All) | None => Verify::All,

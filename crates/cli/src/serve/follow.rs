@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,25 +11,22 @@ use std::time::{Duration, Instant};
 
 use tidewire_kafka::{AtHome, Reader, SNAPSHOT, Settings as Home, Target, Unavailable};
 use tidewire_kv::durable::snapshot::{self, Keeper, Running as Snapshots};
-use tidewire_kv::durable::{Applier, FollowSettings, Follower, KvLog, Standing, go_on_at};
+use tidewire_kv::durable::{
+    Applier, FollowError, FollowSettings, Follower, KvLog, Standing, go_on_at,
+};
 use tidewire_kv::service::{Replication, Role};
 use tidewire_kv::store::Store;
 use tidewire_log::disk::real::RealDisk;
 use tidewire_log::{Log, Range, Refused, Step};
-use tidewire_replicate::{Bell, Owner, Share};
+use tidewire_replicate::{Bell, Home as HomeOf, Owner, Share, is_whole};
 
+use super::begun::{begin, clean, finish, probe};
 use super::durable::LogOptions;
 use super::kv::now_ms;
 use super::kv_home::{Carrier, client};
 use super::kv_source::{AGAIN, KafkaSource};
 use super::log::{OpenLog, kv_directory};
 use crate::exit::Failure;
-
-/// A file in the directory of a log that was made to take a store over: as long as it is there nothing was ever taken.
-const BEGUN: &str = "taking-over";
-
-/// A file that is made and removed, to see whether that is possible.
-const PROBE: &str = "probe";
 
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";
@@ -149,46 +146,6 @@ impl Drop for Following {
     }
 }
 
-/// A follower has no log of its own; what is left of one that was made in vain goes.
-fn clean(directory: &Path) -> Result<(), Failure> {
-    let shown = directory.display();
-    let cannot = |e: io::Error| Failure::failed(format!("cannot look into {shown}: {e}"));
-    if directory.join(BEGUN).exists() {
-        tracing::warn!(directory = %shown, "an earlier start was about to take the store over, and has taken nothing: its log goes");
-        return fs::remove_dir_all(directory).map_err(cannot);
-    }
-    let is_free = match fs::read_dir(directory) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => true,
-        Err(e) => return Err(cannot(e)),
-        Ok(mut entries) => entries.next().is_none(),
-    };
-    if is_free {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "--follow: there is something in {shown}, and no log of a store: move it away"
-    )))
-}
-
-/// Whether this server has taken the store over that it was to follow, and may go on as its owner, if the home says so.
-pub(super) fn has_taken_over(directory: &Path) -> bool {
-    let is_segment = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "seg");
-    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    !directory.join(BEGUN).exists() && entries.any(is_segment)
-}
-
-/// Refuses the log of a store that was about to be taken over.
-pub(super) fn refuse_begun(directory: &Path) -> Result<(), Failure> {
-    match directory.join(BEGUN).exists() {
-        false => Ok(()),
-        true => Err(Failure::usage(format!(
-            "the log in {} was made to take a store over, and that was not finished: start with --follow, and take it \
-             over again",
-            directory.display()
-        ))),
-    }
-}
-
 /// Why a store is not filled yet.
 enum NotBegun {
     /// It is to be tried again.
@@ -230,9 +187,29 @@ impl Thread {
         let bell = Bell::default();
         let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
         let mut home = home.map_err(|e| e.to_string())?;
-        let Some(begin) = self.begin()? else {
-            return Ok(());
-        };
+        while let Some(begin) = self.begin()? {
+            match self.follow(begin, &mut *home) {
+                // It had nothing yet, and has begun behind that since, with a snapshot.
+                Err(FollowError::Gap { due: 0, .. }) => {
+                    // Nobody is to see a part of that.
+                    self.needs.store.begin_loading();
+                    self.shared.is_current.store(false, SeqCst);
+                    self.source = KafkaSource::new(self.needs.target.clone(), self.home.clone());
+                }
+                Err(why) => return Err(why.to_string()),
+                Ok(None) => break,
+                Ok(Some((position, owner))) => return self.own(position, owner),
+            }
+        }
+        Ok(())
+    }
+
+    /// From this position on, until it is stopped or the store is to be owned from a position on, as somebody.
+    fn follow(
+        &mut self,
+        begin: u64,
+        home: &mut dyn HomeOf,
+    ) -> Result<Option<(u64, Owner)>, FollowError> {
         let applier = Applier::new(self.needs.store.clone(), begin);
         let mut follower = Follower::new(applier, FollowSettings::default());
         let mut owner = None;
@@ -261,8 +238,7 @@ impl Thread {
             };
             follower.want(self.needs.replication.is_awaited());
             let now = self.start.elapsed();
-            let stepped = follower.step(now, now_ms(), &mut self.source, &mut *home, &mut pause);
-            let step = stepped.map_err(|e| e.to_string())?;
+            let step = follower.step(now, now_ms(), &mut self.source, home, &mut pause)?;
             if let Some(why) = follower.take_refusal() {
                 tracing::warn!(why = &*why, "the key-value store was not taken over");
                 self.needs.replication.answer(Err(why));
@@ -286,13 +262,13 @@ impl Thread {
                 );
             }
             if let (Standing::Owns(position), Some(owner)) = (follower.standing(), owner) {
-                return self.own(position, owner);
+                return Ok(Some((position, owner)));
             }
             if step != Step::Worked && self.source.is_away() {
                 thread::sleep(AWAY);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before. What
@@ -325,6 +301,11 @@ impl Thread {
 
     fn newest(&self) -> Result<Option<AtHome>, NotBegun> {
         let held = tidewire_kafka::held(&self.needs.target, Share::Whole, &self.home)?;
+        if !is_whole(&held.notes) {
+            return Err(NotBegun::Now(
+                "the home has not all of the store yet: its owner had it before it had the home, and sends a snapshot first".into(),
+            ));
+        }
         let word = held.notes.get(SNAPSHOT);
         Ok(word.and_then(|word| AtHome::decode(word)))
     }
@@ -505,6 +486,11 @@ impl Thread {
             if self.shared.stops() {
                 return Ok(());
             }
+            let trouble = carrier.trouble();
+            replication.change(|now| {
+                now.is_linked = trouble.is_none();
+                now.trouble = trouble;
+            });
             thread::sleep(PAUSE);
         }
         finish(&directory).map_err(|e| failed(&directory.display().to_string(), &e))?;
@@ -527,38 +513,4 @@ impl Thread {
 /// Bytes that the snapshot of an owner's beginning takes at most, with room for its log to begin.
 fn snapshot_room(store: &Store) -> u64 {
     store.used_memory() + (64 << 20)
-}
-
-/// Whether a file can be written there, and so many bytes are free. Leaves nothing behind but the directory.
-fn probe(directory: &Path, room: u64) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    let probe = directory.join(PROBE);
-    fs::File::create(&probe)?.sync_all()?;
-    fs::remove_file(&probe)?;
-    let disk = rustix::fs::statvfs(directory)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free < room {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            format!("{free} bytes are free, and taking the store over may take {room}"),
-        ));
-    }
-    Ok(())
-}
-
-fn begin(directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    fs::File::create(directory.join(BEGUN))?.sync_all()?;
-    sync(directory)
-}
-
-fn finish(directory: &Path) -> io::Result<()> {
-    fs::remove_file(directory.join(BEGUN))?;
-    sync(directory)
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    fs::File::open(directory)?.sync_all()?;
-    let above: PathBuf = std::path::absolute(directory)?;
-    fs::File::open(above.parent().unwrap_or(Path::new("/")))?.sync_all()
 }

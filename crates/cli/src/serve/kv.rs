@@ -16,10 +16,11 @@ use tidewire_kv::store::{self, Policy, SHARDS_MAX, Store};
 use tidewire_log::{Log, Policy as Commits, ReadError};
 use tidewire_pool::Pool;
 
+use super::begun::refuse_begun;
 use super::door::Door;
 use super::durable::LogOptions;
 use super::endpoint::{Endpoint, Kind, KvMode};
-use super::follow::{Following, Needs, TakenOver, refuse_begun};
+use super::follow::{Following, Needs, TakenOver};
 use super::kv_home::{self, Carrier, Durability, KvHome};
 use super::log::{Logs, OpenLog};
 use super::settings::Settings;

@@ -136,7 +136,8 @@ impl Needs {
         let status = self.shown.status();
         let position = self.kv_log.snapshots().status().position;
         let is_ours = status.home.contains_key(STREAM) && self.kv_log.lost().is_none();
-        if self.growth == 0 || position == 0 || !is_ours {
+        let is_asked_for = self.growth > 0 || status.needs_snapshot;
+        if !is_asked_for || position == 0 || !is_ours {
             return Ok(());
         }
         let before = match last {
@@ -146,8 +147,14 @@ impl Needs {
                 *last.insert(Last::of(&held.map_err(|e| e.to_string())?.notes))
             }
         };
-        if !before.is_due(status.carried, self.growth) {
+        if !status.needs_snapshot && !before.is_due(status.carried, self.growth) {
             return Ok(());
+        }
+        if status.needs_snapshot {
+            tracing::info!(
+                position,
+                "the key-value store was there before its home: its snapshot goes there first, and level replicated is promised with that"
+            );
         }
         let before = before.snapshot;
         if before.is_some_and(|before| before.position >= position) {

@@ -8,6 +8,7 @@ mod admin;
 mod admission;
 mod announce;
 mod args;
+mod begun;
 mod blocked;
 mod control;
 mod counted;

@@ -147,6 +147,7 @@ pub(crate) fn collect(log: &EmbeddedLog, shown: &Shown, to: &mut Snapshot) {
     };
     let streams = log.streams("", usize::MAX).into_iter();
     let lag: u64 = streams
+        .filter(|stream| log.comes_home(&stream.name))
         .map(|stream| {
             lag(&stream.name, stream.range.next).min(stream.range.next - stream.range.first)
         })

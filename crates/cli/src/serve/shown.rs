@@ -126,6 +126,7 @@ impl Settings {
             "retention-age": never_is_0(log.retention_age),
             "replicate": self.durable.replicate,
             "replicate-record": format!("{:?}", self.durable.replicate_record.unwrap_or_default()).to_lowercase(),
+            "replicate-stream": self.durable.replicate_stream,
             "fleet": self.durable.fleet,
             "fleet-address": self.durable.fleet_address,
             "fleet-hand-over": self.durable.hand_over().as_secs_f64(),

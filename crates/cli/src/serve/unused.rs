@@ -55,7 +55,9 @@ fn of(setting: &Setting) -> Option<For> {
         "kv-log-reply" | "kv-log-past-tokens" => For::LogKeys,
         "max-payload" | "replicate" => For::AckOrIngest,
         "replicate-config" | "replicate-unsafe" | "backlog-bytes" => For::Home,
-        "fleet" | "fleet-address" | "fleet-hand-over" | "replicate-record" => For::Replicated,
+        "fleet" | "fleet-address" | "fleet-hand-over" | "replicate-record" | "replicate-stream" => {
+            For::Replicated
+        }
         "group-wait" => For::SyncedLog,
         "address-v6" => For::Addresses,
         "prefix-v4" | "prefix-v6" => For::Prefixes,

@@ -37,6 +37,22 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
             &["--replicate-record", "message"],
             "nothing is replicated here",
         ),
+        (&["--replicate-stream", "app"], "nothing is replicated here"),
+        (
+            &["--replicate-stream", "a*b", "--replicate", HOME],
+            "names no streams",
+        ),
+        (
+            &[
+                "--replicate-stream",
+                "app",
+                "--fleet-address",
+                "a:1",
+                "--replicate",
+                HOME,
+            ],
+            "a fleet carries all streams",
+        ),
         (
             &["--fleet", "a:1,b", "--replicate", HOME],
             "\"b\" is not HOST:PORT",
@@ -117,7 +133,7 @@ fn a_server_without_a_home_grants_durable() {
     assert!(!output.status.success());
     let said = stderr(&output);
     assert!(
-        said.contains("Durable") && said.contains("Replicated"),
+        said.contains("Durable only, Replicated was asked for; ask for level durable"),
         "{said}"
     );
 }

@@ -89,6 +89,22 @@ pub enum Broken {
 }
 
 impl Broken {
+    /// What can be done about a level that is not to be had; nothing for the others.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Broken::Level {
+                wanted: Level::Replicated,
+                granted: Level::Durable,
+            } => {
+                "ask for level durable, or see to the home of the server's log: there is none, it was not reached yet, another \
+                 server has it, or this stream is not carried there"
+            }
+            Broken::Level { .. } => "ask for level received, or have the server's log sync",
+            _ => "",
+        }
+    }
+
     /// Whether a new connection may go on where this one ended. The others are final.
     #[must_use]
     pub fn is_passing(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::native::{Frame, World, messages, produce};
 use tidewire_ingest::native::codec::{Hello, Level, Produce, Reason};
 use tidewire_ingest::testing::SteppedLog;
-use tidewire_log::{Carried, Failure, Log, Policy, Ticket};
+use tidewire_log::{Carried, Failure, Log, Policy, Selection, Ticket};
 
 fn replicated(producer: &str) -> Produce<'_> {
     Produce {
@@ -41,6 +41,23 @@ fn without_a_home_or_a_sync_no_more_is_granted_than_there_is() {
     home(&world.log, 0);
     let mut a = world.client(Hello::Produce(replicated("a")));
     assert_eq!(world.frames(&mut a), [welcome(Level::Received, None)]);
+}
+
+#[test]
+fn a_stream_that_is_not_carried_is_granted_what_is_kept_here() {
+    let other = Selection::of(["other*"]).expect("a selection");
+    let mut world = World::new(SteppedLog::new().carries(other));
+    home(&world.log, 0);
+    let mut a = world.client(Hello::Produce(replicated("a")));
+    assert_eq!(world.frames(&mut a), [welcome(Level::Durable, None)]);
+    world.send(a, &messages(1..=3));
+    world.log.commit_all();
+    assert_eq!(world.frames(&mut a), [Frame::Ack(3)]);
+    let mut b = world.client(Hello::Produce(Produce {
+        stream: "other-1",
+        ..replicated("b")
+    }));
+    assert_eq!(world.frames(&mut b), [welcome(Level::Replicated, None)]);
 }
 
 #[test]

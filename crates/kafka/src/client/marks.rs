@@ -8,7 +8,7 @@ use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tidewire_replicate::{Held, Share};
 
-use super::{config, told};
+use super::{config, passes, told};
 use crate::{Malformed, Settings, Target, format};
 
 /// How long a broker may take for one answer.
@@ -120,6 +120,7 @@ fn read_all(
     places.add_partition_offset(&marks, target.partition, Offset::Beginning)?;
     committed.assign(&places)?;
     let mut heard = Instant::now();
+    let mut trouble = None;
     loop {
         match committed.poll(Duration::from_secs(1)) {
             Some(Ok(message)) => {
@@ -127,12 +128,16 @@ fn read_all(
                 let key = message.key().unwrap_or_default();
                 take(key, message.payload(), &mut held)
                     .map_err(|why| Trouble::Other(why.to_string()))?;
+                continue;
             }
             // Nothing that was committed when it was asked for is behind this.
             Some(Err(KafkaError::PartitionEOF(_))) => return Ok(held),
+            Some(Err(error)) if passes(&error) => trouble = Some(error),
             Some(Err(error)) => return Err(error.into()),
-            None if heard.elapsed() >= END => return Err(Trouble::Other("nothing comes".into())),
             None => {}
+        }
+        if heard.elapsed() >= END {
+            return Err(trouble.map_or(Trouble::Other("nothing comes".into()), Trouble::Client));
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
 use rdkafka::ClientConfig;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tidewire_replicate::{Answer, Ask, Bell, Held, Home, Homes, Membership, Share};
 
 use crate::{Settings, Target, Unavailable};
@@ -144,9 +144,10 @@ fn config(target: &Target, settings: &Settings) -> ClientConfig {
     config
 }
 
-/// An error as people read it.
+/// An error as people read it. Values of settings are not in it: they may be secrets.
 fn told(error: &KafkaError) -> String {
     match error {
+        KafkaError::ClientConfig(_, why, ..) => format!("Kafka: {why}"),
         KafkaError::Transaction(error) => format!("Kafka: {} ({})", error.string(), error.name()),
         error => format!("Kafka: {error}"),
     }
@@ -154,4 +155,36 @@ fn told(error: &KafkaError) -> String {
 
 fn failed(error: &KafkaError) -> Arc<str> {
     told(error).into()
+}
+
+/// Whether it tells of one broker, or of the way to it: the client goes on with the others, and tries this one again by itself.
+fn passes(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::AllBrokersDown
+                | RDKafkaErrorCode::Resolve
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_settings_are_not_told() {
+        let target: Target = "kafka://h/t".parse().expect("a target");
+        for name in ["sasl.pasword", "statistics.interval.ms"] {
+            let client = vec![(name.to_owned(), "hunter2".to_owned())];
+            let settings = Settings {
+                client,
+                ..Settings::default()
+            };
+            let refused = home(&target, &settings, Bell::default()).err();
+            let why = refused.expect("no such setting").to_string();
+            assert!(why.contains(name) && !why.contains("hunter2"), "{why}");
+        }
+    }
 }

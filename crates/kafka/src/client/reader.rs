@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -11,7 +11,7 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::statistics::Statistics;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{marks, told};
+use super::{marks, passes, told};
 use crate::record;
 use crate::{Found, Settings, Target, Unavailable};
 
@@ -185,7 +185,8 @@ impl Reader {
         u64::try_from(last).ok()
     }
 
-    /// The next record; `None` at the end, unless it is to wait there for more.
+    /// The next record; `None` at the end, unless it is to wait there for more. A broker that is not reached is waited for: for 30 s
+    /// without a record, or without end where it waits for more.
     ///
     /// # Errors
     /// What the client says, and records that are not of this format.
@@ -193,19 +194,22 @@ impl Reader {
         if std::mem::take(&mut self.is_empty) && !follow {
             return Ok(None);
         }
-        let mut silent = Duration::ZERO;
+        let began = Instant::now();
+        let mut trouble = None;
         loop {
             match self.consumer.poll(Duration::from_secs(1)) {
                 Some(Ok(message)) => return found(&message).map(Some),
                 Some(Err(KafkaError::PartitionEOF(_))) if !follow => return Ok(None),
                 Some(Err(KafkaError::PartitionEOF(_))) => {}
+                Some(Err(error)) if passes(&error) => trouble = Some(told(&error)),
                 Some(Err(error)) => return Err(Unavailable::Client(told(&error))),
-                None => silent += Duration::from_secs(1),
+                None => {}
             }
-            if silent >= SILENCE && !follow {
-                return Err(Unavailable::Client(
-                    "Kafka: nothing comes, and the end is not reached".into(),
-                ));
+            if began.elapsed() >= SILENCE && !follow {
+                let why = trouble.map(|why| format!(" ({why})")).unwrap_or_default();
+                return Err(Unavailable::Client(format!(
+                    "Kafka: nothing comes, and the end is not reached{why}"
+                )));
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{Committed, EmbeddedLog, Frames, Log, ProducerId, Refused, Run, Step};
-use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction};
+use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction, begins, is_whole};
 
 use super::player::Player;
 use super::replay::{ReplayError, Replayed};
@@ -197,6 +197,29 @@ pub fn left_by(log: u64) -> Arc<str> {
     format!("{STREAM}@{log:016x}").into()
 }
 
+/// Whether a stream of a home is a store's, or says how far a former owner's had come.
+#[must_use]
+pub fn is_of_store(stream: &str) -> bool {
+    let log = stream.rsplit_once('@').map(|(_, log)| log);
+    let log = log.and_then(|log| u64::from_str_radix(log, 16).ok());
+    stream == STREAM || log.is_some_and(|log| *left_by(log) == *stream)
+}
+
+/// Why a home is no store's, if it is none.
+fn is_foreign(held: &Held) -> Option<Arc<str>> {
+    if held.claim.is_some() {
+        return Some("the home belongs to a fleet of ingest".into());
+    }
+    let mut streams = held.streams.keys();
+    let other = streams.find(|stream| !is_of_store(stream))?;
+    Some(
+        format!(
+            "the home holds stream {other:?}: it is the home of messages, not of a key-value store"
+        )
+        .into(),
+    )
+}
+
 /// What can be set about a follower.
 #[derive(Clone, Debug)]
 pub struct FollowSettings {
@@ -256,6 +279,8 @@ enum State {
     Following,
     /// Before it is tried again.
     Waiting(Duration),
+    /// Whether the home is one that can be taken over: nobody is fenced by that.
+    Looking(u64, Duration),
     Opening(u64, Duration),
     /// With where the home ends.
     Claiming(u64, Duration, u64),
@@ -376,8 +401,12 @@ impl Follower {
         }
         self.call_off();
         match self.state {
-            State::Waiting(until) if now >= until => self.open(now, home),
-            State::Opening(_, within) | State::Claiming(_, within, _) if now >= within => {
+            State::Waiting(until) if now >= until => self.look(now, home),
+            State::Looking(_, within)
+            | State::Opening(_, within)
+            | State::Claiming(_, within, _)
+                if now >= within =>
+            {
                 self.again("the home has not answered in time".into(), now);
             }
             State::Owner(_) => return Ok(Step::Idle),
@@ -469,13 +498,19 @@ impl Follower {
 
     fn answered(&mut self, number: u64, answer: Answer, now: Duration, home: &mut dyn Home) {
         let awaited = match self.state {
-            State::Opening(number, _) | State::Claiming(number, ..) => Some(number),
+            State::Looking(number, _) | State::Opening(number, _) | State::Claiming(number, ..) => {
+                Some(number)
+            }
             _ => None,
         };
         if awaited != Some(number) {
             return;
         }
         match (answer, &self.state) {
+            (Answer::Held(held), State::Looking(..)) => match self.unfit(&held) {
+                Some(why) => self.give_up(why),
+                None => self.open(now, home),
+            },
             (Answer::Held(held), State::Opening(..)) => self.opened(&held, now, home),
             (Answer::Committed, &State::Claiming(_, _, end)) => {
                 let early = self.mistakes.makes(|mistakes| mistakes.own_unread);
@@ -495,8 +530,9 @@ impl Follower {
         let Some(owner) = self.owner else {
             return self.give_up("nobody is to take it over".into());
         };
-        if held.claim.is_some() {
-            return self.give_up("the home belongs to a fleet of ingest".into());
+        // It may have become so since it was looked at; the former owner opens the home again.
+        if let Some(why) = self.unfit(held) {
+            return self.give_up(why);
         }
         // A claim of which nothing was heard, if there was one.
         self.may_own = held.owner == Some(owner);
@@ -519,8 +555,23 @@ impl Follower {
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
     }
 
-    fn open(&mut self, now: Duration, home: &mut dyn Home) {
+    /// Why the home cannot be taken over, if so.
+    fn unfit(&self, held: &Held) -> Option<Arc<str>> {
+        let is_part = !is_whole(&held.notes) || begins(&held.notes) > self.applier.next;
+        is_foreign(held).or(is_part.then_some(
+            "the home has not all of the store yet, or had not when this one began to follow: its owner sends a \
+             snapshot of what was before; a follower begins with that"
+                .into(),
+        ))
+    }
+
+    fn look(&mut self, now: Duration, home: &mut dyn Home) {
         self.tries += 1;
+        let number = self.ask(home, Ask::Look);
+        self.state = State::Looking(number, now + self.settings.answer_within);
+    }
+
+    fn open(&mut self, now: Duration, home: &mut dyn Home) {
         let number = self.ask(home, Ask::Open);
         self.state = State::Opening(number, now + self.settings.answer_within);
     }

@@ -11,7 +11,8 @@ mod replay;
 pub mod snapshot;
 
 pub use follow::{
-    Applier, FollowError, FollowSettings, Follower, Heard, Source, Standing, go_on_at, left_by,
+    Applier, FollowError, FollowSettings, Follower, Heard, Source, Standing, go_on_at, is_of_store,
+    left_by,
 };
 pub use kv_log::KvLog;
 #[doc(hidden)]

@@ -52,8 +52,8 @@ pub struct BinaryCounters {
     pub unreadable: u64,
     /// Connections closed for what they sent.
     pub faults: u64,
-    /// WRITEs refused for lack of memory, or of room in the log, or because the key is a stream of the log of messages; each
-    /// closed its connection.
+    /// WRITEs refused for lack of memory, or of room in the log, by a server that does not own the store, or because the key is a
+    /// stream of the log of messages; each closed its connection.
     pub refused: u64,
 }
 
@@ -242,6 +242,14 @@ impl Service for BinaryService {
         let ended = &local.counts;
         totals.running.retain(|known| !Arc::ptr_eq(known, ended));
         ended.add_to(&mut totals.ended);
+    }
+}
+
+/// Why a WRITE was answered with this error, for the log.
+fn refusal(error: &[u8]) -> &'static str {
+    match error.starts_with(b"-READONLY") {
+        true => "a write to a store that is another server's",
+        false => "no room for a write",
     }
 }
 
@@ -447,7 +455,7 @@ fn run(
                 }
                 if scratch.bytes().starts_with(b"-") {
                     counts.refused.add(1);
-                    break End::Close("no room for a write");
+                    break End::Close(refusal(scratch.bytes()));
                 }
                 counts.writes.add(1);
                 binary::encode_response(value, replies);

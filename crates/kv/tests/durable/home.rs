@@ -10,14 +10,16 @@ use fastrand::Rng;
 use tidewire::sim::for_each_seed;
 use tidewire_kv::durable::snapshot::{Keeper, load};
 use tidewire_kv::durable::{
-    Accept, Applier, FollowSettings, Follower, Heard, KvLog, Source, Standing, go_on_at, open_with,
+    Accept, Applier, FollowError, FollowSettings, Follower, Heard, KvLog, Source, Standing,
+    go_on_at, open_with,
 };
 use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Mistakes, Store};
 use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::{EmbeddedLog, Log, Policy, Range, Refused, Settings, Ticket, Writer};
-use tidewire_replicate::{Owner, Replicator, Settings as Carrying};
+use tidewire_replicate::{Owner, Replicator, Settings as Carrying, is_whole};
 
+use crate::aged::aged;
 use crate::disk::{dump, now, settings, small, step};
 use crate::replay::parsed;
 use crate::sim_home::{Cluster, SimHome};
@@ -32,7 +34,7 @@ pub(crate) struct Wrong {
 }
 
 /// Far later than any deadline.
-const LATE: u64 = 4_000_000_000_000;
+pub(crate) const LATE: u64 = 4_000_000_000_000;
 const NODES: usize = 3;
 
 /// A server.
@@ -127,6 +129,8 @@ struct World {
     owed: Vec<Owed>,
     /// Elements that were acknowledged, or that somebody has read.
     facts: BTreeSet<String>,
+    /// Those of before there was a home, until that has them.
+    early: BTreeSet<String>,
     lives: u64,
     ids: u64,
     clients: u64,
@@ -161,7 +165,8 @@ fn log_settings(is_large: bool) -> Settings {
 }
 
 impl World {
-    fn new(seed: u64, wrong: Wrong, is_large: bool) -> World {
+    fn new(seed: u64, wrong: Wrong, kind: Kind) -> Result<World, String> {
+        let is_large = kind == Kind::Large;
         let mut rng = Rng::with_seed(seed);
         let cluster = Cluster::new(rng.u64(..));
         let mut world = World {
@@ -171,6 +176,7 @@ impl World {
             nodes: Vec::new(),
             owed: Vec::new(),
             facts: BTreeSet::new(),
+            early: BTreeSet::new(),
             lives: 0,
             ids: 0,
             clients: 0,
@@ -183,14 +189,26 @@ impl World {
             kept: Vec::new(),
             begun: 0,
         };
-        let first = SimDisk::new(world.rng.u64(..));
-        let first = world.start(first, 1000).expect("nothing is there yet");
+        let first = match kind {
+            Kind::Aged => {
+                let alone = Settings {
+                    backlog: None,
+                    identity: Some(1000),
+                    ..log_settings(false)
+                };
+                let (disk, early) = aged(seed, alone, &mut world.rng)?;
+                world.early = early;
+                disk
+            }
+            Kind::Small | Kind::Large => SimDisk::new(world.rng.u64(..)),
+        };
+        let first = world.start(first, 1000)?;
         world.nodes.push(first);
         for _ in 1..NODES {
             let follower = world.follow();
             world.nodes.push(follower);
         }
-        world
+        Ok(world)
     }
 
     fn home(&mut self) -> SimHome {
@@ -222,8 +240,11 @@ impl World {
         replicator.when_lost(move |why| theirs.lose(why))
     }
 
-    /// Begins to follow.
+    /// Begins to follow, if the home has all of a store.
     fn follow(&mut self) -> Node {
+        if !is_whole(&self.cluster.state().held.notes) {
+            return Node::Down(None);
+        }
         let store = Arc::new(Store::new(tidewire_kv::store::Settings {
             mistakes: self.wrong.store,
             ..settings(self.seed)
@@ -290,8 +311,14 @@ impl World {
             return;
         };
         let status = node.kv_log.snapshots().status();
+        // The first takes longer: that is when much can happen.
+        let is_part = replicator.shown().status().needs_snapshot;
+        let rarely = match is_part && !self.cluster.state().is_kind {
+            true => 500,
+            false => 20,
+        };
         match node.sends {
-            None if status.position > 0 && !status.in_progress() && self.rng.u8(..20) == 0 => {
+            None if status.position > 0 && !status.in_progress() && self.rng.u16(..rarely) == 0 => {
                 node.sends = Some((self.kept.len() as u64, status.position));
                 self.kept.push(Kept {
                     log: node.log.identity(),
@@ -308,6 +335,14 @@ impl World {
                 }
             }
             None => {}
+        }
+    }
+
+    fn send_when_due(&mut self, node: &mut Owns) {
+        let replicator = node.replicator.as_ref();
+        let is_part = replicator.is_some_and(|it| it.shown().status().needs_snapshot);
+        if is_part || node.stage == Stage::Serves {
+            self.send(node);
         }
     }
 
@@ -425,7 +460,10 @@ impl World {
     /// One that was down begins again: as an owner on its disk, or as a follower without one.
     fn come_back(&mut self, disk: Option<SimDisk>) -> Result<Node, String> {
         match disk {
-            Some(disk) if self.rng.u8(..4) > 0 => self.start(disk, 0),
+            // One that is lost early is lost for good.
+            Some(disk) if self.rng.u8(..4) > u8::from(!self.early.is_empty()) => {
+                self.start(disk, 0)
+            }
             _ => Ok(self.follow()),
         }
     }
@@ -457,7 +495,11 @@ impl World {
         let stepped = node
             .follower
             .step(at, LATE, &mut node.source, &mut node.home, &mut || false);
-        stepped.map_err(|e| format!("a follower: {e}"))?;
+        match stepped {
+            // It came before the owner, and begins again.
+            Err(FollowError::Gap { due: 0, .. }) => return Ok(Node::Down(None)),
+            stepped => stepped.map_err(|e| format!("a follower: {e}"))?,
+        };
         if node.follower.take_called_off() {
             self.called_off += 1;
             self.off.extend(node.owner.take());
@@ -502,9 +544,7 @@ impl World {
         if let Some(replicator) = &mut node.replicator {
             replicator.step(Duration::from_millis(self.ms), &mut node.home);
         }
-        if node.stage == Stage::Serves {
-            self.send(&mut node);
-        }
+        self.send_when_due(&mut node);
         self.advance(&mut node)?;
         Ok(Node::Owner(Box::new(node)))
     }
@@ -531,6 +571,12 @@ impl World {
                     node.kv_log.own();
                     node.store.end_loading();
                     node.stage = Stage::Serves;
+                    // It answers from now on, also with what it had before there was a home; who takes over has what was
+                    // there of it.
+                    let early = std::mem::take(&mut self.early);
+                    if found.is_some() {
+                        self.facts.extend(early);
+                    }
                     self.check(&node.store)?;
                 }
             }
@@ -559,27 +605,9 @@ impl World {
             true => (1 << 20) + 100,
             false => self.rng.usize(1..300),
         };
-        let lines = [
-            format!("RPUSH x {id}"),
-            format!("SET pad {}", "p".repeat(pad)),
-            format!("RPUSH y {id}"),
-        ];
-        let commands: Vec<_> = lines.iter().map(|line| parsed(line)).collect();
-        let each = || commands.iter().map(|(spec, args)| (*spec, &args[..]));
-        let mut runner = store.runner(LATE, 1);
-        if runner.reserve(each()).is_err() {
-            runner.give_up();
+        let Some(ticket) = put_pair(store, &id, pad)? else {
             return Ok(false);
-        }
-        if !runner.begin(each(), Vec::new()) {
-            return Err("a transaction did not begin".into());
-        }
-        for (spec, args) in each() {
-            let _ = runner.run(spec, 0, args, &mut Reply::new(Proto::Resp2));
-        }
-        runner.end();
-        let ticket = runner.barrier();
-        drop(runner);
+        };
         if ticket <= kv_log.update() {
             self.facts.insert(id);
             return Ok(true);
@@ -599,6 +627,10 @@ impl World {
                 .is_some_and(|owner| self.off.contains(&owner))
             {
                 return Err("the home is claimed for a takeover that was called off".into());
+            }
+            let owner = state.held.owner;
+            if owner.is_some_and(|owner| owner.log != 1000) && !is_whole(&state.held.notes) {
+                return Err("a home was taken over that has only a part".into());
             }
             let carried = state.held.notes.get("carried");
             let carried = carried.map_or(0, |word| {
@@ -643,6 +675,7 @@ impl World {
                         if let Some(replicator) = &mut node.replicator {
                             replicator.step(Duration::from_millis(self.ms), &mut node.home);
                         }
+                        self.send_when_due(&mut node);
                         self.advance(&mut node)?;
                         self.nodes[at] = Node::Owner(node);
                     }
@@ -653,7 +686,17 @@ impl World {
             self.hear()?;
         }
         let Node::Follower(mut last) = self.follow() else {
-            return Err("it does not follow".into());
+            // Its disk was lost before the home had all that was on it.
+            let has_owner = self
+                .nodes
+                .iter()
+                .any(|node| matches!(node, Node::Owner(node) if node.kv_log.lost().is_none()));
+            return match self.facts.is_empty() && !has_owner {
+                true => Ok(()),
+                false => Err(
+                    "the home has not all, and there is an owner, or was one that served".into(),
+                ),
+            };
         };
         while !last.follower.is_at_end() {
             let at = Duration::from_millis(self.ms);
@@ -680,6 +723,30 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Puts an element into both lists, and so many bytes elsewhere, as one unit: its ticket, if it is taken.
+pub(crate) fn put_pair(store: &Store, id: &str, pad: usize) -> Result<Option<u64>, String> {
+    let lines = [
+        format!("RPUSH x {id}"),
+        format!("SET pad {}", "p".repeat(pad)),
+        format!("RPUSH y {id}"),
+    ];
+    let commands: Vec<_> = lines.iter().map(|line| parsed(line)).collect();
+    let each = || commands.iter().map(|(spec, args)| (*spec, &args[..]));
+    let mut runner = store.runner(LATE, 1);
+    if runner.reserve(each()).is_err() {
+        runner.give_up();
+        return Ok(None);
+    }
+    if !runner.begin(each(), Vec::new()) {
+        return Err("a transaction did not begin".into());
+    }
+    for (spec, args) in each() {
+        let _ = runner.run(spec, 0, args, &mut Reply::new(Proto::Resp2));
+    }
+    runner.end();
+    Ok(Some(runner.barrier()))
 }
 
 /// The elements of a list; those of pairs are in both.
@@ -716,20 +783,38 @@ struct Done {
     called_off: u64,
     begun: u64,
     facts: usize,
+    /// Homes that have all of a store.
+    whole: u64,
+}
+
+/// What a world begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An empty store, and small units.
+    Small,
+    /// An empty store, and units that are several records.
+    Large,
+    /// A store whose log was cut before there was a home.
+    Aged,
 }
 
 /// One seed's world; what was wrong, if anything.
 pub(crate) fn homes(seed: u64, wrong: Wrong) -> Result<(), String> {
-    run(seed, wrong, false).map(drop)
+    run(seed, wrong, Kind::Small).map(drop)
+}
+
+/// The same, of a store that was there before its home.
+pub(crate) fn grown(seed: u64, wrong: Wrong) -> Result<(), String> {
+    run(seed, wrong, Kind::Aged).map(drop)
 }
 
 /// The same, with units that are several records.
 pub(crate) fn large(seed: u64, wrong: Wrong) -> Result<(), String> {
-    run(seed, wrong, true).map(drop)
+    run(seed, wrong, Kind::Large).map(drop)
 }
 
-fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<Done, String> {
-    let mut world = World::new(seed, wrong, is_large);
+fn run(seed: u64, wrong: Wrong, kind: Kind) -> Result<Done, String> {
+    let mut world = World::new(seed, wrong, kind)?;
     let acts = world.rng.usize(400..4000);
     for _ in 0..acts {
         world.act()?;
@@ -740,6 +825,7 @@ fn run(seed: u64, wrong: Wrong, is_large: bool) -> Result<Done, String> {
         called_off: world.called_off,
         begun: world.begun,
         facts: world.facts.len(),
+        whole: u64::from(is_whole(&world.cluster.state().held.notes)),
     })
 }
 
@@ -758,7 +844,7 @@ fn units_of_several_records_are_never_torn_by_a_failover() {
 fn stores_are_taken_over_in_these_tests() {
     let mut all = Done::default();
     for seed in 0..40 {
-        let one = run(seed, Wrong::default(), false).expect("nothing is wrong");
+        let one = run(seed, Wrong::default(), Kind::Small).expect("nothing is wrong");
         all.taken += one.taken;
         all.called_off += one.called_off;
         all.begun += one.begun;
@@ -769,9 +855,31 @@ fn stores_are_taken_over_in_these_tests() {
         called_off,
         begun,
         facts,
+        whole: _,
     } = all;
     assert!(
         taken > 50 && called_off > 20 && begun > 20 && facts > 300,
         "{taken} takeovers, {called_off} called off, {begun} began with a snapshot, {facts} facts"
+    );
+}
+
+#[test]
+fn a_store_that_was_there_before_its_home_loses_nothing_either() {
+    for_each_seed(300, |seed| grown(seed, Wrong::default()));
+}
+
+/// The one before would prove nothing.
+#[test]
+fn stores_that_were_there_before_are_taken_over_in_these_tests() {
+    let (mut whole, mut taken, mut begun) = (0, 0, 0);
+    for seed in 0..40 {
+        let one = run(seed, Wrong::default(), Kind::Aged).expect("nothing is wrong");
+        whole += one.whole;
+        taken += one.taken;
+        begun += one.begun;
+    }
+    assert!(
+        whole > 10 && taken > 10 && begun > 10,
+        "{whole} homes have all, {taken} takeovers, {begun} began with a snapshot"
     );
 }

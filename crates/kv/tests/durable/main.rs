@@ -24,6 +24,7 @@ mod sim_home;
 #[path = "../common/wire.rs"]
 mod wire;
 
+mod aged;
 mod attacks;
 mod by_hand;
 mod disk;

@@ -3,7 +3,7 @@
 use tidewire::sim::try_seed;
 use tidewire_kv::store::Mistakes;
 
-use crate::home::{Wrong, homes, large};
+use crate::home::{Wrong, grown, homes, large};
 use crate::replay::{same, torn, unclosed};
 use crate::scene::lives;
 use crate::served::served;
@@ -245,4 +245,17 @@ fn a_word_for_a_snapshot_before_what_is_in_it_is_at_home_is_found() {
         ..Wrong::default()
     };
     is_found_at_home(homes, wrong);
+}
+
+#[test]
+fn a_promise_of_a_home_that_is_only_a_part_is_found() {
+    let carrying = tidewire_replicate::Mistakes {
+        promise_part: true,
+        ..Default::default()
+    };
+    let wrong = Wrong {
+        carrying,
+        ..Wrong::default()
+    };
+    is_found_at_home(grown, wrong);
 }

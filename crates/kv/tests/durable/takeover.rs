@@ -9,7 +9,9 @@ use tidewire_kv::durable::{
 use tidewire_kv::store::Store;
 use tidewire_log::Policy;
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_replicate::{Answer, Ask, Home, Owner, Place, Replicator, Settings, Transaction};
+use tidewire_replicate::{
+    Answer, Ask, Held, Home, Owner, Place, Replicator, Settings, Transaction,
+};
 
 use crate::disk::{open, settings};
 use crate::following::Pair;
@@ -84,6 +86,8 @@ fn a_takeover_that_has_claimed_the_home_or_may_have_goes_on() {
     for is_claimed in [true, false] {
         let cluster = Cluster::new(1);
         let (mut follower, mut home) = taker(&cluster);
+        step(&mut follower, &mut home, Vec::new(), 0).expect("it looks at the home");
+        assert!(cluster.state().deliver());
         step(&mut follower, &mut home, Vec::new(), 0).expect("it opens the home");
         assert!(cluster.state().deliver());
         step(&mut follower, &mut home, Vec::new(), 1).expect("it claims the home");
@@ -120,6 +124,48 @@ fn a_takeover_that_has_claimed_the_home_or_may_have_goes_on() {
             (standing, owner)
         );
         assert_eq!(follower.take_called_off(), !is_claimed);
+    }
+}
+
+/// A home that tells something, and is never to be opened.
+struct Shut(Answer, Vec<u64>);
+
+impl Home for Shut {
+    fn ask(&mut self, number: u64, ask: Ask) {
+        assert!(
+            matches!(ask, Ask::Look),
+            "{ask:?}: the former owner is fenced"
+        );
+        self.1.push(number);
+    }
+
+    fn answer(&mut self) -> Option<(u64, Answer)> {
+        Some((self.1.pop()?, self.0.clone()))
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_a_stores_or_keeps_no_promise_is_not_fenced() {
+    let mut messages = Held::default();
+    messages.streams.insert("kv".into(), Place::default());
+    messages.streams.insert("app".into(), Place::default());
+    for (answer, told) in [
+        (Answer::Held(messages), "the home of messages"),
+        (Answer::Failed("too few replicas".into()), "too few"),
+    ] {
+        let (mut follower, _) = taker(&Cluster::new(1));
+        let mut home = Shut(answer, Vec::new());
+        let refused = (0..1000).find_map(|at| {
+            let (at, mut read) = (Duration::from_secs(at), Read(Vec::new()));
+            let stepped = follower.step(at, THEN, &mut read, &mut home, &mut || true);
+            stepped.expect("it is followed");
+            follower.take_refusal()
+        });
+        assert!(
+            refused.as_ref().is_some_and(|why| why.contains(told)),
+            "{refused:?}"
+        );
+        assert_eq!(follower.standing(), Standing::Follows);
     }
 }
 

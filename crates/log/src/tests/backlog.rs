@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{append, ids, settle_at, small};
 use crate::disk::sim::SimDisk;
 use crate::{
-    Carried, Change, EmbeddedLog, Log, ProducerId, Refused, Settings, StreamSettings, Ticket,
+    Carried, Change, EmbeddedLog, Log, ProducerId, Refused, Selection, Settings, StreamSettings,
+    Ticket, Writer,
 };
 
 const NOBODY: ProducerId = ProducerId::ANONYMOUS;
@@ -161,4 +162,74 @@ fn a_stream_may_begin_where_another_has_ended() {
     let (log, _, _) = EmbeddedLog::open(disk, settings).expect("the log");
     assert_eq!(range(&log), Some((1000, 1010)));
     assert_eq!(log.range("t").expect("a stream").first, 0);
+}
+
+#[test]
+fn streams_that_are_not_carried_are_neither_kept_nor_bounded_for_a_home() {
+    let settings = || Settings {
+        retention_bytes: Some(1),
+        backlog: Some(3000),
+        carries: Selection::of(["home-*"]).expect("a selection"),
+        ..small()
+    };
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let fill = |log: &EmbeddedLog<SimDisk>, writer: &mut Writer<SimDisk>, from: u64| {
+        let stream = log.stream("local").expect("a stream");
+        for n in from..from + 200 {
+            append(log, stream, NOBODY, 1 + 10 * n..=10 + 10 * n).expect("room");
+            settle_at(writer, 100 + n);
+        }
+    };
+    assert!(log.comes_home("home-1") && !log.comes_home("local"));
+    // No replicator has said anything yet.
+    fill(&log, &mut writer, 0);
+    assert_eq!(log.backlog_bytes(), 0);
+    let first = log.range("local").expect("it is there").first;
+    assert!(first > 0, "nothing was removed");
+    // Where those that are carried are at the limit, the others go on.
+    let carried = log.stream("home-1").expect("a stream");
+    let mut last = 0;
+    while append(&log, carried, NOBODY, last + 1..=last + 10).is_ok() {
+        last += 10;
+        settle_at(&mut writer, 1000);
+        assert!(last < 10_000, "there is no limit");
+    }
+    let full = log.backlog_bytes();
+    fill(&log, &mut writer, 200);
+    assert_eq!(log.backlog_bytes(), full);
+    // Opened again it is the same.
+    drop((log, writer));
+    let (log, mut writer, _) = EmbeddedLog::open(disk, settings()).expect("the log");
+    log.carried(home(&[("home-1", last)]));
+    assert_eq!(log.backlog_bytes(), 0);
+    let before = log.range("local").expect("it is there").first;
+    fill(&log, &mut writer, 400);
+    assert_eq!(log.backlog_bytes(), 0);
+    assert!(log.range("local").expect("it is there").first > before);
+}
+
+#[test]
+fn a_number_that_another_stream_had_is_carried_as_its_own_name_says() {
+    let settings = Settings {
+        backlog: Some(3000),
+        carries: Selection::of(["home"]).expect("a selection"),
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    for (name, bytes) in [("local", false), ("home", true), ("local", false)] {
+        let stream = log.stream(name).expect("a stream");
+        append(&log, stream, NOBODY, 1..=10).expect("room");
+        settle_at(&mut writer, 1);
+        assert_eq!(log.backlog_bytes() > 0, bytes, "{name}");
+        let mut now = 2;
+        while log.administer(Change::Delete { stream: name }).is_err() {
+            settle_at(&mut writer, now);
+            now += 1;
+            assert!(now < 100, "it cannot be deleted");
+        }
+        settle_at(&mut writer, 200);
+        log.carried(home(&[]));
+        assert_eq!(log.backlog_bytes(), 0);
+    }
 }

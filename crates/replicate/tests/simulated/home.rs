@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fastrand::Rng;
 use tidewire_replicate::{Answer, Ask, Held, Home, Record, Transaction};
 
+/// Records in a transaction, at most.
+pub(crate) const RECORDS_MAX: usize = 10;
+
 /// What is there, and on its way. Clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Cluster(Arc<Mutex<State>>);
@@ -178,6 +181,10 @@ impl SimHome {
 impl Home for SimHome {
     fn ask(&mut self, number: u64, ask: Ask) {
         self.last = number;
+        if let Ask::Carry(transaction) = &ask {
+            let records = transaction.records.len();
+            assert!(records <= RECORDS_MAX, "{records} records at once");
+        }
         self.cluster.state().on_its_way.push(Request {
             client: self.client,
             number,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_log::{EmbeddedLog, Log, Now, ProducerId, Refused, Run, Settings};
+use tidewire_log::{EmbeddedLog, Log, Now, ProducerId, Refused, Run, Settings, Step};
 use tidewire_replicate::{Answer, Ask, Held, Home, Replicator, Settings as Replicating};
 
 /// Lets itself be opened, and answers no transaction.
@@ -30,6 +30,50 @@ impl Home for Silent {
     fn answer(&mut self) -> Option<(u64, Answer)> {
         self.answers.pop()
     }
+}
+
+#[test]
+fn a_home_that_does_not_answer_is_soon_said_to_be_away() {
+    let settings = Settings {
+        backlog: Some(u64::MAX),
+        ..Settings::default()
+    };
+    let opened = EmbeddedLog::open(SimDisk::new(7), settings).expect("a log");
+    let (log, mut writer, _) = opened;
+    let log = Arc::new(log);
+    let stream = log.stream("s").expect("a stream");
+    let run = Run {
+        stream,
+        producer: ProducerId::ANONYMOUS,
+        frames: b"12345678\0\0\0\0",
+        count: 1,
+        last_id: 1,
+        timestamp_us: 1,
+    };
+    log.append(run).expect("room");
+    let mut home = Silent::default();
+    let mut replicator = Replicator::new(log.clone(), 1, 1, Replicating::default());
+    let mut at = |ms: u64| {
+        let now = Duration::from_millis(ms);
+        while writer.step(Now {
+            monotonic: now,
+            unix_us: 1,
+        }) == Step::Worked
+        {}
+        for _ in 0..20 {
+            replicator.step(now, &mut home);
+        }
+        let away = log.progress().away.map(|why| why.to_string());
+        (home.carried, away, log.progress().replicates)
+    };
+    let (_, away, _) = at(0);
+    assert_eq!(away, None);
+    assert_eq!(at(1000), (1, None, true));
+    assert_eq!(at(5990), (1, None, true));
+    // It is promised all the same, and waited for.
+    let late = Some("the home has not answered for 5 s".to_owned());
+    assert_eq!(at(6000), (1, late.clone(), true));
+    assert_eq!(at(80_000), (1, late, true));
 }
 
 #[test]

@@ -5,11 +5,23 @@ use std::time::Duration;
 
 use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::{
-    Change, EmbeddedLog, Log, Now, ProducerId, Progress, Refused, Run, Settings, Ticket, Writer,
+    Change, EmbeddedLog, Log, Now, ProducerId, Progress, Refused, Run, Selection, Settings, Ticket,
+    Writer,
 };
 use tidewire_replicate::{Cursors, Mistakes, Replicator, Settings as Replicating};
 
-use crate::home::{Cluster, SimHome};
+use crate::home::{Cluster, RECORDS_MAX, SimHome};
+
+/// How all nodes of a world carry.
+#[derive(Clone)]
+pub(crate) struct Carriage {
+    /// See [`Replicating::transaction_bytes`].
+    pub(crate) bytes: usize,
+    /// See [`Replicating::record_bytes`].
+    pub(crate) record: usize,
+    pub(crate) streams: Selection,
+    pub(crate) mistakes: Mistakes,
+}
 
 pub(crate) struct Node {
     disk: SimDisk,
@@ -35,20 +47,21 @@ impl Node {
     }
 
     /// Starts its process. `session` is used once.
-    pub(crate) fn start(&mut self, session: u64, cluster: &Cluster, mistakes: Mistakes) {
+    pub(crate) fn start(&mut self, session: u64, cluster: &Cluster, carriage: &Carriage) {
         let settings = Settings {
             segment_bytes: 64 << 10,
             group_bytes: 4 << 10,
             group_first: 4 << 10,
             payload_max: 1 << 10,
             backlog: Some(u64::MAX),
+            carries: carriage.streams.clone(),
             identity: Some(7),
             ..Settings::default()
         };
         let replicating = Replicating {
-            transaction_bytes: 200,
-            transaction_records: 10,
-            record_bytes: 60,
+            transaction_bytes: carriage.bytes,
+            transaction_records: RECORDS_MAX,
+            record_bytes: carriage.record,
             linger: Duration::from_millis(3),
             answer_within: Duration::from_millis(300),
             retry_first: Duration::from_millis(5),
@@ -56,7 +69,7 @@ impl Node {
             after_fenced: Duration::from_millis(20),
             hand_over_within: Duration::from_millis(200),
             cursors_every: Duration::from_millis(20),
-            mistakes,
+            mistakes: carriage.mistakes,
             ..Replicating::default()
         };
         let opened = EmbeddedLog::open(self.disk.clone(), settings);
@@ -145,13 +158,20 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// The mark of a producer, which is in one stream, and whether all it has is at home: what a welcome says.
+    /// How much waits for the home; bytes.
+    pub(crate) fn backlog(&self) -> u64 {
+        let open = self.open.as_ref();
+        open.map_or(0, |open| open.log.backlog_bytes())
+    }
+
+    /// The mark of a producer, which is in one stream, if all it has is at home, or is not to be there: what a welcome says.
     pub(crate) fn welcome(
         &self,
         stream: &str,
         producer: &str,
     ) -> Option<(ProducerId, Option<u64>)> {
         let open = self.open.as_ref()?;
+        let comes_home = open.log.comes_home(stream);
         let id = open.log.stream(stream).ok()?;
         let producer = open.log.producer(id, producer).ok()?;
         let mark = open.log.mark(producer);
@@ -159,7 +179,7 @@ impl Node {
         let is_home = progress
             .replicated
             .is_some_and(|replicated| mark.ticket <= replicated);
-        (progress.replicates && is_home).then_some((producer, mark.appended))
+        (!comes_home || progress.replicates && is_home).then_some((producer, mark.appended))
     }
 
     /// Appends messages of these ids, whose payload is their id.

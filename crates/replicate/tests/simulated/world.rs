@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_log::{ProducerId, Ticket};
+use tidewire_log::{ProducerId, Selection, Ticket};
 use tidewire_replicate::Mistakes;
 
 use crate::home::Cluster;
-use crate::node::Node;
+use crate::node::{Carriage, Node};
 use crate::seeds::{Verdict, ensure, trace};
 
-const PRODUCERS: usize = 3;
+const PRODUCERS: usize = 4;
+/// The last of them, whose stream may not be one that goes home.
+const LOCAL: usize = PRODUCERS - 1;
 /// Turns after which cursors have followed their records, where nothing goes wrong.
 const CURSORS_LATE: u32 = 50;
 
@@ -35,7 +37,9 @@ struct World {
     producers: Vec<Producer>,
     checker: Checker,
     sessions: u64,
-    mistakes: Mistakes,
+    carriage: Carriage,
+    /// Which streams go home changes now and then.
+    changes: bool,
     now: Duration,
 }
 
@@ -65,14 +69,31 @@ struct Checker {
     ends: BTreeMap<Arc<str>, u64>,
 }
 
+/// Some that go home, or all.
+fn streams(random: &mut Rng) -> Selection {
+    let some = ["s*", "local"].into_iter().take(random.usize(0..3));
+    Selection::of(some).expect("names of streams")
+}
+
 impl World {
     fn new(seed: u64, mistakes: Mistakes) -> World {
         let mut random = Rng::with_seed(seed);
         let cluster = Cluster::new(random.u64(..));
         let mut node = Node::new(SimDisk::new(random.u64(..)));
-        node.start(1, &cluster, mistakes);
+        let carriage = Carriage {
+            bytes: if random.bool() { 200 } else { 2000 },
+            // A message is a record, or some are.
+            record: if random.bool() { 60 } else { 1 },
+            streams: streams(&mut random),
+            mistakes,
+        };
+        node.start(1, &cluster, &carriage);
+        let changes = random.bool();
         let producer = |number: usize| Producer {
-            stream: format!("s{}", number % 2),
+            stream: match number {
+                LOCAL => "local".into(),
+                _ => format!("s{}", number % 2),
+            },
             name: format!("p{number}"),
             acked: 0,
             conn: None,
@@ -84,7 +105,8 @@ impl World {
             producers: (0..PRODUCERS).map(producer).collect(),
             checker: Checker::default(),
             sessions: 1,
-            mistakes,
+            carriage,
+            changes,
             now: Duration::from_secs(1),
         }
     }
@@ -124,13 +146,16 @@ impl World {
             let is_crash = self.random.bool();
             trace(|| format!("{:?}: node {node} ends, crash: {is_crash}", self.now));
             self.nodes[node].end(is_crash);
+            if self.changes && self.nodes.len() == 1 {
+                self.carriage.streams = streams(&mut self.random);
+            }
         }
         self.start(node);
     }
 
     fn start(&mut self, node: usize) {
         self.sessions += 1;
-        self.nodes[node].start(self.sessions, &self.cluster, self.mistakes);
+        self.nodes[node].start(self.sessions, &self.cluster, &self.carriage);
     }
 
     fn produce(&mut self) -> Verdict {
@@ -151,11 +176,14 @@ impl World {
                     self.now, producer.name
                 )
             });
+            let comes_home = self.carriage.streams.takes(&producer.stream);
             if mark < producer.acked {
                 // This node does not know yet that it is not the owner any more. A client says that something is lost.
                 return Ok(());
             }
-            producer.acked = mark;
+            if comes_home {
+                producer.acked = mark;
+            }
             producer.conn = Some(Conn {
                 node,
                 life: nodes[node].life,
@@ -174,7 +202,9 @@ impl World {
         let appended =
             nodes[conn.node].append(&producer.stream, conn.producer, conn.next..=last, self.now);
         if let Ok(ticket) = appended {
-            conn.owed.push_back((ticket, last));
+            if self.carriage.streams.takes(&producer.stream) {
+                conn.owed.push_back((ticket, last));
+            }
             conn.next = last + 1;
         }
         Ok(())
@@ -183,7 +213,8 @@ impl World {
     /// A reader moves its cursor, as far as it likes, or gives it up.
     fn read(&mut self, node: usize) {
         let name = format!("c{}", self.random.u8(0..3));
-        let stream = format!("s{}", self.random.u8(0..2));
+        let of = self.random.usize(..PRODUCERS);
+        let stream = self.producers[of].stream.clone();
         let back = (self.random.u8(0..6) > 0).then(|| self.random.u64(0..8));
         trace(|| format!("{:?}: cursor {name} of {stream}, back: {back:?}", self.now));
         self.nodes[node].set_cursor(&stream, &name, back);
@@ -192,6 +223,13 @@ impl World {
     /// Producers hear what is at home.
     fn observe(&mut self) -> Verdict {
         self.checker.look(&self.cluster)?;
+        if !self.changes {
+            let mut home = self.checker.ends.keys();
+            let stray = home.find(|name| !self.carriage.streams.takes(name));
+            ensure(stray.is_none(), || {
+                format!("{stray:?} is at home, and was to stay")
+            })?;
+        }
         for producer in &mut self.producers {
             let Some(conn) = &mut producer.conn else {
                 continue;
@@ -247,6 +285,10 @@ impl World {
             ensure(progress.replicated == Some(progress.committed), || {
                 format!("not at home in the end: {progress:?}")
             })?;
+            let backlog = self.nodes[0].backlog();
+            ensure(backlog == 0, || {
+                format!("{backlog} bytes wait for nothing in the end")
+            })?;
             ensure(self.have_cursors_arrived(), || {
                 let (here, home) = (self.nodes[0].cursors(), &self.cluster.state().held.cursors);
                 format!("cursors in the end: here {here:?}, at home {home:?}")
@@ -258,9 +300,12 @@ impl World {
     /// Whether the cursors at home are those of the one node there is, in streams of which anything is there.
     fn have_cursors_arrived(&self) -> bool {
         let mut here = self.nodes[0].cursors();
-        let held = &self.cluster.state().held;
-        here.retain(|(stream, _), _| held.streams.contains_key(stream));
-        here == held.cursors
+        let held = self.cluster.state().held.clone();
+        let comes_home = |stream: &str| self.carriage.streams.takes(stream);
+        here.retain(|(stream, _), _| held.streams.contains_key(stream) && comes_home(stream));
+        let mut home = held.cursors;
+        home.retain(|(stream, _), _| comes_home(stream));
+        here == home
     }
 }
 

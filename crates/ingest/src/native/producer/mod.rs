@@ -106,6 +106,7 @@ impl Producer {
         cx: &Cx<'_, IngestConn>,
     ) -> Result<Producer, Refused> {
         let log = &shared.log;
+        let comes_home = log.comes_home(stream);
         let stream = log.stream(stream)?;
         let (id, session) = if hello.producer.is_empty() {
             (ProducerId::ANONYMOUS, None)
@@ -124,7 +125,8 @@ impl Producer {
             bound: None,
             level: match (log.policy(), hello.level.unwrap_or(settings.level)) {
                 (Policy::Os, _) => Level::Received,
-                // Nothing is at home yet, or nothing comes there any more: that is not promised.
+                // Nothing is at home yet, nothing comes there any more, or this stream never does: that is not promised.
+                (_, Level::Replicated) if !comes_home => Level::Durable,
                 (_, Level::Replicated) if bound.is_none() && !log.progress().replicates => {
                     Level::Durable
                 }
