@@ -97,6 +97,10 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     let held_back = state.more_due() && !env.making.admits(state);
     if !held_back {
         call_for_more(protocol, state, env, carried_max);
+        if env.told && !state.flags.has(Flag::Embedded) {
+            // What it told comes before the end, after which it is told nothing.
+            return;
+        }
     }
     if state.end_of_input_due() {
         state.told = Told::Finished;
