@@ -146,6 +146,38 @@ fn a_window_bounds_what_is_not_acknowledged() {
     }
 }
 
+/// The server takes all at once, so that each connection always has more to send.
+#[test]
+fn a_load_without_a_window_hears_its_acknowledgements() {
+    let (addr, _told) = server(|mut socket| {
+        let (mut taken, mut acknowledged) = (0, 0);
+        let mut bytes = vec![0; 256 << 10];
+        while let Ok(n @ 1..) = socket.read(&mut bytes) {
+            taken += n as u64;
+            let whole = taken / 17;
+            if whole > acknowledged {
+                let mut ack = (whole - 1).to_ne_bytes().to_vec();
+                let others = (whole - acknowledged - 1) as u32;
+                ack.extend_from_slice(&others.to_le_bytes());
+                acknowledged = whole;
+                if socket.write_all(&ack).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let load_of = AckLoad {
+        batch: 4096,
+        ..acks()
+    };
+    let extent = Extent::Time {
+        warm_up: Duration::from_millis(100),
+        measured: Duration::from_millis(500),
+    };
+    let outcome = load(Workload::Ack(load_of), 8, extent, addr).unwrap();
+    assert!(outcome.requests > 0);
+}
+
 #[test]
 fn rounds_restart_ids_only_if_told_to() {
     for restart_ids in [true, false] {

@@ -158,6 +158,46 @@ fn a_reader_that_does_not_read_stops_the_writer() {
     assert_eq!(ends.server.closed, ["stalled"]);
 }
 
+/// All that the client says is there when the server begins to write without an end, and the network takes more of that than a
+/// server may write before it has read.
+#[test]
+fn who_always_writes_reads_all_the_same() {
+    const BUFFER: usize = 4 << 20;
+    let said: Vec<u8> = (0..150_000u32).map(|i| (i % 251) as u8).collect();
+    for shape in SHAPES {
+        let authority = Authority::new();
+        let (server_tls, client_tls) = usual(&authority);
+        let (server, client) = (Talk::new(Habit::Flood), Talk::says(said.clone()));
+        let (heard, says) = (server.log.clone(), client.log.clone());
+        let mut sim = Sim::under(
+            1,
+            Conditions {
+                send_buffer: BUFFER,
+                receive_buffer: BUFFER,
+                ..Conditions::calm()
+            },
+        );
+        sim.shape(shape);
+        let at = sim.add_loop();
+        let inside = Layered::new(server_tls.build().unwrap(), server);
+        let served = sim.service(at, inside, Limits::default());
+        let addr = sim.listen(served);
+        let other = sim.add_loop();
+        let inside = Layered::new(client_tls.build().unwrap(), client);
+        let client = sim.service(other, inside, Limits::default());
+        sim.dial(client, Dial::to(addr));
+        while says.get().peers.is_empty() {
+            sim.step();
+        }
+        sim.stall(at, Duration::from_secs(1));
+        while heard.get().got.len() < said.len() {
+            sim.step();
+        }
+        let written = heard.get().written;
+        assert!(written < BUFFER, "{shape:?}: {written} bytes came first");
+    }
+}
+
 /// What the client says of why it failed, and how often the server closed for a reason.
 fn refused(server: Server, client: Client) -> String {
     let ends = meet(

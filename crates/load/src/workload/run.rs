@@ -440,10 +440,6 @@ impl Run<'_, '_> {
             .loops(self.generator.loops)
             .cpus(&self.generator.cpus)
             .busy_poll(self.generator.busy_poll)
-            // Who waits for its turn to make more does not read: where the kernel takes all that a connection without a window
-            // sends, as where the server's disk is slow, acknowledgements would be read only when that has an end.
-            .turn_output(usize::MAX)
-            .turn_send(usize::MAX)
             .dial_options(self.generator.tcp.clone());
         let service = builder.service_with(clients, self.limits());
         Ok((builder.start()?, service))

@@ -45,7 +45,7 @@ pub struct Limits {
     /// Default 256 KiB; at least one chunk is always taken. Where more than 16 connections have some, it
     /// may be less: [`Builder::turn_receive`](crate::Builder::turn_receive) is for all of them.
     pub turn_bytes: usize,
-    /// Time without a byte received or sent after which [`Protocol::idle`](crate::Protocol::idle)
+    /// Time without a byte received or sent (at most 49 days, as for `request` and `write`) after which [`Protocol::idle`](crate::Protocol::idle)
     /// is called (default: finish), or, with output waiting, the connection is aborted as stalled.
     /// `None` waits for ever. Default 60 s.
     pub idle: Option<Duration>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Around, Inner, Layer, Layered, Wrap};
+use crate::reactor::facts::Flag;
 use crate::reactor::making::MakeShares;
 use crate::sim::chunking::{self, Feed};
 use crate::sim::tests::services::{Echo, Owes, SLEEP, Sleepy, Sums};
@@ -574,6 +575,8 @@ impl Protocol for Giver {
     type Message = ();
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        let is_put_off = cx.link.state.flags.has(Flag::AwaitsMaking);
+        assert!(!is_put_off, "it is not its turn to answer");
         *cx.local += input.len();
         input.consume(input.len());
         self.give(cx);

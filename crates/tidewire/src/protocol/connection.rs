@@ -119,7 +119,9 @@ pub trait Protocol: Sized + 'static {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next;
 
     /// Output had been full and has fallen to the low mark. If `received` returned
-    /// [`Next::AfterDrain`], it is called again right after this.
+    /// [`Next::AfterDrain`], it is called again right after this. So a protocol that fills its link here
+    /// whenever it may, without an end, takes its input also while the link is [full](Link::full): else it would never
+    /// take any.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol, service_fn, sim::chunking::collect};

@@ -97,6 +97,10 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     let held_back = state.more_due() && !env.making.admits(state);
     if !held_back {
         call_for_more(protocol, state, env, carried_max);
+        if env.told && !state.flags.has(Flag::Embedded) {
+            // What it told comes before the end, after which it is told nothing.
+            return;
+        }
     }
     if state.end_of_input_due() {
         state.told = Told::Finished;
@@ -145,7 +149,8 @@ fn call_for_more<C: Callbacks + ?Sized>(
     }
 }
 
-/// Offers `bytes` behind those carried, or keeps them if they may not be offered now.
+/// Offers `bytes` behind those carried, or keeps them if they may not be offered now, or not before it is the connection's turn
+/// to make more.
 pub(crate) fn receive<C: Callbacks + ?Sized>(
     protocol: &mut C,
     state: &mut State,
@@ -154,6 +159,10 @@ pub(crate) fn receive<C: Callbacks + ?Sized>(
     bytes: &[u8],
 ) {
     if !state.hungry_for(bytes.len()) {
+        return state.keep(bytes);
+    }
+    if state.flags.has(Flag::AwaitsMaking) {
+        state.owed.add(Owed::Replay);
         return state.keep(bytes);
     }
     if !state.carry.is_empty() {

@@ -106,6 +106,17 @@ impl State {
         self.out.may_send() && self.deadlines.write_ns <= now.as_nanos()
     }
 
+    /// Whether its peer had nothing to take because its turn to send has not come. If so, the time that the peer has counts
+    /// from now on.
+    pub(crate) fn excuses_peer(&mut self, now: Instant) -> bool {
+        let is_ours = self.flags.has(Flag::AwaitsTurn);
+        if is_ours {
+            self.last_progress = now;
+            self.deadlines.forget_look();
+        }
+        is_ours
+    }
+
     /// What the peer is late with, if it is to blame: while nothing is read from it, it is not.
     pub(crate) fn is_late(&mut self, now: Instant) -> Option<Hint> {
         if self.awaited_ns() > now.as_nanos() {

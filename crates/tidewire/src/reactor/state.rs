@@ -318,10 +318,12 @@ impl State {
     }
 
     /// Whether input has to wait until output has drained, or until it is this connection's turn to make
-    /// more.
+    /// more. Only what is to be answered waits for a turn: whoever always has something to write would always wait, and be
+    /// read from never.
     #[inline]
     pub(crate) fn holds_input_back(&self) -> bool {
-        self.appetite == Appetite::Drain || self.flags.has(Flag::AwaitsMaking)
+        let is_put_off = self.flags.has(Flag::AwaitsMaking) && self.owed.has(Owed::Replay);
+        self.appetite == Appetite::Drain || is_put_off
     }
 
     /// Whether it may make no more until its turn has come, or until output inside it has drained, however much of its

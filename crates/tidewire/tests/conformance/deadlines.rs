@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use tidewire::{Closed, Input, Next};
+use tidewire::{Closed, Dial, Input, Next};
 
 use crate::case::{Case, case};
 use crate::client::PATIENCE;
 use crate::fixture::Setup;
+use crate::listener::nobody;
 use crate::probe::{Context, Role};
 use crate::record::Event;
-use crate::roles::{Echo, Receives};
+use crate::roles::{Echo, Receives, echo};
 use crate::variant::Variant;
 use crate::world::{self, Moment};
 
@@ -22,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(a_lifetime_ends_in_order),
         case!(a_connection_overrides_its_limits),
         case!(many_that_drip_are_cut_and_others_are_served),
+        case!(times_beyond_all_time_are_waited_for),
     ]
 }
 
@@ -153,4 +155,57 @@ fn many_that_drip_are_cut_and_others_are_served(v: Variant) {
     }
     drop((dripping, good));
     server.stop();
+}
+
+/// Echoes, with a timer that is set as far away as may be.
+struct Distant;
+
+impl Role for Distant {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        cx.link.set_timer_after(Duration::MAX);
+        cx.link.set_lifetime(Some(Duration::MAX));
+        echo(input, cx)
+    }
+
+    fn expired(&mut self, _: &mut Context<'_>) {
+        panic!("the end of time has come");
+    }
+}
+
+fn times_beyond_all_time_are_waited_for(v: Variant) {
+    let ever = Some(Duration::MAX);
+    let server = Setup::on(v)
+        .limits(|l| {
+            (l.idle, l.first_byte, l.request) = (ever, ever, ever);
+            (l.write, l.lifetime, l.linger) = (ever, ever, Duration::MAX);
+        })
+        .start(|| Distant);
+    server.dial(Dial::to(server.addr()).after(Duration::MAX));
+    // 2^64 nanoseconds and a few are no few nanoseconds.
+    let beyond = Duration::from_nanos(u64::MAX) + Duration::from_millis(1);
+    let nobody = Dial::to(nobody()).timeout(Duration::MAX);
+    server.dial(nobody.attempts(u32::MAX).backoff(beyond, Duration::MAX));
+    server.until("the failure", |c| c.dial_failures > 0);
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client.send(b"x");
+        client.expect(b"x");
+        world::sleep(Duration::from_millis(5));
+    }
+    let mut other = server.connect();
+    other.finish();
+    other.expect_end();
+    drop(other);
+    assert_eq!(server.counters().dial_failures, 1, "the pause is over");
+    let before = server.counters().turns;
+    world::sleep(Duration::from_millis(50));
+    let turns = server.counters().turns - before;
+    assert!(turns < 20, "{turns} turns in which there was nothing to do");
+    client.finish();
+    client.expect_end();
+    drop(client);
+    match v.is_simulated() {
+        true => server.stop(),
+        false => server.stop_within(Duration::MAX),
+    };
 }

@@ -105,6 +105,12 @@ impl Setup {
         self.listen(Listen::at(([127, 0, 0, 1], 0)).options(options))
     }
 
+    /// On a simulated network: kernel buffers that take as much without a pause as those of Linux.
+    pub(crate) fn large_buffers(mut self) -> Setup {
+        self.on_simulated.kernel_buffers = Some(4 << 20);
+        self
+    }
+
     /// Keeps a handle to every connection and loop in the record. Otherwise nobody can reach them,
     /// which is a path of its own in the threads engine.
     pub(crate) fn reachable(mut self) -> Setup {

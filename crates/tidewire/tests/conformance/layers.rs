@@ -26,7 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// A layer whose wire carries every bit of what is inside turned over.
-struct Inverts;
+pub(crate) struct Inverts;
 
 impl Wrap for Inverts {
     type Layer = Inverts;
@@ -36,7 +36,7 @@ impl Wrap for Inverts {
     }
 }
 
-fn inverted(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn inverted(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| !byte).collect()
 }
 

@@ -26,6 +26,7 @@ mod world;
 mod accepting;
 mod admission;
 mod ahead;
+mod both_ways;
 mod chaos;
 mod crowd;
 mod deadlines;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         crowd::cases(),
         scarce::cases(),
         shares::cases(),
+        both_ways::cases(),
         options::cases(),
         memory::cases(),
         partners::cases(),

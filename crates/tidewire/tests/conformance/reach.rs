@@ -17,6 +17,7 @@ use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
+        case!(what_is_told_is_heard_before_the_peers_end),
         case!(posts_arrive_in_order),
         case!(posts_from_many_threads_all_arrive),
         case!(best_effort_says_full_and_reserved_is_not_refused),
@@ -333,4 +334,41 @@ fn posts_pace_with_a_sleeping_loop(v: Variant) {
         client.expect(&n.to_be_bytes());
     }
     server.cut();
+}
+
+/// Looks away at first. Shown its input again, tells itself to answer.
+#[derive(Default)]
+struct TellsItself {
+    has_looked: bool,
+}
+
+impl Role for TellsItself {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        if !std::mem::replace(&mut self.has_looked, true) {
+            return Next::Paused;
+        }
+        input.consume(input.len());
+        let me = cx.link.id();
+        let answer = Message::run(|cx| cx.link.write(b"heard"));
+        assert!(cx.tell(me, answer).is_ok());
+        Next::More
+    }
+}
+
+/// The end is there already when the last input is offered.
+fn what_is_told_is_heard_before_the_peers_end(v: Variant) {
+    let server = Setup::on(v).reachable().start(TellsItself::default);
+    let mut client = server.connect();
+    client.send(b"?");
+    client.finish();
+    server
+        .record
+        .until("the hang-up", |r| r.has(0, &Event::HungUp));
+    let handle = server.record.handle(0);
+    assert!(handle.try_post(Message::run(|cx| cx.link.resume())).is_ok());
+    client.expect(b"heard");
+    client.expect_end();
+    drop(client);
+    server.record.why_closed(0);
+    server.stop();
 }

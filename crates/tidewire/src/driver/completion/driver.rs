@@ -233,13 +233,14 @@ impl<Q: Queues> Sockets<Q> {
         }
     }
 
-    /// Closes what was accepted and nobody has looked at: a loop that has panicked, say, takes nobody in.
+    /// Closes what was accepted and nobody has looked at: a loop that has panicked, say, takes nobody in. And what was made for
+    /// a call that has not waited for it.
     fn close_unseen(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let collected = std::mem::take(&mut self.ring.collected);
         for done in batch.into_iter().skip(self.dealt).chain(collected) {
-            if done.token.kind == Kind::Accept && done.result >= 0 {
-                // SAFETY: the accept has made this descriptor, and this is the first to look at its report.
+            if matches!(done.token.kind, Kind::Accept | Kind::Install) && done.result >= 0 {
+                // SAFETY: the operation has made this descriptor, and this is the first to look at its report.
                 drop(unsafe { self.ring.accepted(done) });
             }
         }

@@ -8,7 +8,7 @@ use crate::reactor::core::Core;
 use crate::reactor::deadlines::FIRST_LOOK;
 use crate::reactor::drive::Event;
 use crate::reactor::driver::Transport;
-use crate::reactor::facts::{Hint, Owed, Phase};
+use crate::reactor::facts::{Flag, Hint, Owed, Phase};
 use crate::reactor::state::State;
 use crate::reactor::wheel::Wheel;
 use crate::vocabulary::closed::Closed;
@@ -128,6 +128,10 @@ impl Core {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
         let linger = self.limits[state.service as usize].linger;
+        if state.excuses_peer(now) {
+            state.phase_ends = Some(now + linger);
+            return;
+        }
         if state.last_progress + linger > now {
             state.deadlines.forget_look();
         }
@@ -150,8 +154,12 @@ impl Core {
             return;
         }
         let limit = state.deadlines.write_limit();
-        if state.has_stalled(now) && self.peer_takes(io, index, limit) == Some(false) {
-            return self.states[index as usize].kill(Closed::Stalled);
+        if state.has_stalled(now) {
+            if state.excuses_peer(now) {
+                state.deadlines.watch_again(now);
+            } else if self.peer_takes(io, index, limit) == Some(false) {
+                return self.states[index as usize].kill(Closed::Stalled);
+            }
         }
         let state = &mut self.states[index as usize];
         if let Some(hint) = state.is_late(now) {
@@ -174,11 +182,12 @@ impl Core {
             return;
         }
         if state.out.may_send() {
-            if self.peer_takes(io, index, idle) == Some(false) {
+            if !state.excuses_peer(now) && self.peer_takes(io, index, idle) == Some(false) {
                 self.states[index as usize].kill(Closed::Stalled);
             }
-        } else if state.is_paused() || !state.out.is_empty() {
-            // It waits because its protocol told it to, or for output that is held back.
+        } else if state.is_paused() || !state.out.is_empty() || state.flags.has(Flag::AwaitsMaking)
+        {
+            // It waits because its protocol told it to, for output that is held back, or for its turn to make more.
             state.last_progress = now;
         } else {
             state.last_progress = now;
@@ -234,6 +243,7 @@ mod tests {
     use super::*;
     use crate::Limits;
     use crate::reactor::by_hand::ByHand;
+    use crate::reactor::sending::SendShares;
 
     /// What the peer takes between two looks counts, so a limit lies between them, however late the first was.
     #[test]
@@ -258,5 +268,79 @@ mod tests {
                 "after {at} tenths"
             );
         }
+    }
+
+    /// Of two that have much to send, one has its turn: the other, however long its turn is in coming.
+    fn waits_for_its_turn(limits: Limits) -> (ByHand, u32) {
+        let shares = SendShares {
+            all: 1000,
+            one: 250,
+            small: 10,
+        };
+        let mut by_hand = ByHand::new(2, limits, shares);
+        (0..2).for_each(|index| by_hand.write(index, 5000));
+        by_hand.turn();
+        by_hand.kernel.untaken = Some(0);
+        let waits = |index: &u32| {
+            by_hand.core.states[*index as usize]
+                .flags
+                .has(Flag::AwaitsTurn)
+        };
+        let waiting = (0..2)
+            .find(|index| waits(index) && by_hand.core.states[*index as usize].out.len() == 5000);
+        let waiting = waiting.expect("one has had nothing");
+        (by_hand, waiting)
+    }
+
+    fn none() -> Limits {
+        Limits {
+            idle: None,
+            write: None,
+            linger: Duration::from_secs(1),
+            ..Limits::default()
+        }
+    }
+
+    /// What a connection is after ten seconds in which only its deadlines are looked at.
+    fn long_after(by_hand: &mut ByHand, index: u32) -> Phase {
+        for tenth in 1..100 {
+            by_hand.at(Duration::from_millis(100) * tenth);
+            by_hand.core.expire_due(&mut by_hand.kernel);
+            by_hand.core.settle_touched(&mut by_hand.kernel);
+        }
+        by_hand.core.states[index as usize].phase
+    }
+
+    #[test]
+    fn a_peer_is_not_late_while_its_connection_waits_for_its_turn_to_send() {
+        let second = Some(Duration::from_secs(1));
+        for (idle, write) in [(None, second), (second, None), (second, second)] {
+            let (mut by_hand, index) = waits_for_its_turn(Limits {
+                idle,
+                write,
+                ..none()
+            });
+            assert_eq!(
+                long_after(&mut by_hand, index),
+                Phase::Open,
+                "{idle:?}, {write:?}"
+            );
+        }
+        let (mut by_hand, index) = waits_for_its_turn(none());
+        by_hand.core.states[index as usize].finish(Closed::Finished);
+        by_hand.core.touch(index);
+        let finishing = Phase::Finishing(Closed::Finished);
+        assert_eq!(long_after(&mut by_hand, index), finishing);
+    }
+
+    #[test]
+    fn who_waits_for_its_turn_to_make_output_is_not_idle() {
+        let limits = Limits {
+            idle: Some(Duration::from_secs(1)),
+            ..none()
+        };
+        let mut by_hand = ByHand::new(1, limits, Default::default());
+        by_hand.core.env.making.wait(&mut by_hand.core.states[0]);
+        assert_eq!(long_after(&mut by_hand, 0), Phase::Open);
     }
 }

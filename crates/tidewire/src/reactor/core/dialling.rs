@@ -156,7 +156,8 @@ fn pause_after(dial: &Dial, failed: u32, rng: &mut Rng) -> Duration {
     let doubled = dial
         .backoff_first
         .saturating_mul(1u32 << (failed - 1).min(20));
-    let whole = doubled.min(dial.backoff_max).as_nanos() as u64;
+    let whole = doubled.min(dial.backoff_max).as_nanos();
+    let whole = u64::try_from(whole).unwrap_or(u64::MAX);
     Duration::from_nanos(whole / 2 + rng.below(whole / 2 + 1))
 }
 

@@ -8,7 +8,7 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::PeerEnd;
+use crate::reactor::facts::{Flag, PeerEnd};
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
@@ -68,6 +68,7 @@ impl Core {
         state.is_some_and(|s| {
             s.was_opened()
                 && s.wants_input()
+                && !s.flags.has(Flag::AwaitsMaking)
                 && s.is_open()
                 && self.hosts[s.service as usize].looks_ahead()
         })

@@ -191,6 +191,9 @@ impl Core {
         let mut rounds = 0;
         loop {
             self.advance(index);
+            if self.env.told {
+                self.deliver_told();
+            }
             let state = &mut self.states[index as usize];
             let sending = matches!(state.phase, Phase::Open | Phase::Finishing(_));
             if sending && state.may_flush() {

@@ -167,6 +167,15 @@ fn loops_leave_a_descriptor_for_a_connection() {
     }
 }
 
+/// The kernel takes no operations for a moment as a descriptor is made for a socket in the ring's table, so that it comes when the
+/// loop is ending.
+#[test]
+fn a_descriptor_that_is_made_too_late_is_closed_at_the_end() {
+    let seed = 711_679;
+    let wrongs = run(seed, shape(seed), false).wrongs;
+    assert!(wrongs.is_empty(), "{wrongs:#?}");
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..60 {
