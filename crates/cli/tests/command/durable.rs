@@ -198,7 +198,7 @@ fn exit_statuses_say_what_became_of_it() {
     let output = server.send(&[], "x\n");
     assert_code(&output, 1);
     assert!(
-        stderr(&output).contains("--level received"),
+        stderr(&output).contains("ask for level received"),
         "{}",
         stderr(&output)
     );
