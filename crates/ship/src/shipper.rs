@@ -143,7 +143,7 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     line: Line,
     counts: Counts,
     events: Vec<String>,
-    /// Polls since names were looked for; none at first.
+    /// Polls since names were looked for; none at first, and where a name has something that nobody follows yet.
     polls: Option<u32>,
     polled: Duration,
     waiting: usize,
@@ -304,6 +304,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let caught_up = |follower: &Follower<_, _>| follower.is_caught_up(&self.settings);
         let complete = self.settings.once
             && !busy
+            && self.polls.is_some()
             && self.followers().all(caught_up)
             && self.followers().all(|follower| follower.is_saved);
         Ok(Step { busy, complete })
@@ -325,6 +326,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             waiting: self.waiting,
             tracked: &|id| tracked.contains_key(&id),
             stopping: self.stopping,
+            vacated: false,
         };
         let mut waiting = 0;
         // Who comes first changes, so that lanes go round.
@@ -346,7 +348,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 waiting += usize::from(follower.is_waiting());
             }
         }
+        let vacated = around.vacated;
         self.waiting = waiting;
+        if vacated {
+            self.polls = None;
+        }
         Ok(busy)
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) tracked: &'a dyn Fn(FileId) -> bool,
     /// Nothing new is begun.
     pub(crate) stopping: bool,
+    /// A file that is named was truncated: what it has now is nobody's before names are looked for.
+    pub(crate) vacated: bool,
 }
 
 /// A lane in use.

@@ -142,6 +142,7 @@ impl<F, L: Lane> Follower<F, L> {
         N: Network<Lane = L>,
     {
         self.left.get_or_insert(around.now);
+        around.vacated = true;
         let path = self.entry.path.clone();
         let siblings = around.files.siblings(&path)?;
         let target = around.files.target(&self.entry.followed);

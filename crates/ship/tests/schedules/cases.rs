@@ -99,14 +99,26 @@ impl Case {
 }
 
 fn started(files: &Files, wire: &Wire, kept: &Kept) -> Shipper<Files, Wire, Kept> {
-    let settings = Settings {
+    begun(files, wire, kept, settings())
+}
+
+fn settings() -> Settings {
+    Settings {
         servers: vec!["0".into()],
         poll: Duration::from_millis(10),
         rotate_wait: Duration::from_millis(200),
         linger: Duration::from_secs(2),
         save_every: Duration::from_millis(50),
         ..Settings::default()
-    };
+    }
+}
+
+fn begun(
+    files: &Files,
+    wire: &Wire,
+    kept: &Kept,
+    settings: Settings,
+) -> Shipper<Files, Wire, Kept> {
     let all = Pattern::new(Path::new("/log/*.log"), false).unwrap();
     let outside = (files.clone(), wire.clone(), kept.clone());
     let checkpoint = kept.0.borrow().clone();
@@ -269,4 +281,49 @@ fn a_server_with_too_many_producers_holds_up_new_files_only() {
     assert_eq!((counts.acknowledged, counts.failed), (3, 0));
     assert_eq!(case.stored(), ["a more", "b"]);
     assert_eq!(case.told("b.log is shipped again"), 1);
+}
+
+/// What a truncated file has now is shipped too before a run with `once` is complete, whether the rest of what it had is in a
+/// copy or lost.
+#[test]
+fn once_is_not_over_before_a_truncated_file_was_read_anew() {
+    for has_copy in [true, false] {
+        let mut case = Case::new();
+        case.write("a.log", "one\ntwo\n");
+        case.run(5);
+        case.write("a.log", "three\n");
+        if has_copy {
+            case.write("a.log.1", "one\ntwo\nthree\n");
+        }
+        {
+            let mut tree = case.files.tree.borrow_mut();
+            let inode = tree.names[Path::new("/log/a.log")];
+            tree.truncate(inode, 1);
+            tree.write(inode, b"four\n");
+        }
+        let once = Settings {
+            once: true,
+            ..settings()
+        };
+        case.process = begun(&case.files, &case.wire, &case.kept, once);
+        let mut complete = false;
+        for _ in 0..2_000 {
+            complete = case.process.step(case.now).unwrap().complete;
+            case.events.extend(case.process.events());
+            if complete {
+                break;
+            }
+            case.wire.net.borrow_mut().turn(&mut case.rng, 0.0);
+            case.now += Duration::from_millis(5);
+        }
+        assert!(complete, "{:?}", case.events);
+        assert_eq!(case.told("was truncated"), 1, "{:?}", case.events);
+        let stored = case.stored();
+        assert_eq!(
+            stored.iter().any(|all| all == "one two three"),
+            has_copy,
+            "{stored:?}"
+        );
+        assert!(stored.iter().any(|all| all == "four"), "{stored:?}");
+    }
 }
