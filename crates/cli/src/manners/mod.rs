@@ -159,6 +159,24 @@ mod tests {
         assert!(stale.is_none(), "{stale:?}");
     }
 
+    /// What a command says of its own statuses does not speak of one that the table does not have.
+    #[test]
+    fn no_help_speaks_of_a_status_that_is_not_in_the_table() {
+        each(&command(Help::Long, 1_000), "", &mut |words, command| {
+            let help = command.clone().render_long_help().to_string();
+            for own in help.lines().filter(|line| line.contains("Exit status: ")) {
+                let own = own.split("Exit status: ").nth(1).unwrap();
+                let mut said = own.split([' ', ';', ',', '.']);
+                let is_unknown = |word: &str| {
+                    word.parse::<u8>()
+                        .is_ok_and(|n| !crate::exit::TABLE.contains(&format!("\n  {n}  ")))
+                };
+                let unknown = said.find(|word| is_unknown(word));
+                assert!(unknown.is_none(), "{words}: {unknown:?} in {own}");
+            }
+        });
+    }
+
     #[test]
     fn every_example_is_one() {
         for (words, examples) in EXAMPLES {

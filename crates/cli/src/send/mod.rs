@@ -33,7 +33,7 @@ rotation). Standard input goes on after the last id, so a \
 named producer that is run again must be fed what follows there: the same lines once more would be \
 stored once more (`tail -f` prints the last ten again).
 Exit status: 0 when everything was acknowledged at the level asked for, 1 when nothing could be sent, \
-5 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed, \
+2 when something was not acknowledged. Ctrl-C ends the input; what was read is flushed, \
 of a file its whole lines.";
 
 /// What to send where.

@@ -39,7 +39,7 @@ goes on when it is back. A file that is not what was shipped, or whose producer 
 is told and left alone; the others go on.
 
 Exit status: 0 when it was stopped and everything sent was acknowledged (with --once: when everything \
-there was, but for last lines without an end, whose bytes are told), 1 when nothing could be begun, 5 when \
+there was, but for last lines without an end, whose bytes are told), 1 when nothing could be begun, 2 when \
 something was not acknowledged, a file could not be shipped whole, or something was lost before it was read.";
 
 /// What to ship where.
