@@ -34,11 +34,12 @@ impl FileSystem for Disk {
                 found
             }
             Pattern::Glob(glob) => {
-                let paths = glob::glob_with(glob.as_str(), Pattern::options())
+                let paths = glob::glob_with(glob.as_str(), Pattern::walking())
                     .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
                 let mut found = Vec::new();
                 for path in paths {
                     match path {
+                        Ok(path) if !Pattern::shows(glob, &path) => {}
                         Ok(path) => found.extend(self.look(&path)?),
                         Err(e) if is_shortage(e.error()) => return Err(e.into()),
                         // A directory that may not be read hides only what is in it.
@@ -140,5 +141,39 @@ fn seen(path: &Path, metadata: &fs::Metadata) -> Seen {
         },
         len: metadata.len(),
         modified: metadata.modified().map_or(0, nanos),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    /// The second ended everything with a panic.
+    #[test]
+    fn hidden_names_and_those_that_are_no_text_are_not_found() {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        fs::create_dir(at.join(".hidden")).unwrap();
+        fs::create_dir(at.join("open")).unwrap();
+        let odd = Path::new(OsStr::from_bytes(b"x\xff.log"));
+        for name in ["a.log", ".b.log", ".hidden/c.log", "open/d.log"] {
+            fs::write(at.join(name), "x\n").unwrap();
+        }
+        fs::write(at.join(odd), "x\n").unwrap();
+        let found = |pattern: &str| {
+            let pattern = Pattern::new(&at.join(pattern), false).unwrap();
+            let found = Disk.find(&pattern).unwrap().into_iter();
+            let names = found.map(|seen| seen.path.strip_prefix(at).unwrap().display().to_string());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(found("*.log"), ["a.log"]);
+        assert_eq!(found(".*.log"), [".b.log"]);
+        assert_eq!(found("*/*.log"), ["open/d.log"]);
+        assert_eq!(found("**/*.log"), ["a.log", "open/d.log"]);
+        assert_eq!(found(".hidden/*.log"), [".hidden/c.log"]);
+        assert_eq!(found("[.]*/*.log"), [""; 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! What is to be followed: files, patterns of names, directories.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern as Glob};
 
@@ -70,9 +70,32 @@ impl Pattern {
         }
     }
 
-    /// How names are compared.
-    pub(crate) fn options() -> MatchOptions {
-        MATCHING
+    /// How directories are walked: without regard to leading dots, which the walk cannot have where a name is not UTF-8
+    /// (it panics). See [`Pattern::shows`].
+    pub(crate) fn walking() -> MatchOptions {
+        MatchOptions {
+            require_literal_leading_dot: false,
+            ..MATCHING
+        }
+    }
+
+    /// Whether what the walk has found is hidden nowhere but where the pattern says a leading dot itself.
+    pub(crate) fn shows(glob: &Glob, found: &Path) -> bool {
+        let parts = || {
+            glob.as_str()
+                .split('/')
+                .filter(|part| part.starts_with('.'))
+        };
+        let is_meant = |name: &str| {
+            let mut dotted = parts().filter_map(|part| Glob::new(part).ok());
+            dotted.any(|part| part.matches(name))
+        };
+        found.components().all(|part| match part {
+            Component::Normal(name) => name
+                .to_str()
+                .is_some_and(|name| !name.starts_with('.') || is_meant(name)),
+            _ => true,
+        })
     }
 }
 
