@@ -536,7 +536,7 @@ impl Replicator {
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
-        if self.look_for_cursors(now) || self.is_slow(now) {
+        if self.look_for_cursors(now) || self.say_if_late(now) {
             return Step::Worked;
         }
         let has_words = self.notes.are_pending() || self.cursors.are_pending();
@@ -570,7 +570,7 @@ impl Replicator {
     }
 
     /// Says that an answer is late, when it is; whether it has just said so.
-    fn is_slow(&mut self, now: Duration) -> bool {
+    fn say_if_late(&mut self, now: Duration) -> bool {
         let State::Home(Some(carrying)) = &mut self.state else {
             return false;
         };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_log::disk::sim::SimDisk;
-use tidewire_log::{EmbeddedLog, Log, Now, ProducerId, Refused, Run, Settings, Step};
+use tidewire_log::{
+    EmbeddedLog, Log, Now, ProducerId, Refused, Run, Settings, Step, StreamId, Writer,
+};
 use tidewire_replicate::{Answer, Ask, Held, Home, Replicator, Settings as Replicating};
 
 /// Lets itself be opened, and answers no transaction.
@@ -32,16 +34,21 @@ impl Home for Silent {
     }
 }
 
-#[test]
-fn a_home_that_does_not_answer_is_soon_said_to_be_away() {
+/// A log that has a home, and a stream of it.
+fn opened(settings: Settings) -> (Arc<EmbeddedLog<SimDisk>>, Writer<SimDisk>, StreamId) {
     let settings = Settings {
         backlog: Some(u64::MAX),
-        ..Settings::default()
+        ..settings
     };
     let opened = EmbeddedLog::open(SimDisk::new(7), settings).expect("a log");
-    let (log, mut writer, _) = opened;
-    let log = Arc::new(log);
+    let (log, writer, _) = opened;
     let stream = log.stream("s").expect("a stream");
+    (Arc::new(log), writer, stream)
+}
+
+#[test]
+fn a_home_that_does_not_answer_is_soon_said_to_be_away() {
+    let (log, mut writer, stream) = opened(Settings::default());
     let run = Run {
         stream,
         producer: ProducerId::ANONYMOUS,
@@ -83,13 +90,9 @@ fn an_outage_holds_two_transactions_and_no_more() {
     let settings = Settings {
         group_bytes: 1 << 20,
         payload_max: 1 << 10,
-        backlog: Some(u64::MAX),
         ..Settings::default()
     };
-    let opened = EmbeddedLog::open(SimDisk::new(7), settings).expect("a log");
-    let (log, mut writer, _) = opened;
-    let log = Arc::new(log);
-    let stream = log.stream("s").expect("a stream");
+    let (log, mut writer, stream) = opened(settings);
     let mut frames = Vec::new();
     while frames.len() < RUN {
         frames.extend_from_slice(&1u64.to_le_bytes());

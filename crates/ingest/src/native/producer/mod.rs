@@ -126,8 +126,9 @@ impl Producer {
             level: match (log.policy(), hello.level.unwrap_or(settings.level)) {
                 (Policy::Os, _) => Level::Received,
                 // Nothing is at home yet, nothing comes there any more, or this stream never does: that is not promised.
-                (_, Level::Replicated) if !comes_home => Level::Durable,
-                (_, Level::Replicated) if bound.is_none() && !log.progress().replicates => {
+                (_, Level::Replicated)
+                    if !comes_home || (bound.is_none() && !log.progress().replicates) =>
+                {
                     Level::Durable
                 }
                 (_, level) => level,
