@@ -154,12 +154,17 @@ impl<'s> Batch<'s> {
         self.runner.is_shut_out()
     }
 
-    /// Lets go of the locks of a script that takes long, between two of its commands.
+    /// What was watched by the transaction that did not begin; it may begin again.
+    pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
+        self.runner.take_watches()
+    }
+
+    /// Lets go of the locks of a script that runs beside the loops, between two of its commands.
     pub(crate) fn leave(&mut self) {
         self.runner.leave();
     }
 
-    /// Takes back what was [left](Batch::leave).
+    /// Takes back all that was [left](Batch::leave).
     pub(crate) fn come_back(&mut self) {
         self.runner.come_back();
     }

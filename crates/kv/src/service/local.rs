@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Instant, LoopHandle};
+use tidewire::{ConnId, Instant, LoopHandle};
 
 use super::durable::Waiting;
 use super::log_keys::Followers;
@@ -40,6 +40,12 @@ pub struct RespLocal {
     pub(crate) sleep: Option<Duration>,
     /// Those that wait for the log of messages.
     pub(crate) followers: Followers,
+    /// The command that was just run took long: its connection may have had its share of the turn.
+    pub(crate) spent: bool,
+    /// Connections whose command waits for what a script keeps.
+    pub(crate) parked: Vec<ConnId>,
+    /// What the command that could not run waits for is that.
+    pub(crate) parks: bool,
     /// What runs scripts, once there was one.
     pub(crate) interpreter: Option<Box<Interpreter>>,
 }
@@ -60,8 +66,12 @@ impl RespLocal {
             warned: None,
             sleep: None,
             followers: Followers::default(),
+            spent: false,
+            parked: Vec::new(),
+            parks: false,
             interpreter: None,
         };
+        local.shared.scripts.add_loop(local.at.clone());
         local.find_log();
         local
     }

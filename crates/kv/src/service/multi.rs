@@ -236,16 +236,22 @@ impl RespConn {
         let Some(mut transaction) = self.session.transaction.take() else {
             return Outcome::Done;
         };
-        self.show_no_transaction();
         let watches = std::mem::take(&mut transaction.watches);
         if transaction.failed {
+            self.show_no_transaction();
             watches
                 .into_iter()
                 .for_each(|watch| batch.shared.store.unwatch(watch));
             reply.error("EXECABORT Transaction discarded because of previous errors.");
             return Outcome::Done;
         }
-        self.exec_queued(&transaction, watches, batch, reply, cx);
+        if !self.exec_queued(&transaction, watches, batch, reply, cx) {
+            // A script keeps some of its keys: it is all there still, and begins again when that has ended.
+            transaction.watches = batch.take_watches();
+            self.session.transaction = Some(transaction);
+            return self.park(cx);
+        }
+        self.show_no_transaction();
         Outcome::Done
     }
 
@@ -302,6 +308,7 @@ impl RespConn {
         }
     }
 
+    /// Runs what was queued; false if it is to begin again, and has done nothing.
     fn exec_queued(
         &mut self,
         transaction: &Transaction,
@@ -309,7 +316,7 @@ impl RespConn {
         batch: &mut Batch<'_>,
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
-    ) {
+    ) -> bool {
         let args = transaction.args();
         let commands = transaction.commands(&args);
         if !batch.has_room_for(about_keys(&commands)) {
@@ -317,15 +324,23 @@ impl RespConn {
             watches
                 .into_iter()
                 .for_each(|watch| batch.shared.store.unwatch(watch));
-            return reply.error(format!(
+            reply.error(format!(
                 "EXECABORT Transaction discarded because of: {OUT_OF_MEMORY}"
             ));
+            return true;
         }
         if !batch.begin(about_keys(&commands), watches) {
-            if batch.is_shut_out() {
-                return reply.error(ABORTED_BUSY);
+            if !batch.is_shut_out() {
+                reply.null_array();
+                return true;
             }
-            return reply.null_array();
+            if !batch.shared.is_busy() {
+                return false;
+            }
+            let watches = batch.take_watches().into_iter();
+            watches.for_each(|watch| batch.shared.store.unwatch(watch));
+            reply.error(ABORTED_BUSY);
+            return true;
         }
         reply.array(commands.len());
         let mut outside = Vec::new();
@@ -347,7 +362,7 @@ impl RespConn {
                         outside.push((at, start));
                         continue;
                     }
-                    Ran::Blocked(_) | Ran::Later => {
+                    Ran::Blocked(_) | Ran::Later | Ran::Kept => {
                         unreachable!("nothing waits within a transaction")
                     }
                 },
@@ -377,6 +392,7 @@ impl RespConn {
         if !outside.is_empty() {
             self.run_outside(&commands, &outside, reply, cx);
         }
+        true
     }
 
     /// Runs what was left out of a transaction, and puts the replies where they belong.

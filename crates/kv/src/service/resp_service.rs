@@ -328,6 +328,11 @@ impl Service for RespService {
         local.subscribers = subscribers;
         local.end_subscriptions();
         Followers::woken(&self.shared, local, all);
+        if !local.parked.is_empty() && (!self.shared.store.is_kept() || self.shared.is_busy()) {
+            for id in std::mem::take(&mut local.parked) {
+                all.with(id, local, |conn, cx| conn.unpark(cx));
+            }
+        }
         if all.number() == TICKS && all.timer().is_none() {
             // A loop is signalled when it begins, before anybody connects.
             let now_ms = all.now().as_nanos() / 1_000_000;

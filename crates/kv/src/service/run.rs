@@ -33,6 +33,9 @@ pub(crate) enum Outcome {
     Waits,
 }
 
+/// A command that took as long counts against its connection's share of the turn.
+const LONG: Duration = Duration::from_micros(50);
+
 impl RespConn {
     /// Runs one command.
     #[inline]
@@ -113,6 +116,7 @@ impl RespConn {
             What::Data(spec) => match batch.run(spec, args, reply) {
                 Ran::Done => Outcome::Done,
                 Ran::Later => self.wait_for_room(cx),
+                Ran::Kept => self.park(cx),
                 Ran::Blocked(blocked) => self.begin_wait(spec, blocked, args, batch, reply, cx),
                 Ran::Outside => {
                     batch.pause();
@@ -143,6 +147,10 @@ impl RespConn {
         batch.db = self.session.db;
         if let Some(begun) = begun {
             let took = cx.link.clock() - begun;
+            if took >= LONG {
+                cx.link.spend(took);
+                cx.local.spent = true;
+            }
             match (outcome, &mut self.wait) {
                 (Outcome::Done, _) => self.note_time(entry, args, took, cx),
                 (Outcome::Waits, Some(wait)) => wait.took = Some(took),

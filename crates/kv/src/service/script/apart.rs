@@ -39,6 +39,8 @@ use crate::service::table::{Entry, table};
 
 /// A script that takes less runs on the loops from then on: it holds up nobody there.
 const QUICK: Duration = Duration::from_millis(5);
+/// A longer text is not compiled on a loop.
+const SMALL: usize = 32 << 10;
 /// The thread keeps its interpreter for so long without a script.
 const KEPT: Duration = Duration::from_secs(5);
 
@@ -237,6 +239,7 @@ fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         let (barrier, _) = batch.commit();
         drop(batch);
         let ticket = barrier.max(job.session.barrier);
+        let published = !apart.published.is_empty();
         for message in apart.published.drain(..) {
             let (channel, payload) = (&message.channel, &message.payload);
             // As in any transaction, an inbox may be overfilled.
@@ -244,7 +247,11 @@ fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
                 .hub
                 .publish(message.sharded, channel, payload, true, ticket);
         }
-        script.slow.store(begun.elapsed() > QUICK, Relaxed);
+        let wrote = shared.scripts.wrote.load(Relaxed) || published;
+        let is_slow = begun.elapsed() > QUICK || script.text.len() > SMALL;
+        // On a loop nobody could end one that has written.
+        let is_long = wrote && !script.is_brief();
+        script.slow.store(is_slow || is_long, Relaxed);
         if reply.is_over() {
             reply.clear();
         }

@@ -82,6 +82,14 @@ impl At<'_, '_> {
         }
     }
 
+    /// Another script keeps the keys: this one has to begin later.
+    pub(super) fn park(&mut self, conn: &mut RespConn) -> Outcome {
+        match self {
+            At::Loop(cx) => conn.park(cx),
+            At::Apart(_) => Outcome::Later,
+        }
+    }
+
     /// Runs a command about the connection or the server that scripts may use.
     pub(super) fn session(
         &mut self,

@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::time::Instant;
 
 use sha1::{Digest, Sha1};
 
+use tidewire::LoopHandle;
+
 use super::apart::Thread;
+use super::brief::is_brief;
 use super::functions::Functions;
 use super::shebang::{self, Flags};
 use crate::commands::Error;
+use crate::service::message::Message;
 
 /// Scripts that EVAL leaves behind, at most; those used longest ago go first.
 const EVAL_MAX: usize = 500;
@@ -32,6 +36,8 @@ pub(super) struct Script {
     pub(super) library: Option<u64>,
     /// It may take long, as far as anybody knows: it runs beside the loops.
     pub(super) slow: AtomicBool,
+    /// Whether its text bounds what it can do, once somebody has looked.
+    is_brief: OnceLock<bool>,
 }
 
 impl Script {
@@ -43,7 +49,13 @@ impl Script {
             flags,
             library,
             slow: AtomicBool::new(true),
+            is_brief: OnceLock::new(),
         }
+    }
+
+    /// Whether its text [bounds](is_brief) what it can do.
+    pub(super) fn is_brief(&self) -> bool {
+        *self.is_brief.get_or_init(|| is_brief(&self.text))
     }
 
     fn bytes(&self) -> usize {
@@ -90,6 +102,8 @@ pub(crate) struct Scripts {
     ends: AtomicBool,
     /// The one that takes long.
     pub(super) long: Mutex<Option<Long>>,
+    /// The loops, which have connections that wait for what a script keeps.
+    loops: Mutex<Vec<LoopHandle<Message>>>,
     /// There may be a thread for scripts, and the way to it.
     pub(super) apart: AtomicBool,
     pub(super) thread: Thread,
@@ -197,6 +211,20 @@ impl Scripts {
     /// Has scripts that may take long run on a thread of their own.
     pub(crate) fn use_thread(&self) {
         self.apart.store(true, Relaxed);
+    }
+
+    /// A loop begins, whose connections may have to wait for a script.
+    pub(crate) fn add_loop(&self, at: LoopHandle<Message>) {
+        self.loops().push(at);
+    }
+
+    /// Has those connections look again that wait for what a script keeps.
+    pub(crate) fn wake_parked(&self) {
+        self.loops().iter().for_each(LoopHandle::signal);
+    }
+
+    fn loops(&self) -> MutexGuard<'_, Vec<LoopHandle<Message>>> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The one that takes long.

@@ -173,6 +173,7 @@ impl RespConn {
                 reply.bulk(&name.unwrap_or_default().0);
             }
             Ok(true) => reply.ok(),
+            Ok(false) if batch.is_shut_out() => return at.park(self),
             Ok(false) => return at.wait_for_room(self),
             Err(error) => reply.error(error.0),
         }
@@ -311,6 +312,9 @@ fn apply(
             Err(why) => return Err(Error::new(batch.refusal(why))),
         }
         if !batch.begin(each(), Vec::new()) {
+            if !batch.shared.is_busy() {
+                return Ok(false);
+            }
             return Err(Error::new(busy_text(batch.shared)));
         }
     }

@@ -79,12 +79,16 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) may_wait: bool,
     /// It may be run again on the thread for scripts if it takes long.
     pub(super) may_move: bool,
+    /// Its text bounds what it can do: it may write on a loop.
+    pub(super) is_brief: bool,
+    /// Between its commands it has no locks, and its keys are kept.
+    pub(super) leaves: bool,
     /// Bytes of memory of what it has published: done twice, that would be heard.
     pub(super) said: usize,
     /// What FUNCTION STATS tells of it.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
-    /// It takes long: between its commands it has no locks, and its keys are kept.
+    /// It takes long, and others are told so.
     pub(super) busy: Option<Busy<'s>>,
 }
 
@@ -97,9 +101,8 @@ fn error(text: &'static str) -> Result<Result<(), Refusal>, Stop> {
 
 impl Host for Commands<'_, '_, '_, '_> {
     fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop> {
-        self.batch.come_back();
         let ran = self.run(call);
-        if self.busy.is_some() {
+        if self.leaves {
             self.batch.leave();
         }
         if let Err(refused) = ran? {
@@ -124,8 +127,9 @@ impl Host for Commands<'_, '_, '_, '_> {
                 command: shortened(self.args),
                 begun: now(),
             };
-            self.busy = Some(Busy::new(self.batch.shared, long));
+            self.leaves = true;
             self.batch.leave();
+            self.busy = Some(Busy::new(self.batch.shared, long));
         }
         self.at.turn_away();
         None
@@ -159,6 +163,15 @@ impl Host for Commands<'_, '_, '_, '_> {
 }
 
 impl Commands<'_, '_, '_, '_> {
+    /// Before the first change: from then on a script is where it is to its end. On a loop that is one whose text bounds
+    /// what it can do.
+    fn stay_to_write(&self, wrote: bool) -> Result<(), Stop> {
+        if self.may_move && !self.is_brief && !wrote && self.said == 0 {
+            return Err(Stop(ELSEWHERE.into()));
+        }
+        Ok(())
+    }
+
     /// Runs a command under the locks; its reply is written then.
     fn run(&mut self, call: Call<'_>) -> Result<Result<(), Refusal>, Stop> {
         let args = call.args;
@@ -197,6 +210,7 @@ impl Commands<'_, '_, '_, '_> {
                     if self.out_of_memory && spec.needs_memory(args) && !wrote {
                         return error(OUT_OF_MEMORY);
                     }
+                    self.stay_to_write(wrote)?;
                     match self.batch.reserve_next(spec, args) {
                         Ok(()) => {}
                         Err(NoRoom::Busy) if self.may_wait && !wrote => {
@@ -206,7 +220,7 @@ impl Commands<'_, '_, '_, '_> {
                     }
                     scripts.wrote.store(true, Relaxed);
                 }
-                if let Ran::Outside = self.batch.run(spec, args, self.reply) {
+                if let Ran::Outside | Ran::Kept = self.batch.run(spec, args, self.reply) {
                     return error(NOT_ALLOWED);
                 }
                 self.conn.note_read(self.batch, spec, args);
@@ -217,6 +231,8 @@ impl Commands<'_, '_, '_, '_> {
                     return error(READ_ONLY);
                 }
                 if says {
+                    let wrote = self.batch.shared.scripts.wrote.load(Relaxed);
+                    self.stay_to_write(wrote)?;
                     // Nobody takes it before the script ends: so it is bounded as what the script has itself.
                     let more = SAID_COST + args[1].len() + args[2].len();
                     if self.said.saturating_add(more) > limit {

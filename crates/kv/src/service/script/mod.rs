@@ -6,6 +6,7 @@
 
 mod apart;
 mod at;
+mod brief;
 mod cache;
 mod command;
 mod function;

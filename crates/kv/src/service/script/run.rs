@@ -154,6 +154,9 @@ impl RespConn {
             return at.wait_for_room(self);
         }
         if !batch.begin(whole(), Vec::new()) {
+            if !batch.shared.is_busy() {
+                return at.park(self);
+            }
             reply.error(busy_text(batch.shared));
             return Outcome::Done;
         }
@@ -218,6 +221,10 @@ impl RespConn {
         at: &mut At<'_, '_>,
     ) -> Outcome {
         let shared = batch.shared;
+        if at.is_apart() {
+            // No loop waits for what is done between two commands: others find the keys kept.
+            batch.leave();
+        }
         let mut interpreter = match interpreter(at) {
             Ok(interpreter) => interpreter,
             Err(why) => {
@@ -241,15 +248,16 @@ impl RespConn {
         scripts.runs.store(true, Relaxed);
         let has_thread = self.may_send_away(batch);
         let may_move = given.alone && has_thread && !at.is_apart();
-        interpreter.running.begin(if may_move || at.is_apart() {
-            What::Watched
-        } else {
-            What::Alone
+        interpreter.running.begin(match at {
+            At::Apart(_) => What::Apart,
+            At::Loop(_) if may_move => What::Here,
+            At::Loop(_) => What::Alone,
         });
         let db = self.session.db;
         let (keys, args) = given.args[3..].split_at(given.keys);
         let mut inner = Reply::new(Proto::Resp2);
         let patient = batch.is_patient();
+        let is_apart = at.is_apart();
         let mut commands = Commands {
             conn: self,
             batch,
@@ -259,6 +267,8 @@ impl RespConn {
             out_of_memory: given.out_of_memory,
             may_wait: given.alone && patient,
             may_move,
+            is_brief: script.is_brief(),
+            leaves: is_apart,
             said: 0,
             name: &script.name,
             args: given.args,
@@ -289,6 +299,9 @@ impl RespConn {
         let busy = commands.busy.take();
         batch.come_back();
         drop(busy);
+        if is_apart {
+            scripts.wake_parked();
+        }
         interpreter.running.begun.set(None);
         scripts.runs.store(false, Relaxed);
         // A script's SELECT is its own.
