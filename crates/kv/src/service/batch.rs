@@ -164,11 +164,6 @@ impl<'s> Batch<'s> {
         self.runner.leave();
     }
 
-    /// Takes back all that was [left](Batch::leave).
-    pub(crate) fn come_back(&mut self) {
-        self.runner.come_back();
-    }
-
     /// Ends the transaction.
     pub(crate) fn end(&mut self) {
         self.runner.end();

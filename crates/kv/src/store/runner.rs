@@ -205,11 +205,6 @@ impl<'s> Runner<'s> {
         self.guards.leave();
     }
 
-    /// Takes all the locks that were [left](Runner::leave), if they were.
-    pub fn come_back(&mut self) {
-        self.guards.come_back();
-    }
-
     /// Has a command that has done nothing tried again, or answers why not.
     #[cold]
     fn refuse(&self, why: NoRoom, reply: &mut Reply) -> Ran {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sha1::{Digest, Sha1};
 
@@ -56,6 +56,17 @@ impl Script {
     /// Whether its text [bounds](is_brief) what it can do.
     pub(super) fn is_brief(&self) -> bool {
         *self.is_brief.get_or_init(|| is_brief(&self.text))
+    }
+
+    /// It has run beside the loops for so long, and has perhaps changed something: whether it runs there again.
+    pub(super) fn note_time(&self, took: Duration, wrote: bool) {
+        /// A script that takes less runs on the loops from then on: it holds up nobody there.
+        const QUICK: Duration = Duration::from_millis(5);
+        /// A longer text is not compiled on a loop.
+        const SMALL: usize = 32 << 10;
+        // One that has written could not be ended there.
+        let is_long = took > QUICK || self.text.len() > SMALL || wrote && !self.is_brief();
+        self.slow.store(is_long, Relaxed);
     }
 
     fn bytes(&self) -> usize {

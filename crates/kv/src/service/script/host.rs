@@ -27,6 +27,12 @@ const ALLOWED: &[&str] = &[
     "time",
 ];
 
+/// Whether a command about the connection or the server can be run beside the loops, where a transaction is that has it.
+pub(super) fn runs_apart(entry: &Entry) -> bool {
+    // What it selects is to stay.
+    ALLOWED.contains(&entry.name) && entry.name != "select"
+}
+
 /// What a message takes beside its bytes until it is handed out; bytes.
 const SAID_COST: usize = 64;
 
