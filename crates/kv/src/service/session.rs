@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
+use super::message::Message;
 use super::monitor::Monitor;
 use super::multi::Transaction;
-use super::pubsub::Kind;
+use super::pubsub::{Audience, Kind};
 use super::replication::Waits;
 use super::shared::Shared;
 use super::tracking::Following;
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// Whom the message concerns that it is about to publish, as far as it was found out.
+    pub(crate) audience: Option<Box<Audience<Message>>>,
     /// It is shown all commands.
     pub(crate) monitor: Option<Arc<Monitor>>,
     /// Of a script that runs beside the loops: who is to be told when what it reads changes, and who need not be told of what
@@ -103,6 +106,7 @@ impl Session {
             waits_for_takeover: None,
             transaction: None,
             subscriptions: None,
+            audience: None,
             monitor: None,
             reads_for: None,
             changes_as: 0,

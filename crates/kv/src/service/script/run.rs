@@ -339,10 +339,14 @@ pub(in crate::service) fn runs_beside(
     batch: &Batch<'_>,
     cx: &mut Cx<'_, RespConn>,
 ) -> bool {
-    if !may_send_away(batch) || !commands.iter().any(|(entry, _)| entry.runs_script()) {
+    let may_be_long = |(entry, _): &(&Entry, _)| entry.runs_script() || entry.name == "publish";
+    if !may_send_away(batch) || !commands.iter().any(may_be_long) {
         return false;
     }
     let is_long = |(entry, args): &(&'static Entry, &[&[u8]])| {
+        if entry.name == "publish" {
+            return batch.shared.hub.is_costly(args[1]).then_some(());
+        }
         let kind = Kind::of(entry.name)?;
         let found = find_script(kind, args, batch.libraries_seen(), &mut At::Loop(cx));
         let (script, _) = found.ok()?;
