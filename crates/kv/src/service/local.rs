@@ -42,6 +42,8 @@ pub struct RespLocal {
     pub(crate) followers: Followers,
     /// The command that was just run took long: its connection may have had its share of the turn.
     pub(crate) spent: bool,
+    /// Its name among the loops that are told when a script ends.
+    pub(crate) name: u64,
     /// Connections whose command waits for what a script keeps.
     pub(crate) parked: Vec<ConnId>,
     /// What the command that could not run waits for is that.
@@ -53,6 +55,7 @@ pub struct RespLocal {
 impl RespLocal {
     pub(crate) fn new(shared: Arc<Shared>, at: LoopHandle<Message>) -> RespLocal {
         let mut local = RespLocal {
+            name: shared.scripts.add_loop(at.clone()),
             stats: shared.stats.on_loop(),
             waiting: None,
             published: Vec::new(),
@@ -71,7 +74,6 @@ impl RespLocal {
             parks: false,
             interpreter: None,
         };
-        local.shared.scripts.add_loop(local.at.clone());
         local.find_log();
         local
     }

@@ -278,6 +278,7 @@ impl Service for RespService {
     fn loop_ended(&self, mut local: RespLocal) {
         // Nobody waits for this loop any more.
         while local.leaving.turn(&mut local.subscribers, &self.shared.hub) {}
+        self.shared.scripts.remove_loop(local.name);
         self.shared.stats.loop_ended(&local.stats);
     }
 

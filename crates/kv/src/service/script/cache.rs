@@ -114,7 +114,8 @@ pub(crate) struct Scripts {
     /// The one that takes long.
     pub(super) long: Mutex<Option<Long>>,
     /// The loops, which have connections that wait for what a script keeps.
-    loops: Mutex<Vec<LoopHandle<Message>>>,
+    loops: Mutex<HashMap<u64, LoopHandle<Message>>>,
+    loops_begun: AtomicU64,
     /// There may be a thread for scripts, and the way to it.
     pub(super) apart: AtomicBool,
     pub(super) thread: Thread,
@@ -224,17 +225,23 @@ impl Scripts {
         self.apart.store(true, Relaxed);
     }
 
-    /// A loop begins, whose connections may have to wait for a script.
-    pub(crate) fn add_loop(&self, at: LoopHandle<Message>) {
-        self.loops().push(at);
+    /// A loop begins, whose connections may have to wait for a script; its name here.
+    pub(crate) fn add_loop(&self, at: LoopHandle<Message>) -> u64 {
+        let name = self.loops_begun.fetch_add(1, Relaxed);
+        self.loops().insert(name, at);
+        name
+    }
+
+    pub(crate) fn remove_loop(&self, name: u64) {
+        self.loops().remove(&name);
     }
 
     /// Has those connections look again that wait for what a script keeps.
     pub(crate) fn wake_parked(&self) {
-        self.loops().iter().for_each(LoopHandle::signal);
+        self.loops().values().for_each(LoopHandle::signal);
     }
 
-    fn loops(&self) -> MutexGuard<'_, Vec<LoopHandle<Message>>> {
+    fn loops(&self) -> MutexGuard<'_, HashMap<u64, LoopHandle<Message>>> {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
