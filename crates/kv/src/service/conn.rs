@@ -368,7 +368,7 @@ impl RespConn {
     #[cold]
     pub(crate) fn park(&mut self, cx: &mut Cx<'_, Self>) -> Outcome {
         cx.local.parks = true;
-        cx.local.parked.push(cx.link.id());
+        cx.local.parked.insert(cx.link.id());
         Outcome::Later
     }
 

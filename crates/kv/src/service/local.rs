@@ -1,5 +1,6 @@
 //! What the connections of one loop share.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub struct RespLocal {
     /// Its name among the loops that are told when a script ends.
     pub(crate) name: u64,
     /// Connections whose command waits for what a script keeps.
-    pub(crate) parked: Vec<ConnId>,
+    pub(crate) parked: BTreeSet<ConnId>,
     /// What the command that could not run waits for is that.
     pub(crate) parks: bool,
     /// What runs scripts, once there was one.
@@ -70,7 +71,7 @@ impl RespLocal {
             sleep: None,
             followers: Followers::default(),
             spent: false,
-            parked: Vec::new(),
+            parked: BTreeSet::new(),
             parks: false,
             interpreter: None,
         };

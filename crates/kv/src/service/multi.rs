@@ -385,7 +385,7 @@ impl RespConn {
                     continue;
                 }
                 What::Session(spec) if spec.name == "function" => {
-                    let _ = self.function(batch, args, true, reply, cx);
+                    let _ = self.function(batch, args, true, reply, &mut At::Loop(cx));
                 }
                 What::Session(spec) => match Kind::of(spec.name) {
                     Some(kind) => {

@@ -12,7 +12,7 @@ use super::conn::RespConn;
 use super::loading;
 use super::log_keys::NOT_HERE;
 use super::memory;
-use super::script::{self, Kind};
+use super::script::{self, At, Kind};
 use super::session::Replies;
 use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
@@ -136,7 +136,7 @@ impl RespConn {
                     }
                     outcome
                 } else if spec.name == "function" {
-                    self.function(batch, args, false, reply, cx)
+                    self.function(batch, args, false, reply, &mut At::Loop(cx))
                 } else if let Some(kind) = Kind::of(spec.name) {
                     self.eval(kind, batch, args, reply, cx)
                 } else {

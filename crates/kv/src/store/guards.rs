@@ -167,11 +167,11 @@ impl<'s> Guards<'s> {
     /// Lets go of the locks of a script that runs beside the loops, and keeps others from its keys: they find the shards
     /// marked when they have the locks. What it has changed is committed when it ends.
     pub(crate) fn leave(&mut self) {
-        self.store.is_kept.store(true, Relaxed);
         for (at, mut shard) in self.one.take().into_iter().chain(self.many.drain(..)) {
             self.store.tell(&mut shard);
             if !std::mem::replace(&mut shard.is_kept, true) {
                 self.left.push(at);
+                self.store.is_kept.store(true, Relaxed);
             }
         }
     }

@@ -50,6 +50,8 @@ pub(in crate::service) enum Work {
     },
     /// A transaction that has a script.
     Exec(Box<Transaction>),
+    /// FUNCTION LOAD or RESTORE.
+    Function,
 }
 
 impl Work {
@@ -142,7 +144,7 @@ impl Apart {
         while let Ok(job) = self.jobs.try_recv() {
             let mut reply = Reply::new(job.session.proto);
             match job.work {
-                Work::Script { .. } => reply.error(busy_text(&job.shared)),
+                Work::Script { .. } | Work::Function => reply.error(busy_text(&job.shared)),
                 Work::Exec(transaction) => {
                     transaction.forget(&job.shared.store);
                     reply.error(ABORTED_BUSY);
@@ -293,6 +295,7 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
                 conn.run_alone(*kind, script, *keys, &args, &mut batch, &mut reply, at)
             }
             Work::Exec(_) => conn.exec_beside(&mut batch, &mut reply, at),
+            Work::Function => conn.function(&mut batch, &args, false, &mut reply, at),
         };
         if outcome == Outcome::Later {
             drop(batch);
@@ -304,7 +307,7 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         drop(batch);
         // They have its keys from now on.
         shared.scripts.wake_parked();
-        let ticket = barrier.max(job.session.barrier);
+        let ticket = barrier.max(conn.session.barrier);
         let published = !apart.published.is_empty();
         for message in apart.published.drain(..) {
             let (channel, payload) = (&message.channel, &message.payload);
@@ -320,6 +323,6 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         if reply.is_over() {
             reply.clear();
         }
-        return (reply.take(), barrier);
+        return (reply.take(), ticket);
     }
 }

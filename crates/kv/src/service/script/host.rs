@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidewire_lua::{Call, Host, Stop, Value};
 
@@ -91,6 +91,7 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) leaves: bool,
     /// Bytes of memory of what it has published: done twice, that would be heard.
     pub(super) said: usize,
+    pub(super) begun: Instant,
     /// What FUNCTION STATS tells of it.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
@@ -122,6 +123,11 @@ impl Host for Commands<'_, '_, '_, '_> {
     fn told(&mut self) -> Option<Stop> {
         if self.may_move && self.said == 0 && !self.batch.shared.scripts.wrote.load(Relaxed) {
             return Some(Stop(ELSEWHERE.into()));
+        }
+        let limit_ms = self.batch.shared.config.script_ms.load(Relaxed);
+        if limit_ms == 0 || self.begun.elapsed() <= Duration::from_millis(limit_ms) {
+            // On a loop it is asked before, whether it can begin anew elsewhere.
+            return None;
         }
         if self.busy.is_none() {
             tracing::warn!(

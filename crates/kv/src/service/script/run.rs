@@ -272,6 +272,7 @@ impl RespConn {
             is_brief: script.is_brief(),
             leaves: is_apart,
             said: 0,
+            begun: now(),
             name: &script.name,
             args: given.args,
             busy: None,
@@ -360,7 +361,7 @@ pub(in crate::service) fn runs_beside(
 }
 
 /// Whether there is a thread for scripts.
-fn may_send_away(batch: &Batch<'_>) -> bool {
+pub(super) fn may_send_away(batch: &Batch<'_>) -> bool {
     batch.shared.scripts.apart.load(Relaxed)
 }
 
