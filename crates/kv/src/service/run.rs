@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 }
 
 /// A command that took as long counts against its connection's share of the turn.
-const LONG: Duration = Duration::from_micros(50);
+const LONG: Duration = Duration::from_micros(5);
 
 impl RespConn {
     /// Runs one command.

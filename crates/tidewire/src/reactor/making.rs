@@ -196,8 +196,10 @@ impl Making {
     #[cold]
     pub(crate) fn charge_time(&mut self, state: &mut State, took: Duration) {
         self.renew();
-        let bytes = took.as_nanos() * self.shares.all as u128 / TURN_TIME.as_nanos();
-        self.hold_against(state, usize::try_from(bytes).unwrap_or(usize::MAX / 4));
+        let (all, turn_us) = (self.shares.all as u64, TURN_TIME.as_micros() as u64);
+        let ns = took.as_nanos().min(u32::MAX.into()) as u64;
+        let bytes = ns.saturating_mul(all) / (1000 * turn_us);
+        self.hold_against(state, bytes as usize);
     }
 
     fn hold_against(&mut self, state: &mut State, bytes: usize) {
