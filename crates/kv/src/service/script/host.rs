@@ -125,7 +125,7 @@ impl Host for Commands<'_, '_, '_, '_> {
             return Some(Stop(ELSEWHERE.into()));
         }
         let limit_ms = self.batch.shared.config.script_ms.load(Relaxed);
-        if limit_ms == 0 || self.begun.elapsed() <= Duration::from_millis(limit_ms) {
+        if limit_ms == 0 || now() - self.begun <= Duration::from_millis(limit_ms) {
             // On a loop it is asked before, whether it can begin anew elsewhere.
             return None;
         }
