@@ -845,7 +845,10 @@ impl<'s> Runner<'s> {
             let bytes: usize = args[1..].iter().map(|arg| arg.len() + EACH).sum();
             *needed.get_or_insert(0) += bytes as u64;
         }
-        needed.is_none_or(|bytes| self.make_room_for(bytes))
+        // What a script keeps cannot be evicted just now: the commands are shut out, and it is asked again.
+        needed.is_none_or(|bytes| {
+            self.make_room_for(bytes) || self.guards.store().is_kept.load(Relaxed)
+        })
     }
 
     #[cold]
