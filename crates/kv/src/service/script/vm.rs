@@ -36,6 +36,8 @@ pub(super) enum What {
 
 /// A library may take so long to load.
 const LOAD_MAX: Duration = Duration::from_millis(500);
+/// A script may have run for so long when the server ends.
+const ENDING: Duration = Duration::from_secs(1);
 /// A script on a loop goes to the thread for scripts after this time, if it has written nothing.
 const MOVE_AFTER: Duration = Duration::from_millis(2);
 /// Looks between two times that others are told of a script that takes long: some ten milliseconds.
@@ -98,15 +100,15 @@ impl Running {
         if !wrote && self.what.get() == What::Here && took > MOVE_AFTER {
             return Verdict::Tell;
         }
-        let limit_ms = shared.config.script_ms.load(Relaxed);
-        if limit_ms == 0 || took <= Duration::from_millis(limit_ms) {
-            return Verdict::Go;
-        }
-        if scripts.is_ending() {
+        if scripts.is_ending() && took > ENDING {
             scripts.stopped.fetch_add(1, Relaxed);
             return Verdict::Stop(Stop(
                 "ERR Error running script: the server ends, and it takes long".into(),
             ));
+        }
+        let limit_ms = shared.config.script_ms.load(Relaxed);
+        if limit_ms == 0 || took <= Duration::from_millis(limit_ms) {
+            return Verdict::Go;
         }
         if !wrote && self.what.get() == What::Alone {
             scripts.stopped.fetch_add(1, Relaxed);
