@@ -32,12 +32,15 @@ local function library(functions, constants)
   return made
 end
 
--- A script that is to stop does, whoever catches its errors. One that has no memory left would only collect garbage from
--- then on, for a few bytes each time: it ends as well.
+-- A script that is to stop does, whoever catches its errors. One that has little memory left would only collect garbage
+-- from then on, for a few bytes each time: it ends as well.
 local NO_MEMORY = 'not enough memory'
+local function is_spent(e)
+  return type(e) ~= 'table' and rust.is_short_of_memory() and rust.message(e) == NO_MEMORY
+end
 local function let_through(e)
   if stopped() then error('stopped', 0) end
-  if type(e) ~= 'table' and rust.message(e) == NO_MEMORY then error(NO_MEMORY, 0) end
+  if is_spent(e) then error(NO_MEMORY, 0) end
 end
 
 local function caught(ok, ...)
@@ -96,7 +99,7 @@ function base.pcall(...) return caught(pcall(...)) end
 function base.xpcall(f, handler)
   return resumed(xpcall(f, function(e)
     if stopped() then return e end
-    if type(e) ~= 'table' and rust.message(e) == NO_MEMORY then return NO_MEMORY end
+    if is_spent(e) then return NO_MEMORY end
     return handler(rust.message(e))
   end))
 end

@@ -314,10 +314,10 @@ const GREEDY: &[&str] = &[
     "local t = {} while true do pcall(function() t[#t + 1] = {} end) end",
     "local t = {} while true do xpcall(function() t[#t + 1] = {} end, function() return 1 end) end",
     "local t, s = {}, string.rep('a', 1e6) while true do pcall(function() t[#t + 1] = s .. #t end) end",
-    "local s = string.rep('a', 3e7) while true do pcall(string.rep, s, 3) end",
-    "local s = string.rep('a', 3e7) while true do pcall(string.upper, s) end",
-    "local s = string.rep('a', 3e7) while true do pcall(string.gsub, s, '.', 'bcd') end",
-    "local s = string.rep('a', 3e7) while true do pcall(cjson.encode, {s, s, s}) end",
+    "local s = string.rep('a', 4e7) while true do pcall(string.rep, s, 2) end",
+    "local s = string.rep('a', 4e7) while true do pcall(string.upper, s) end",
+    "local s = string.rep('a', 4e7) while true do pcall(string.gsub, s, '.', 'bcd') end",
+    "local s = string.rep('a', 4e7) while true do pcall(cjson.encode, {s, s, s}) end",
     "local t = {} while true do coroutine.resume(coroutine.create(function() t[#t + 1] = {} end)) end",
     "local s = 'a' while true do pcall(function() s = s .. s end) end",
 ];
@@ -333,6 +333,14 @@ fn one_without_memory_fails_whatever_it_catches() {
         };
         assert!(is_told, "{text}: {ended:?}");
     }
+}
+
+/// It has asked for too much once, and has enough.
+#[test]
+fn one_with_memory_may_go_on() {
+    let text = "local ok, why = pcall(string.rep, 'a', 2^30) return tostring(ok) .. why";
+    let answer = Ended::Done(Answer::Bulk(b"falsenot enough memory".to_vec()));
+    assert_eq!(stopped_after(u32::MAX, text), answer);
 }
 
 #[test]
