@@ -3,12 +3,13 @@
 mod decode;
 mod encode;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 
+use crate::effort::Effort;
 use crate::library::{Args, Outcome, no_memory, wrapped};
+use crate::vm::State;
 
 /// What a script can set; for its own run.
 #[derive(Clone, Copy, Debug)]
@@ -55,39 +56,42 @@ impl Default for Config {
 const DEPTH_MAX: i64 = 128;
 
 /// The functions; texts have at most `most` bytes.
-pub(crate) fn functions(lua: &Lua, config: &Rc<RefCell<Config>>, most: usize) -> LuaResult<Table> {
+pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
     let table = lua.create_table()?;
+    let (config, most) = (&state.json, state.memory_max.get());
     let with = |run: fn(&Lua, &Args, &mut Config, usize) -> Outcome| {
         let config = config.clone();
-        wrapped(lua, move |lua, args| {
+        wrapped(lua, state, move |lua, args| {
             run(lua, args, &mut config.borrow_mut(), most)
         })
     };
+    let of = state.clone();
     table.raw_set(
         "encode",
-        with(|lua, args, config, most| {
+        wrapped(lua, state, move |lua, args| {
             if args.len() != 1 {
                 return Err("bad argument #1 to 'encode' (expected 1 argument)".into());
             }
-            let text = encode::encode(&args.get(0), config, most)?;
+            let text = encode::encode(&args.get(0), &of.json.borrow(), most, Effort::of(&of))?;
             Ok(vec![Value::String(
                 lua.create_string(text).map_err(no_memory)?,
             )])
         })?,
     )?;
+    let of = state.clone();
     table.raw_set(
         "decode",
-        with(|lua, args, config, _| {
+        wrapped(lua, state, move |lua, args| {
             if args.len() != 1 {
                 return Err("bad argument #1 to 'decode' (expected 1 argument)".into());
             }
-            let text = args.bytes(0, "decode")?;
-            decode::decode(lua, &text, config).map(|value| vec![value])
+            let text = args.text(0, "decode")?;
+            decode::decode(lua, &text, &of.json.borrow(), Effort::of(&of)).map(|value| vec![value])
         })?,
     )?;
     let depth = |name: &'static str, which: fn(&mut Config) -> &mut i64| {
         let config = config.clone();
-        wrapped(lua, move |_, args| {
+        wrapped(lua, state, move |_, args| {
             let mut config = config.borrow_mut();
             integer(args, 0, name, 1, DEPTH_MAX, which(&mut config))
         })

@@ -34,14 +34,19 @@
 
 mod answer;
 mod bit;
+mod effort;
 mod host;
 mod json;
 mod library;
 mod msgpack;
 mod number;
 mod pack;
+mod pattern;
 mod random;
 mod room;
+#[cfg(test)]
+mod tests;
+mod text;
 mod value;
 mod vm;
 

@@ -1,22 +1,43 @@
 //! `cmsgpack`: MessagePack to values of Lua and back.
 
-use mlua::{Lua, Table, Value};
+use std::rc::Rc;
 
-use crate::library::{Args, Function, Outcome, as_number, no_memory};
+use mlua::{Lua, Result as LuaResult, Table, Value};
+
+use crate::effort::Effort;
+use crate::library::{Args, NO_MEMORY, Outcome, as_number, no_memory, wrapped};
 use crate::number::whole;
+use crate::vm::State;
 
-pub(crate) const FUNCTIONS: &[(&str, Function)] = &[
-    ("unpack", |lua, args| unpack(lua, args, 0, 0)),
-    ("unpack_one", |lua, args| {
-        let from = args.integer_or(1, "unpack_one", 0)?;
-        unpack(lua, args, 1, from)
-    }),
-    ("unpack_limit", |lua, args| {
-        let limit = args.integer_or(1, "unpack_limit", 0)?;
-        let from = args.integer_or(2, "unpack_limit", 0)?;
-        unpack(lua, args, limit, from)
-    }),
-];
+/// The functions.
+pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
+    type Run = fn(&Lua, &Args, &State) -> Outcome;
+    let all: &[(&str, Run)] = &[
+        ("pack", pack),
+        ("unpack", |lua, args, state| unpack(lua, args, 0, 0, state)),
+        ("unpack_one", |lua, args, state| {
+            let from = args.integer_or(1, "unpack_one", 0)?;
+            unpack(lua, args, 1, from, state)
+        }),
+        ("unpack_limit", |lua, args, state| {
+            let limit = args.integer_or(1, "unpack_limit", 0)?;
+            let from = args.integer_or(2, "unpack_limit", 0)?;
+            unpack(lua, args, limit, from, state)
+        }),
+    ];
+    let table = lua.create_table()?;
+    for &(name, run) in all {
+        let of = state.clone();
+        table.raw_set(
+            name,
+            wrapped(lua, state, move |lua, args| run(lua, args, &of))?,
+        )?;
+    }
+    Ok(table)
+}
+
+/// Steps that a value costs.
+const EACH: u64 = 20;
 
 /// Deepest nesting that is written; below it stands nil, as in the library of this name.
 const DEPTH: usize = 16;
@@ -25,14 +46,15 @@ const DEPTH_READ: usize = 100;
 /// Values that may be unpacked at once: more would not fit on the interpreter's stack.
 const VALUES: usize = 7900;
 
-/// `pack`; the result has at most `most` bytes.
-pub(crate) fn pack(lua: &Lua, args: &Args, most: usize) -> Outcome {
+/// `pack`; the result has at most as many bytes as scripts have memory.
+fn pack(lua: &Lua, args: &Args, state: &State) -> Outcome {
     if args.len() == 0 {
         return Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".into());
     }
     let mut packer = Packer {
         bytes: Vec::new(),
-        most,
+        most: state.memory_max.get(),
+        effort: Effort::of(state),
     };
     for at in 0..args.len() {
         packer.value(&args.get(at), 0)?;
@@ -41,21 +63,23 @@ pub(crate) fn pack(lua: &Lua, args: &Args, most: usize) -> Outcome {
     Ok(vec![Value::String(bytes)])
 }
 
-struct Packer {
+struct Packer<'s> {
     bytes: Vec<u8>,
     most: usize,
+    effort: Effort<'s>,
 }
 
-impl Packer {
+impl Packer<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), Box<str>> {
         if self.bytes.len() + bytes.len() > self.most {
-            return Err("not enough memory".into());
+            return Err(NO_MEMORY.into());
         }
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Box<str>> {
+        self.effort.spend(EACH)?;
         match value {
             Value::Boolean(yes) => self.put(&[if *yes { 0xc3 } else { 0xc2 }]),
             Value::Integer(_) | Value::Number(_) => {
@@ -138,7 +162,7 @@ impl Packer {
     }
 
     fn table(&mut self, table: &Table, depth: usize) -> Result<(), Box<str>> {
-        if let Some(n) = array_len(table) {
+        if let Some(n) = array_len(table, &mut self.effort)? {
             self.head(n, 0x90, 16, None, 0xdc)?;
             for at in 1..=n {
                 let value = table.raw_get::<Value>(at).unwrap_or(Value::Nil);
@@ -146,7 +170,11 @@ impl Packer {
             }
             return Ok(());
         }
-        let n = table.pairs::<Value, Value>().count();
+        let mut n = 0;
+        for _ in table.pairs::<Value, Value>() {
+            self.effort.spend(EACH)?;
+            n += 1;
+        }
         self.head(n, 0x80, 16, None, 0xde)?;
         for pair in table.pairs::<Value, Value>() {
             let Ok((key, value)) = pair else { break };
@@ -158,25 +186,26 @@ impl Packer {
 }
 
 /// How many elements a table has whose keys are 1, 2, 3 and so on; an empty one is a map.
-fn array_len(table: &Table) -> Option<usize> {
+fn array_len(table: &Table, effort: &mut Effort<'_>) -> Result<Option<usize>, Box<str>> {
     let (mut count, mut most) = (0_usize, 0.0_f64);
     for pair in table.pairs::<Value, Value>() {
+        effort.spend(EACH)?;
         let Ok((key, _)) = pair else { break };
         let index = match key {
-            Value::Integer(_) | Value::Number(_) => as_number(&key)?,
-            _ => return None,
+            Value::Integer(_) | Value::Number(_) => as_number(&key).unwrap_or_default(),
+            _ => return Ok(None),
         };
         if index < 1.0 || index.fract() != 0.0 {
-            return None;
+            return Ok(None);
         }
         count += 1;
         most = most.max(index);
     }
-    (count > 0 && most == count as f64).then_some(count)
+    Ok((count > 0 && most == count as f64).then_some(count))
 }
 
-fn unpack(lua: &Lua, args: &Args, limit: i64, from: i64) -> Outcome {
-    let bytes = args.bytes(0, "unpack")?;
+fn unpack(lua: &Lua, args: &Args, limit: i64, from: i64, state: &State) -> Outcome {
+    let bytes = args.text(0, "unpack")?;
     let paged = limit != 0 || from != 0;
     if limit < 0 || from < 0 {
         return Err(format!(
@@ -196,11 +225,15 @@ fn unpack(lua: &Lua, args: &Args, limit: i64, from: i64) -> Outcome {
         usize::MAX
     };
     let mut values = Vec::new();
+    let mut reader = Unpacker {
+        lua,
+        effort: Effort::of(state),
+    };
     while !rest.is_empty() && values.len() < most {
         if values.len() >= VALUES {
             return Err("too many results to unpack".into());
         }
-        let (value, behind) = read(lua, rest, DEPTH_READ)?;
+        let (value, behind) = reader.read(rest, DEPTH_READ)?;
         values.push(value);
         rest = behind;
     }
@@ -229,98 +262,107 @@ fn unsigned(bytes: &[u8], n: usize) -> Result<(u64, &[u8]), Box<str>> {
     Ok((number, rest))
 }
 
-fn read<'a>(lua: &Lua, bytes: &'a [u8], depth: usize) -> Result<(Value, &'a [u8]), Box<str>> {
-    let (&kind, rest) = bytes.split_first().ok_or(MISSING)?;
-    let number = |x: f64, rest| Ok((Value::Number(x), rest));
-    match kind {
-        0x00..=0x7f => number(kind.into(), rest),
-        0xe0..=0xff => number((kind as i8).into(), rest),
-        0x80..=0x8f => map(lua, rest, usize::from(kind & 0xf), depth),
-        0x90..=0x9f => array(lua, rest, usize::from(kind & 0xf), depth),
-        0xa0..=0xbf => text(lua, rest, usize::from(kind & 0x1f)),
-        0xc0 => Ok((Value::Nil, rest)),
-        0xc2 => Ok((Value::Boolean(false), rest)),
-        0xc3 => Ok((Value::Boolean(true), rest)),
-        0xca => {
-            let (n, rest) = unsigned(rest, 4)?;
-            number(f32::from_bits(n as u32).into(), rest)
-        }
-        0xcb => {
-            let (n, rest) = unsigned(rest, 8)?;
-            number(f64::from_bits(n), rest)
-        }
-        0xcc..=0xcf => {
-            let (n, rest) = unsigned(rest, 1 << (kind - 0xcc))?;
-            number(n as f64, rest)
-        }
-        0xd0..=0xd3 => {
-            let width = 1 << (kind - 0xd0);
-            let (n, rest) = unsigned(rest, width)?;
-            let unused = 64 - 8 * width as u32;
-            number((((n << unused) as i64) >> unused) as f64, rest)
-        }
-        0xc4..=0xc6 => {
-            let (n, rest) = unsigned(rest, 1 << (kind - 0xc4))?;
-            text(lua, rest, n as usize)
-        }
-        0xd9..=0xdb => {
-            let (n, rest) = unsigned(rest, 1 << (kind - 0xd9))?;
-            text(lua, rest, n as usize)
-        }
-        0xdc | 0xdd => {
-            let (n, rest) = unsigned(rest, 2 << (kind - 0xdc))?;
-            array(lua, rest, n as usize, depth)
-        }
-        0xde | 0xdf => {
-            let (n, rest) = unsigned(rest, 2 << (kind - 0xde))?;
-            map(lua, rest, n as usize, depth)
-        }
-        _ => Err(BAD.into()),
-    }
+/// Reads values.
+struct Unpacker<'l> {
+    lua: &'l Lua,
+    effort: Effort<'l>,
 }
 
-fn text<'a>(lua: &Lua, bytes: &'a [u8], n: usize) -> Result<(Value, &'a [u8]), Box<str>> {
-    let (text, rest) = take(bytes, n)?;
-    let text = lua.create_string(text).map_err(no_memory)?;
-    Ok((Value::String(text), rest))
-}
-
-fn array<'a>(
-    lua: &Lua,
-    mut rest: &'a [u8],
-    n: usize,
-    depth: usize,
-) -> Result<(Value, &'a [u8]), Box<str>> {
-    let depth = depth.checked_sub(1).ok_or(BAD)?;
-    let table = lua.create_table().map_err(no_memory)?;
-    for at in 1..=n {
-        let (value, behind) = read(lua, rest, depth)?;
-        table.raw_set(at, value).map_err(no_memory)?;
-        rest = behind;
-    }
-    Ok((Value::Table(table), rest))
-}
-
-fn map<'a>(
-    lua: &Lua,
-    mut rest: &'a [u8],
-    n: usize,
-    depth: usize,
-) -> Result<(Value, &'a [u8]), Box<str>> {
-    let depth = depth.checked_sub(1).ok_or(BAD)?;
-    let table = lua.create_table().map_err(no_memory)?;
-    for _ in 0..n {
-        let (key, behind) = read(lua, rest, depth)?;
-        let (value, behind) = read(lua, behind, depth)?;
-        let is_key = match &key {
-            Value::Nil => false,
-            Value::Number(x) => !x.is_nan(),
-            _ => true,
-        };
-        if is_key {
-            table.raw_set(key, value).map_err(no_memory)?;
+impl Unpacker<'_> {
+    fn read<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<(Value, &'a [u8]), Box<str>> {
+        self.effort.spend(EACH)?;
+        let (&kind, rest) = bytes.split_first().ok_or(MISSING)?;
+        let number = |x: f64, rest| Ok((Value::Number(x), rest));
+        match kind {
+            0x00..=0x7f => number(kind.into(), rest),
+            0xe0..=0xff => number((kind as i8).into(), rest),
+            0x80..=0x8f => self.map(rest, usize::from(kind & 0xf), depth),
+            0x90..=0x9f => self.array(rest, usize::from(kind & 0xf), depth),
+            0xa0..=0xbf => self.text(rest, usize::from(kind & 0x1f)),
+            0xc0 => Ok((Value::Nil, rest)),
+            0xc2 => Ok((Value::Boolean(false), rest)),
+            0xc3 => Ok((Value::Boolean(true), rest)),
+            0xca => {
+                let (n, rest) = unsigned(rest, 4)?;
+                number(f32::from_bits(n as u32).into(), rest)
+            }
+            0xcb => {
+                let (n, rest) = unsigned(rest, 8)?;
+                number(f64::from_bits(n), rest)
+            }
+            0xcc..=0xcf => {
+                let (n, rest) = unsigned(rest, 1 << (kind - 0xcc))?;
+                number(n as f64, rest)
+            }
+            0xd0..=0xd3 => {
+                let width = 1 << (kind - 0xd0);
+                let (n, rest) = unsigned(rest, width)?;
+                let unused = 64 - 8 * width as u32;
+                number((((n << unused) as i64) >> unused) as f64, rest)
+            }
+            0xc4..=0xc6 => {
+                let (n, rest) = unsigned(rest, 1 << (kind - 0xc4))?;
+                self.text(rest, n as usize)
+            }
+            0xd9..=0xdb => {
+                let (n, rest) = unsigned(rest, 1 << (kind - 0xd9))?;
+                self.text(rest, n as usize)
+            }
+            0xdc | 0xdd => {
+                let (n, rest) = unsigned(rest, 2 << (kind - 0xdc))?;
+                self.array(rest, n as usize, depth)
+            }
+            0xde | 0xdf => {
+                let (n, rest) = unsigned(rest, 2 << (kind - 0xde))?;
+                self.map(rest, n as usize, depth)
+            }
+            _ => Err(BAD.into()),
         }
-        rest = behind;
     }
-    Ok((Value::Table(table), rest))
+
+    fn text<'a>(&self, bytes: &'a [u8], n: usize) -> Result<(Value, &'a [u8]), Box<str>> {
+        let (text, rest) = take(bytes, n)?;
+        let text = self.lua.create_string(text).map_err(no_memory)?;
+        Ok((Value::String(text), rest))
+    }
+
+    fn array<'a>(
+        &mut self,
+        mut rest: &'a [u8],
+        n: usize,
+        depth: usize,
+    ) -> Result<(Value, &'a [u8]), Box<str>> {
+        let depth = depth.checked_sub(1).ok_or(BAD)?;
+        let table = self.lua.create_table().map_err(no_memory)?;
+        for at in 1..=n {
+            let (value, behind) = self.read(rest, depth)?;
+            table.raw_set(at, value).map_err(no_memory)?;
+            rest = behind;
+        }
+        Ok((Value::Table(table), rest))
+    }
+
+    fn map<'a>(
+        &mut self,
+        mut rest: &'a [u8],
+        n: usize,
+        depth: usize,
+    ) -> Result<(Value, &'a [u8]), Box<str>> {
+        let depth = depth.checked_sub(1).ok_or(BAD)?;
+        let table = self.lua.create_table().map_err(no_memory)?;
+        for _ in 0..n {
+            let (key, behind) = self.read(rest, depth)?;
+            let (value, behind) = self.read(behind, depth)?;
+            let is_key = match &key {
+                Value::Nil => false,
+                Value::Number(x) => !x.is_nan(),
+                _ => true,
+            };
+            if is_key {
+                table.raw_set(key, value).map_err(no_memory)?;
+            }
+            rest = behind;
+        }
+        Ok((Value::Table(table), rest))
+    }
 }

@@ -7,11 +7,17 @@ local error, type, next, select = error, type, next, select
 local getmetatable, setmetatable, rawset = getmetatable, setmetatable, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
-local byte, rep, concat, floor = string.byte, string.rep, table.concat, math.floor
-local gsub, find, tonumber, insert = string.gsub, string.find, tonumber, table.insert
-local stopped, is_deep = rust.stopped, rust.is_deep
+local byte, sub, concat, floor = string.byte, string.sub, table.concat, math.floor
+local find, seek, gsub_text = rust.string.find, rust.string.seek, rust.string.gsub
+local tonumber, insert, remove, rawget = tonumber, table.insert, table.remove, rawget
+local stopped, look = rust.stopped, rust.look
 -- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
 local INT_END, CHUNK_MAX = 2147483648, 1073741824
+
+-- The longest text, and the most elements, that a function of C is given before the script is looked at: no hook reaches it.
+local LONG, MANY = 32768, 4096
+-- KiB that a step of the collector is for: some milliseconds.
+local STEP_KIB = 1000
 
 local READONLY = 'Attempt to modify a readonly table'
 -- The environment of what runs.
@@ -26,18 +32,29 @@ local function library(functions, constants)
   return made
 end
 
--- A script that is to stop does, whoever catches its errors.
-local function caught(ok, e, ...)
-  if ok then return ok, e, ... end
+-- A script that is to stop does, whoever catches its errors. One that has little memory left would only collect garbage
+-- from then on, for a few bytes each time: it ends as well.
+local NO_MEMORY = 'not enough memory'
+local function is_spent(e)
+  return type(e) ~= 'table' and rust.is_short_of_memory() and rust.message(e) == NO_MEMORY
+end
+local function let_through(e)
   if stopped() then error('stopped', 0) end
+  if is_spent(e) then error(NO_MEMORY, 0) end
+end
+
+local function caught(ok, ...)
+  if ok then return ok, ... end
+  local e = ...
+  let_through(e)
   if type(e) == 'table' and type(e.err) == 'string' then e = e.err end
   return ok, rust.message(e)
 end
 
-local function resumed(ok, e, ...)
-  if not ok and stopped() then error('stopped', 0) end
-  if ok then return ok, e, ... end
-  return ok, rust.message(e)
+local function resumed(ok, ...)
+  if ok then return ok, ... end
+  let_through((...))
+  return ok, rust.message((...))
 end
 
 -- The tables that nobody writes to: C's functions would, past their metatables.
@@ -54,6 +71,7 @@ local function load_text(text, name)
   end
   if byte(text, 1) == 27 then return nil, 'a chunk has to be text' end
   if #text > CHUNK_MAX then return nil, 'a chunk has at most a GiB' end
+  if #text > LONG then look() end
   local f, why = loadstring(text, name or text)
   if f then setfenv(f, current) end
   return f, why
@@ -81,6 +99,7 @@ function base.pcall(...) return caught(pcall(...)) end
 function base.xpcall(f, handler)
   return resumed(xpcall(f, function(e)
     if stopped() then return e end
+    if is_spent(e) then return NO_MEMORY end
     return handler(rust.message(e))
   end))
 end
@@ -88,7 +107,12 @@ function base.gcinfo() return floor(collectgarbage('count')), 0 end
 
 function base.collectgarbage(what)
   if what == 'count' then return collectgarbage('count') end
-  if what == nil or what == 'collect' then collectgarbage('collect') end
+  if what == nil or what == 'collect' then
+    -- Twice round in steps: a cycle may have begun before what is garbage now.
+    for _ = 1, 2 do
+      repeat look() until collectgarbage('step', STEP_KIB)
+    end
+  end
   return 0
 end
 
@@ -133,28 +157,277 @@ function base.unpack(t, from, to)
 end
 
 string.dump = nil
-function string.rep(s, n)
-  local text, times = type(s) == 'number' and s .. '' or s, tonumber(n)
-  if text == '' then return text end
-  -- Building what does not fit takes long before it fails.
-  if type(text) == 'string' and times then
-    if times < 1 then return '' end
-    if not (#text * times <= rust.memory_max) then error('not enough memory', 0) end
-  end
-  return rep(text, n)
+string.find, string.match, string.rep = find, rust.string.match, rust.string.rep
+
+local function bad_argument(at, name, expected, got)
+  error('bad argument #' .. at .. " to '" .. name .. "' (" .. expected .. ' expected, got ' ..
+    (got == nil and 'no value' or type(got)) .. ')', 3)
 end
 
--- Each that calls back has some 8 KiB on the stack of the thread.
-function string.gsub(s, pattern, by, n)
-  if type(by) ~= 'string' and is_deep() then error('stack overflow', 2) end
-  return gsub(s, pattern, by, n)
+-- A text, of a text or a number.
+local function text_of(value, at, name)
+  if type(value) == 'string' then return value end
+  if type(value) == 'number' then return value .. '' end
+  error('bad argument #' .. at .. " to '" .. name .. "' (string expected, got " ..
+    (value == nil and 'no value' or type(value)) .. ')', 3)
+end
+
+for _, name in next, { 'lower', 'upper', 'reverse' } do
+  local f = string[name]
+  string[name] = function(s)
+    local text = text_of(s, 1, name)
+    if #text > LONG then look() end
+    return f(text)
+  end
+end
+
+-- Where the next match is looked for from: behind this one, or a byte further if it is empty.
+function string.gmatch(s, pattern)
+  s, pattern = text_of(s, 1, 'gmatch'), text_of(pattern, 2, 'gmatch')
+  local from = 0
+  local function further(first, last, ...)
+    if not first then return end
+    from = last > first and last or last + 1
+    return ...
+  end
+  return function()
+    if from > #s then return end
+    return further(seek(s, pattern, from))
+  end
 end
 string.gfind = string.gmatch
 
+-- Texts that are put behind each other: many short ones become a long one now and then.
+local function joiner()
+  local few, count, parts, bytes = {}, 0, {}, 0
+  local function join()
+    if count > 0 then parts[#parts + 1] = concat(few, '', 1, count) end
+    count = 0
+  end
+  return function(text)
+    if #text == 0 then return end
+    bytes = bytes + #text
+    if bytes > rust.memory_max then error(NO_MEMORY, 0) end
+    count = count + 1
+    few[count] = text
+    if count == 256 then join() end
+  end, function()
+    join()
+    return concat(parts)
+  end
+end
+
+local function replaced(by, is_table, first, last, ...)
+  if not first then return end
+  if is_table then return first, last, by[(...)] end
+  return first, last, (by(...))
+end
+
+-- Lua calls back from here: C's function would have some KiB of its own on the stack of the thread each time.
+local function gsub_by(s, pattern, by, most)
+  local is_table, anchored = type(by) == 'table', byte(pattern, 1) == 94
+  local add, all = joiner()
+  local from, count = 0, 0
+  while count < most do
+    local first, last, text = replaced(by, is_table, seek(s, pattern, from, true, is_table))
+    if not first then break end
+    count = count + 1
+    add(sub(s, from + 1, first))
+    if not text then
+      add(sub(s, first + 1, last))
+    elseif type(text) == 'string' then
+      add(text)
+    elseif type(text) == 'number' then
+      add(text .. '')
+    else
+      error('invalid replacement value (a ' .. type(text) .. ')', 3)
+    end
+    from = last
+    if last == first then
+      if last >= #s then break end
+      add(sub(s, last + 1, last + 1))
+      from = last + 1
+    end
+    if anchored then break end
+  end
+  add(sub(s, from + 1))
+  return all(), count
+end
+
+function string.gsub(s, pattern, by, n)
+  local kind = type(by)
+  if kind == 'string' or kind == 'number' then
+    local text, count = gsub_text(s, pattern, by, n)
+    return text, count
+  end
+  s, pattern = text_of(s, 1, 'gsub'), text_of(pattern, 2, 'gsub')
+  local most = n == nil and #s + 1 or tonumber(n)
+  if not most then bad_argument(4, 'gsub', 'number', n) end
+  if kind ~= 'table' and kind ~= 'function' then
+    error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
+  end
+  local text, count = gsub_by(s, pattern, by, floor(most))
+  return text, count
+end
+
+local function is_whole(n) return type(n) == 'number' and n == floor(n) and is_int(n) end
+
 function table.insert(t, ...)
   if shielded[t] then error(READONLY, 2) end
+  local at, value = ...
+  -- C's moves what is behind, however much that is.
+  if select('#', ...) == 2 and type(t) == 'table' and is_whole(at) and #t - at >= MANY then
+    for i = #t + 1, at + 1, -1 do rawset(t, i, rawget(t, i - 1)) end
+    rawset(t, at, value)
+    return
+  end
   return insert(t, ...)
 end
+
+function table.remove(t, ...)
+  local at = ...
+  if type(t) == 'table' and is_whole(at) and at >= 1 and #t - at >= MANY then
+    local last, value = #t, rawget(t, at)
+    for i = at, last - 1 do rawset(t, i, rawget(t, i + 1)) end
+    rawset(t, last, nil)
+    return value
+  end
+  return remove(t, ...)
+end
+
+function table.concat(t, between, from, to)
+  local first = from == nil and 1 or tonumber(from)
+  local last = tonumber(to)
+  if to == nil and type(t) == 'table' then last = #t end
+  if type(t) ~= 'table' or not is_whole(first) or not is_whole(last) or last - first < MANY then
+    if type(between) == 'string' and #between > LONG then look() end
+    return concat(t, between, from, to)
+  end
+  local parts = {}
+  for at = first, last, MANY do
+    look()
+    local till = at + MANY - 1
+    parts[#parts + 1] = concat(t, between, at, till < last and till or last)
+  end
+  look()
+  return concat(parts, between)
+end
+
+function table.maxn(t)
+  if type(t) ~= 'table' then bad_argument(1, 'maxn', 'table', t) end
+  local most = 0
+  for key in next, t do
+    if type(key) == 'number' and key > most then most = key end
+  end
+  return most
+end
+
+function table.foreach(t, f)
+  if type(t) ~= 'table' then bad_argument(1, 'foreach', 'table', t) end
+  if type(f) ~= 'function' then bad_argument(2, 'foreach', 'function', f) end
+  for key, value in next, t do
+    local result = f(key, value)
+    if result ~= nil then return result end
+  end
+end
+
+function table.foreachi(t, f)
+  if type(t) ~= 'table' then bad_argument(1, 'foreachi', 'table', t) end
+  if type(f) ~= 'function' then bad_argument(2, 'foreachi', 'function', f) end
+  for at = 1, #t do
+    local result = f(at, rawget(t, at))
+    if result ~= nil then return result end
+  end
+end
+
+-- The quicksort of C, with the same comparisons in the same order, without recursion. LESS(a, b) is put in as text.
+local quicksort = [[
+local t, n, less, fail = ...
+local lows, highs, depth, l, u = {}, {}, 0, 1, n
+while true do
+  while l < u do
+    if LESS(t[u], t[l]) then t[l], t[u] = t[u], t[l] end
+    if u - l == 1 then break end
+    local i = (l + u - (l + u) % 2) / 2
+    if LESS(t[i], t[l]) then
+      t[i], t[l] = t[l], t[i]
+    elseif LESS(t[u], t[i]) then
+      t[i], t[u] = t[u], t[i]
+    end
+    if u - l == 2 then break end
+    local pivot = t[i]
+    t[i], t[u - 1] = t[u - 1], pivot
+    local j
+    i, j = l, u - 1
+    while true do
+      i = i + 1
+      while LESS(t[i], pivot) do
+        if i > u then return fail() end
+        i = i + 1
+      end
+      j = j - 1
+      while LESS(pivot, t[j]) do
+        if j < l then return fail() end
+        j = j - 1
+      end
+      if j < i then break end
+      t[i], t[j] = t[j], t[i]
+    end
+    t[u - 1], t[i] = t[i], t[u - 1]
+    depth = depth + 1
+    if i - l < u - i then
+      lows[depth], highs[depth] = i + 1, u
+      u = i - 1
+    else
+      lows[depth], highs[depth] = l, i - 1
+      l = i + 1
+    end
+  end
+  if depth == 0 then return end
+  l, u, depth = lows[depth], highs[depth], depth - 1
+end]]
+local sort_by = loadstring((gsub_text(quicksort, 'LESS', 'less')), '=prelude')
+local sort_plain = loadstring((gsub_text(quicksort, 'LESS%(([^,]+), ([^)]+)%)', '(%1 < %2)')), '=prelude')
+
+local function below(a, b)
+  local x, y = type(a), type(b)
+  if x ~= y then error('attempt to compare ' .. x .. ' with ' .. y, 0) end
+  if x == 'number' or x == 'string' or getmetatable(a) ~= nil then return a < b end
+  error('attempt to compare two ' .. x .. ' values', 0)
+end
+
+-- Whether the elements are all numbers, or all texts: those have an order of their own.
+local function are_plain(t, n)
+  local kind = type(rawget(t, 1))
+  if kind ~= 'number' and kind ~= 'string' then return false end
+  for at = 2, n do
+    if type(rawget(t, at)) ~= kind then return false end
+  end
+  return true
+end
+
+function table.sort(t, less)
+  if type(t) ~= 'table' then bad_argument(1, 'sort', 'table', t) end
+  if less ~= nil and type(less) ~= 'function' then bad_argument(2, 'sort', 'function', less) end
+  local failed = false
+  local function fail() failed = true end
+  local n, sorted = #t, t
+  -- C asks no metatable.
+  if getmetatable(t) ~= nil then
+    sorted = {}
+    for at = 1, n do sorted[at] = rawget(t, at) end
+  end
+  if less == nil and are_plain(t, n) then
+    sort_plain(sorted, n, nil, fail)
+  else
+    sort_by(sorted, n, less or below, fail)
+  end
+  if sorted ~= t then
+    for at = 1, n do rawset(t, at, sorted[at]) end
+  end
+  if failed then error('invalid order function for sorting', 2) end
+end
+
 getmetatable('').__metatable = false
 
 math.random = rust.random

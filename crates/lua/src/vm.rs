@@ -14,17 +14,17 @@ use crate::answer::{Answer, Taker, argument};
 use crate::host::{self, Host, Stop};
 use crate::random::Random;
 use crate::room::{self, lifted};
-use crate::{bit, json, library, msgpack, pack};
+use crate::{bit, effort, json, library, msgpack, pack, text};
 
 /// Instructions between two times that the host is asked whether to go on.
-const INSTRUCTIONS: u32 = 1_000;
+const INSTRUCTIONS: u32 = 250;
 /// Compiled scripts that are kept.
 const COMPILED: usize = 1000;
 /// The version of Redis that scripts are told of.
 const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
-/// Bytes of the thread's stack from which on functions of C that call back are refused: loops' threads have 512 KiB at
-/// least.
-const DEEP: usize = 192 << 10;
+/// The same for a script with much memory, and what is much: joining two texts of 32 MiB takes some ten milliseconds.
+const INSTRUCTIONS_DENSE: u32 = 20;
+const MUCH: usize = 4 << 20;
 /// Longest text: the parser counts what it reads in an int (CVE-2025-46819).
 const CHUNK_MAX: usize = 1 << 30;
 /// The names of scripts and of libraries in error texts.
@@ -101,16 +101,34 @@ pub enum Ended {
 }
 
 /// What the interpreter's functions share.
-#[derive(Default)]
 pub(crate) struct State {
+    /// What is to become of the script that runs.
+    watch: Box<dyn Fn() -> Verdict>,
     pub(crate) stopped: RefCell<Option<Stop>>,
     pub(crate) resp3: Cell<bool>,
     /// Bytes that the interpreter may take.
     pub(crate) memory_max: Cell<usize>,
-    /// Where the thread's stack was when the script began.
-    stack: Cell<usize>,
+    /// It is looked at more often: it has so much memory that an instruction may take long.
+    is_dense: Cell<bool>,
     random: Random,
-    json: Rc<RefCell<json::Config>>,
+    pub(crate) json: Rc<RefCell<json::Config>>,
+}
+
+impl State {
+    /// Asks whether the script is to go on.
+    pub(crate) fn look(&self) -> Result<(), effort::Stopped> {
+        if self.stopped.borrow().is_none() {
+            match (self.watch)() {
+                Verdict::Go => {}
+                Verdict::Stop(stop) => *self.stopped.borrow_mut() = Some(stop),
+                Verdict::Tell => *self.stopped.borrow_mut() = host::tell(),
+            }
+        }
+        match &*self.stopped.borrow() {
+            Some(_) => Err(effort::Stopped),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A library that was loaded.
@@ -161,30 +179,23 @@ impl Vm {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(memory_max)?;
         let names = [lua.create_string(CHUNK)?, lua.create_string(LIBRARY)?];
-        let state = Rc::new(State::default());
-        state.memory_max.set(memory_max);
+        let state = Rc::new(State {
+            watch: Box::new(watch),
+            stopped: RefCell::default(),
+            resp3: Cell::default(),
+            memory_max: Cell::new(memory_max),
+            is_dense: Cell::default(),
+            random: Random::default(),
+            json: Rc::default(),
+        });
         let rust = functions(&lua, &state, memory_max)?;
         host::functions(&lua, &state, &rust)?;
         let (enter, enter_library, enter_function, env) = lua
             .load(include_str!("prelude.lua"))
-            .set_name("=prelude")
+            .set_name(library::PRELUDE)
             .set_mode(ChunkMode::Text)
             .call(rust)?;
-        let watched = state.clone();
-        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
-        lua.set_global_hook(triggers, move |_, _| {
-            if watched.stopped.borrow().is_none() {
-                match watch() {
-                    Verdict::Go => {}
-                    Verdict::Stop(stop) => *watched.stopped.borrow_mut() = Some(stop),
-                    Verdict::Tell => *watched.stopped.borrow_mut() = host::tell(),
-                }
-            }
-            match &*watched.stopped.borrow() {
-                Some(_) => Err(Error::runtime("stopped")),
-                None => Ok(VmState::Continue),
-            }
-        })?;
+        watch_instructions(&lua, &state, INSTRUCTIONS)?;
         Ok(Vm {
             lua,
             enter,
@@ -347,7 +358,10 @@ impl Vm {
     fn begin(&self, chance: u32) {
         self.state.stopped.replace(None);
         self.state.resp3.set(false);
-        self.state.stack.set(stack_here());
+        if self.state.is_dense.replace(false) {
+            // It has been set before.
+            let _ = watch_instructions(&self.lua, &self.state, INSTRUCTIONS);
+        }
         self.state.random.seed(chance as i32);
         self.state.json.replace(json::Config::default());
     }
@@ -401,6 +415,26 @@ impl Vm {
     }
 }
 
+/// Has the script looked at every so many instructions.
+fn watch_instructions(lua: &Lua, state: &Rc<State>, every: u32) -> LuaResult<()> {
+    let watched = state.clone();
+    let triggers = HookTriggers::new().every_nth_instruction(every);
+    lua.set_global_hook(triggers, move |lua, _| {
+        look_closely(lua, &watched)?;
+        Ok(VmState::Continue)
+    })
+}
+
+/// Looks at the script; more often from now on if it has much memory.
+pub(crate) fn look_closely(lua: &Lua, state: &Rc<State>) -> LuaResult<()> {
+    state.look()?;
+    if !state.is_dense.get() && lua.used_memory() > MUCH {
+        state.is_dense.set(true);
+        watch_instructions(lua, state, INSTRUCTIONS_DENSE)?;
+    }
+    Ok(())
+}
+
 /// A string to be. What is UTF-8 goes straight onto the stack.
 fn text(bytes: &[u8]) -> Either<&str, Text<'_>> {
     match std::str::from_utf8(bytes) {
@@ -429,13 +463,6 @@ impl std::fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// About where the thread's stack is.
-#[inline(never)]
-fn stack_here() -> usize {
-    let here = 0_u8;
-    std::ptr::from_ref(&here).addr()
-}
-
 /// The functions that the prelude puts before scripts.
 fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
     let rust = lua.create_table()?;
@@ -443,27 +470,27 @@ fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
     rust.raw_set("version", VERSION.0)?;
     rust.raw_set("version_number", VERSION.1)?;
     rust.raw_set("null", LightUserData(std::ptr::null_mut()))?;
-    rust.raw_set("bit", library::table(lua, bit::FUNCTIONS)?)?;
-    rust.raw_set("pack", library::table(lua, pack::FUNCTIONS)?)?;
-    rust.raw_set("string", lua.create_table()?)?;
-    rust.raw_set("json", json::functions(lua, &state.json, most)?)?;
-    let msgpack = library::table(lua, msgpack::FUNCTIONS)?;
-    let pack = library::wrapped(lua, move |lua, args| msgpack::pack(lua, args, most))?;
-    msgpack.raw_set("pack", pack)?;
-    rust.raw_set("msgpack", msgpack)?;
+    rust.raw_set("bit", library::table(lua, state, bit::FUNCTIONS)?)?;
+    rust.raw_set("pack", library::table(lua, state, pack::FUNCTIONS)?)?;
+    rust.raw_set("string", text::functions(lua, state)?)?;
+    rust.raw_set("json", json::functions(lua, state)?)?;
+    rust.raw_set("msgpack", msgpack::functions(lua, state)?)?;
     let of = state.clone();
-    let random = library::wrapped(lua, move |_, args| of.random.random(args))?;
+    let random = library::wrapped(lua, state, move |_, args| of.random.random(args))?;
     rust.raw_set("random", random)?;
     let of = state.clone();
-    let seed = library::wrapped(lua, move |_, args| of.random.randomseed(args))?;
+    let is_short_of_memory =
+        lua.create_function(move |lua, ()| Ok(lua.used_memory() > of.memory_max.get() / 2))?;
+    rust.raw_set("is_short_of_memory", is_short_of_memory)?;
+    let of = state.clone();
+    let look = lua.create_function(move |lua, ()| look_closely(lua, &of))?;
+    rust.raw_set("look", look)?;
+    let of = state.clone();
+    let seed = library::wrapped(lua, state, move |_, args| of.random.randomseed(args))?;
     rust.raw_set("randomseed", seed)?;
     let of = state.clone();
     let stopped = lua.create_function(move |_, ()| Ok(of.stopped.borrow().is_some()))?;
     rust.raw_set("stopped", stopped)?;
-    let of = state.clone();
-    let is_deep =
-        lua.create_function(move |_, ()| Ok(of.stack.get().abs_diff(stack_here()) > DEEP))?;
-    rust.raw_set("is_deep", is_deep)?;
     let of = state.clone();
     let setresp = lua.create_function(move |_, version: i64| {
         of.resp3.set(version == 3);

@@ -102,21 +102,24 @@ fn in_bits(unit: Option<&&[u8]>) -> Result<bool, Error> {
     }
 }
 
-/// The bytes of a range of bits, those outside of it zero at both ends.
-fn masked(bytes: &[u8], from: usize, to: usize) -> impl Iterator<Item = u8> {
+/// How many bits of a range are one.
+fn count_range(bytes: &[u8], from: usize, to: usize) -> u64 {
     let (first, last) = (from / 8, to / 8);
-    bytes[first..=last]
-        .iter()
-        .enumerate()
-        .map(move |(i, &byte)| {
-            let head = if i == 0 { 0xff >> (from % 8) } else { 0xff };
-            let tail = if first + i == last {
-                0xff << (7 - to % 8)
-            } else {
-                0xff
-            };
-            byte & head & tail
-        })
+    let (head, tail) = (0xff_u8 >> (from % 8), 0xff_u8 << (7 - to % 8));
+    if first == last {
+        return (bytes[first] & head & tail).count_ones().into();
+    }
+    let ends = (bytes[first] & head).count_ones() + (bytes[last] & tail).count_ones();
+    u64::from(ends) + count_ones(&bytes[first + 1..last])
+}
+
+/// How many bits are one: word by word, which the compiler does for several words at once.
+fn count_ones(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+    let ones: u64 = words.map(|word| u64::from(word.count_ones())).sum();
+    let rest = rest.iter().map(|byte| byte.count_ones());
+    ones + u64::from(rest.sum::<u32>())
 }
 
 fn bitcount(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
@@ -129,9 +132,7 @@ fn bitcount(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let bytes = ctx.db.string(args[1])?.unwrap_or_default();
     let both_from_end_reversed = start < 0 && end < 0 && start > end;
     let ones: u64 = match bits(start, end, unit, bytes.len()) {
-        Some((from, to)) if !both_from_end_reversed => masked(bytes, from, to)
-            .map(|byte| u64::from(byte.count_ones()))
-            .sum(),
+        Some((from, to)) if !both_from_end_reversed => count_range(bytes, from, to),
         _ => 0,
     };
     ctx.reply.integer(ones as i64);
@@ -179,8 +180,11 @@ fn first_bit(bytes: &[u8], from: usize, to: usize, wanted: u8) -> Option<usize> 
     while at <= to {
         if at.is_multiple_of(8) && bytes[at / 8] == skipped {
             let rest = &bytes[at / 8..=to / 8];
-            let same = rest.iter().take_while(|byte| **byte == skipped).count();
-            at += same * 8;
+            // Many at once, as far as all are.
+            let many = rest.chunks_exact(64);
+            let same = many.take_while(|many| **many == [skipped; 64]).count() * 64;
+            let more = rest[same..].iter().take_while(|byte| **byte == skipped);
+            at += (same + more.count()) * 8;
         } else if bit_at(bytes, at) == wanted {
             return Some(at);
         } else {
@@ -192,12 +196,22 @@ fn first_bit(bytes: &[u8], from: usize, to: usize, wanted: u8) -> Option<usize> 
 
 fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (name, to, from) = (args[1], args[2], &args[3..]);
-    type Operation = fn(u8, u8) -> u8;
+    type Operation = fn(&mut [u8], &[u8]);
+    // Each in a loop of its own, which does many bytes at once.
+    fn each(to: &mut [u8], from: &[u8], operation: impl Fn(u8, u8) -> u8) {
+        to.iter_mut()
+            .zip(from)
+            .for_each(|(a, b)| *a = operation(*a, *b));
+    }
     let known: [(&str, Operation); 4] = [
-        ("and", |a, b| a & b),
-        ("or", |a, b| a | b),
-        ("xor", |a, b| a ^ b),
-        ("not", |_, b| !b),
+        ("and", |to, from| {
+            each(to, from, |a, b| a & b);
+            // Behind its end an operand is zero.
+            to[from.len()..].fill(0);
+        }),
+        ("or", |to, from| each(to, from, |a, b| a | b)),
+        ("xor", |to, from| each(to, from, |a, b| a ^ b)),
+        ("not", |to, from| each(to, from, |_, b| !b)),
     ];
     let operation = known.into_iter().find(|(known, _)| is(name, known));
     let (name, operation) = operation.ok_or(Error::SYNTAX)?;
@@ -226,11 +240,7 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         &operands[1..]
     };
     for operand in others {
-        let padded = operand.iter().copied().chain(std::iter::repeat(0));
-        result
-            .iter_mut()
-            .zip(padded)
-            .for_each(|(a, b)| *a = operation(*a, b));
+        operation(&mut result, operand);
     }
     if result.is_empty() {
         let removed = ctx.db.remove(to);
@@ -241,4 +251,47 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     ctx.reply.integer(len as i64);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_by_one(bytes: &[u8], from: usize, to: usize) -> u64 {
+        (from..=to).map(|at| u64::from(bit_at(bytes, at))).sum()
+    }
+
+    #[test]
+    fn bits_are_counted_as_one_by_one() {
+        let seed = fastrand::u64(..);
+        let mut chance = fastrand::Rng::with_seed(seed);
+        for len in (1..80).chain([511, 512, 513, 2637]) {
+            let density = chance.u8(..4);
+            let byte = |chance: &mut fastrand::Rng| match density {
+                0 => 0xff,
+                1 => chance.u8(..) & chance.u8(..),
+                _ => chance.u8(..),
+            };
+            let bytes: Vec<u8> = (0..len).map(|_| byte(&mut chance)).collect();
+            let whole = (0, len * 8 - 1);
+            let part = (chance.usize(..len * 8), chance.usize(..len * 8));
+            for (a, b) in [whole, part] {
+                let (from, to) = (a.min(b), a.max(b));
+                let counted = count_range(&bytes, from, to);
+                assert_eq!(
+                    counted,
+                    one_by_one(&bytes, from, to),
+                    "seed {seed}: {len}, {from} to {to}"
+                );
+                for wanted in [0, 1] {
+                    let first = (from..=to).find(|at| bit_at(&bytes, *at) == wanted);
+                    assert_eq!(first_bit(&bytes, from, to, wanted), first, "seed {seed}");
+                }
+            }
+        }
+        let mut long = vec![0; 1000];
+        long[777] = 4;
+        assert_eq!(first_bit(&long, 3, 7999, 1), Some(777 * 8 + 5));
+        assert_eq!(first_bit(&vec![0xff; 999], 0, 7991, 0), None);
+    }
 }

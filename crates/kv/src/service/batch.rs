@@ -154,14 +154,14 @@ impl<'s> Batch<'s> {
         self.runner.is_shut_out()
     }
 
-    /// Lets go of the locks of a script that takes long, between two of its commands.
-    pub(crate) fn leave(&mut self) {
-        self.runner.leave();
+    /// What was watched by the transaction that did not begin; it may begin again.
+    pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
+        self.runner.take_watches()
     }
 
-    /// Takes back what was [left](Batch::leave).
-    pub(crate) fn come_back(&mut self) {
-        self.runner.come_back();
+    /// Lets go of the locks of a script that runs beside the loops, between two of its commands.
+    pub(crate) fn leave(&mut self) {
+        self.runner.leave();
     }
 
     /// Ends the transaction.

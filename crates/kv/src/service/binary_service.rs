@@ -442,7 +442,9 @@ fn run(
                 break End::Close("a write to a key that is a stream of the log");
             }
             Step::Request(Request::Read { key }, len) => {
-                runner.run(get, DB, &[b"get", key], scratch);
+                if let Ran::Kept = runner.run(get, DB, &[b"get", key], scratch) {
+                    break End::Later;
+                }
                 let value = value(scratch.bytes()).filter(|_| !scratch.is_over());
                 counts.reads.add(1);
                 counts.unreadable.add(u64::from(value.is_none()));
@@ -450,7 +452,8 @@ fn run(
                 *used += len;
             }
             Step::Request(Request::Write { key, value }, len) => {
-                if let Ran::Later = runner.run(set, DB, &[b"set", key, value], scratch) {
+                if let Ran::Later | Ran::Kept = runner.run(set, DB, &[b"set", key, value], scratch)
+                {
                     break End::Later;
                 }
                 if scratch.bytes().starts_with(b"-") {

@@ -186,7 +186,7 @@ impl RespConn {
         let ran = batch.run(waiter.spec, &args, &mut reply);
         self.wait = Some(wait);
         match ran {
-            Ran::Later => return cx.link.set_timer_after(RETRY),
+            Ran::Later | Ran::Kept => return cx.link.set_timer_after(RETRY),
             Ran::Blocked(_) if until.is_some_and(|until| until <= now) => {
                 drop(batch);
                 return self.wait_over(Over::TimedOut, cx);

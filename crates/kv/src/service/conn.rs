@@ -31,6 +31,9 @@ pub(super) const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
 pub(super) const RETRY: Duration = Duration::from_millis(2);
 
+/// The same where a script keeps its keys, whose end has it tried at once.
+const RETRY_PARKED: Duration = Duration::from_millis(50);
+
 /// How long a command is tried again that the log is too busy for; then it is refused.
 pub(super) const PATIENCE_MS: u64 = 5_000;
 
@@ -311,7 +314,10 @@ impl RespConn {
                     input.consume(used);
                     self.parser = Parser::default();
                     self.flush(reply, cx);
-                    return next;
+                    return match next {
+                        Next::AfterDrain if input.is_empty() => Next::More,
+                        next => next,
+                    };
                 }
                 Served::End => return self.end(input, reply, None, cx),
                 Served::TooMuch => return self.cut(input, reply, cx),
@@ -355,6 +361,22 @@ impl RespConn {
                     return self.end(input, reply, Some("protocol error"), cx);
                 }
             }
+        }
+    }
+
+    /// The command waits for what a script keeps; its connection does, and no other.
+    #[cold]
+    pub(crate) fn park(&mut self, cx: &mut Cx<'_, Self>) -> Outcome {
+        cx.local.parks = true;
+        cx.local.parked.insert(cx.link.id());
+        Outcome::Later
+    }
+
+    /// Tries the command that waits for what a script keeps.
+    pub(crate) fn unpark(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.wait.is_none() && self.away.is_none() && self.reading.is_none() {
+            cx.link.clear_timer();
+            self.try_again(cx);
         }
     }
 
@@ -473,7 +495,9 @@ impl RespConn {
                 _ if reply.is_over() => return (Served::TooMuch, used),
                 Outcome::Done => {}
                 Outcome::Later => {
-                    cx.link.set_timer_after(RETRY);
+                    let parks = std::mem::take(&mut cx.local.parks);
+                    cx.link
+                        .set_timer_after(if parks { RETRY_PARKED } else { RETRY });
                     return (Served::Early(Next::Paused), used);
                 }
                 Outcome::Waits => return (Served::Early(Next::Paused), command.input_end),
@@ -482,6 +506,13 @@ impl RespConn {
             from = command.args_end;
             if self.session.closing {
                 return (Served::End, used);
+            }
+            if cx.local.spent {
+                cx.local.spent = false;
+                if cx.link.full() {
+                    // Others of the loop have their turn first.
+                    return (Served::Early(Next::AfterDrain), used);
+                }
             }
             if let Some(time) = cx.local.sleep.take() {
                 cx.link.set_timer_after(time);

@@ -1,12 +1,13 @@
 //! What the connections of one loop share.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Instant, LoopHandle};
+use tidewire::{ConnId, Instant, LoopHandle};
 
 use super::durable::Waiting;
 use super::log_keys::Followers;
@@ -40,6 +41,14 @@ pub struct RespLocal {
     pub(crate) sleep: Option<Duration>,
     /// Those that wait for the log of messages.
     pub(crate) followers: Followers,
+    /// The command that was just run took long: its connection may have had its share of the turn.
+    pub(crate) spent: bool,
+    /// Its name among the loops that are told when a script ends.
+    pub(crate) name: u64,
+    /// Connections whose command waits for what a script keeps.
+    pub(crate) parked: BTreeSet<ConnId>,
+    /// What the command that could not run waits for is that.
+    pub(crate) parks: bool,
     /// What runs scripts, once there was one.
     pub(crate) interpreter: Option<Box<Interpreter>>,
 }
@@ -47,6 +56,7 @@ pub struct RespLocal {
 impl RespLocal {
     pub(crate) fn new(shared: Arc<Shared>, at: LoopHandle<Message>) -> RespLocal {
         let mut local = RespLocal {
+            name: shared.scripts.add_loop(at.clone()),
             stats: shared.stats.on_loop(),
             waiting: None,
             published: Vec::new(),
@@ -60,6 +70,9 @@ impl RespLocal {
             warned: None,
             sleep: None,
             followers: Followers::default(),
+            spent: false,
+            parked: BTreeSet::new(),
+            parks: false,
             interpreter: None,
         };
         local.find_log();

@@ -12,7 +12,7 @@ use super::call::{Call, Flow};
 use super::conn::RespConn;
 use super::memory;
 use super::run::{Outcome, count_as_error, count_error};
-use super::script::{self, Kind};
+use super::script::{self, At, Kind, runs_beside};
 use super::shared::Shared;
 use super::stats::LoopStats;
 use super::table::{Entry, What, table};
@@ -223,6 +223,18 @@ impl RespConn {
             reply.error("ERR EXEC without MULTI");
             return Outcome::Done;
         }
+        let beside = self
+            .session
+            .transaction
+            .as_ref()
+            .is_some_and(|transaction| {
+                let args = transaction.args();
+                !transaction.failed && runs_beside(&transaction.commands(&args), batch, cx)
+            });
+        if beside && self.send_exec_away(cx) {
+            self.show_no_transaction();
+            return Outcome::Waits;
+        }
         if let Err(refused) = self.reserve_queued(batch) {
             match refused {
                 NoRoom::Busy if batch.is_patient() => return self.wait_for_room(cx),
@@ -236,16 +248,22 @@ impl RespConn {
         let Some(mut transaction) = self.session.transaction.take() else {
             return Outcome::Done;
         };
-        self.show_no_transaction();
         let watches = std::mem::take(&mut transaction.watches);
         if transaction.failed {
+            self.show_no_transaction();
             watches
                 .into_iter()
                 .for_each(|watch| batch.shared.store.unwatch(watch));
             reply.error("EXECABORT Transaction discarded because of previous errors.");
             return Outcome::Done;
         }
-        self.exec_queued(&transaction, watches, batch, reply, cx);
+        if !self.exec_queued(&transaction, watches, batch, reply, cx) {
+            // A script keeps some of its keys: it is all there still, and begins again when that has ended.
+            transaction.watches = batch.take_watches();
+            self.session.transaction = Some(transaction);
+            return self.park(cx);
+        }
+        self.show_no_transaction();
         Outcome::Done
     }
 
@@ -302,6 +320,7 @@ impl RespConn {
         }
     }
 
+    /// Runs what was queued; false if it is to begin again, and has done nothing.
     fn exec_queued(
         &mut self,
         transaction: &Transaction,
@@ -309,7 +328,7 @@ impl RespConn {
         batch: &mut Batch<'_>,
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
-    ) {
+    ) -> bool {
         let args = transaction.args();
         let commands = transaction.commands(&args);
         if !batch.has_room_for(about_keys(&commands)) {
@@ -317,15 +336,23 @@ impl RespConn {
             watches
                 .into_iter()
                 .for_each(|watch| batch.shared.store.unwatch(watch));
-            return reply.error(format!(
+            reply.error(format!(
                 "EXECABORT Transaction discarded because of: {OUT_OF_MEMORY}"
             ));
+            return true;
         }
         if !batch.begin(about_keys(&commands), watches) {
-            if batch.is_shut_out() {
-                return reply.error(ABORTED_BUSY);
+            if !batch.is_shut_out() {
+                reply.null_array();
+                return true;
             }
-            return reply.null_array();
+            if !batch.shared.is_busy() {
+                return false;
+            }
+            let watches = batch.take_watches().into_iter();
+            watches.for_each(|watch| batch.shared.store.unwatch(watch));
+            reply.error(ABORTED_BUSY);
+            return true;
         }
         reply.array(commands.len());
         let mut outside = Vec::new();
@@ -347,7 +374,7 @@ impl RespConn {
                         outside.push((at, start));
                         continue;
                     }
-                    Ran::Blocked(_) | Ran::Later => {
+                    Ran::Blocked(_) | Ran::Later | Ran::Kept => {
                         unreachable!("nothing waits within a transaction")
                     }
                 },
@@ -358,10 +385,12 @@ impl RespConn {
                     continue;
                 }
                 What::Session(spec) if spec.name == "function" => {
-                    let _ = self.function(batch, args, true, reply, cx);
+                    let _ = self.function(batch, args, true, reply, &mut At::Loop(cx));
                 }
                 What::Session(spec) => match Kind::of(spec.name) {
-                    Some(kind) => self.eval_queued(kind, batch, args, reply, cx),
+                    Some(kind) => {
+                        self.eval_queued(kind, batch, args, reply, &mut At::Loop(cx));
+                    }
                     None => {
                         self.call(spec.run, args, reply, cx, true);
                         batch.db = self.session.db;
@@ -377,6 +406,91 @@ impl RespConn {
         if !outside.is_empty() {
             self.run_outside(&commands, &outside, reply, cx);
         }
+        true
+    }
+
+    /// Runs what was queued on the thread for scripts, as one of them may take long. It is to begin again, and is there
+    /// still, if that is for [later](Outcome::Later).
+    pub(super) fn exec_beside(
+        &mut self,
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        at: &mut At<'_, '_>,
+    ) -> Outcome {
+        let Some(mut transaction) = self.session.transaction.take() else {
+            return Outcome::Done;
+        };
+        let watches = std::mem::take(&mut transaction.watches);
+        let args = transaction.args();
+        let commands = transaction.commands(&args);
+        let shared = batch.shared;
+        let unwatch = |watches: Vec<Watch>| {
+            watches
+                .into_iter()
+                .for_each(|watch| shared.store.unwatch(watch));
+        };
+        if batch.shared.durable.get().is_some()
+            && let Err(refused) = batch.reserve(about_keys(&commands))
+        {
+            if refused == NoRoom::Busy && batch.is_patient() {
+                transaction.watches = watches;
+                self.session.transaction = Some(transaction);
+                return Outcome::Later;
+            }
+            unwatch(watches);
+            reply.error(format!(
+                "EXECABORT Transaction discarded because of: {refused}"
+            ));
+            return Outcome::Done;
+        }
+        if !batch.has_room_for(about_keys(&commands)) {
+            batch.give_up();
+            unwatch(watches);
+            reply.error(format!(
+                "EXECABORT Transaction discarded because of: {OUT_OF_MEMORY}"
+            ));
+            return Outcome::Done;
+        }
+        if !batch.begin(about_keys(&commands), watches) {
+            if batch.is_shut_out() {
+                transaction.watches = batch.take_watches();
+                self.session.transaction = Some(transaction);
+                return Outcome::Later;
+            }
+            reply.null_array();
+            return Outcome::Done;
+        }
+        let from = self.card().addr.to_string();
+        reply.array(commands.len());
+        for &(entry, args) in &commands {
+            // No loop waits for it longer than for a command.
+            batch.leave();
+            let start = reply.len();
+            match self.permit(entry, args, Where::Multi, at) {
+                Err(error) => reply.error(error.0),
+                Ok(()) => {
+                    if batch.shared.attention.is_monitored() {
+                        self.show_to_monitors(entry, args, &from, at);
+                    }
+                    match (entry.what, Kind::of(entry.name)) {
+                        (_, Some(kind)) => self.eval_queued(kind, batch, args, reply, at),
+                        (What::Data(spec), None) => match batch.run(spec, args, reply) {
+                            Ran::Done => self.note_read(batch, spec, args),
+                            other => unreachable!("within a transaction: {other:?}"),
+                        },
+                        (What::Session(spec), None) => at.session(self, spec, args, reply),
+                    }
+                }
+            }
+            at.count_call(entry, &reply.bytes()[start..]);
+        }
+        batch.end();
+        if batch.shared.attention.is_monitored()
+            && let Some(exec) = table().find(b"exec")
+        {
+            self.show_to_monitors(exec, &[b"exec"], &from, at);
+        }
+        Outcome::Done
     }
 
     /// Runs what was left out of a transaction, and puts the replies where they belong.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Asked, Call, Flow};
 use super::local::Unpublished;
-use super::pubsub::{InboxFull, Kind, notice};
+use super::pubsub::{Audience, InboxFull, Kind, notice};
 use super::session::pattern_memory;
 use crate::commands::subcommands::Subcommands;
 use crate::store::Effects;
@@ -202,7 +202,25 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     {
         ticket = 0;
     }
-    match hub.publish(sharded, channel, payload, call.in_transaction, ticket) {
+    let sent = if !sharded && !call.in_transaction && hub.is_costly(channel) {
+        let begun = call.session.audience.take();
+        let mut audience = begun
+            .filter(|audience| audience.is_of(channel))
+            .unwrap_or_else(|| Box::new(Audience::of(channel)));
+        if !hub.look_on(&mut audience) {
+            // Others have their turn before it goes on.
+            call.session.audience = Some(audience);
+            return Flow::Later;
+        }
+        let sent = hub.publish_to(&audience, payload, false, ticket);
+        if sent.is_err() {
+            call.session.audience = Some(audience);
+        }
+        sent
+    } else {
+        hub.publish(sharded, channel, payload, call.in_transaction, ticket)
+    };
+    match sent {
         Ok(receivers) => {
             call.reply.integer(receivers as i64);
             Flow::Done

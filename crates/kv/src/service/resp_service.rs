@@ -278,6 +278,7 @@ impl Service for RespService {
     fn loop_ended(&self, mut local: RespLocal) {
         // Nobody waits for this loop any more.
         while local.leaving.turn(&mut local.subscribers, &self.shared.hub) {}
+        self.shared.scripts.remove_loop(local.name);
         self.shared.stats.loop_ended(&local.stats);
     }
 
@@ -328,6 +329,11 @@ impl Service for RespService {
         local.subscribers = subscribers;
         local.end_subscriptions();
         Followers::woken(&self.shared, local, all);
+        if !local.parked.is_empty() && (!self.shared.store.is_kept() || self.shared.is_busy()) {
+            for id in std::mem::take(&mut local.parked) {
+                all.with(id, local, |conn, cx| conn.unpark(cx));
+            }
+        }
         if all.number() == TICKS && all.timer().is_none() {
             // A loop is signalled when it begins, before anybody connects.
             let now_ms = all.now().as_nanos() / 1_000_000;

@@ -12,7 +12,7 @@ use super::conn::RespConn;
 use super::loading;
 use super::log_keys::NOT_HERE;
 use super::memory;
-use super::script::{self, Kind};
+use super::script::{self, At, Kind};
 use super::session::Replies;
 use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
@@ -32,6 +32,9 @@ pub(crate) enum Outcome {
     /// It waits for a key; the commands behind it wait too.
     Waits,
 }
+
+/// A command that took as long counts against its connection's share of the turn.
+const LONG: Duration = Duration::from_micros(5);
 
 impl RespConn {
     /// Runs one command.
@@ -113,6 +116,7 @@ impl RespConn {
             What::Data(spec) => match batch.run(spec, args, reply) {
                 Ran::Done => Outcome::Done,
                 Ran::Later => self.wait_for_room(cx),
+                Ran::Kept => self.park(cx),
                 Ran::Blocked(blocked) => self.begin_wait(spec, blocked, args, batch, reply, cx),
                 Ran::Outside => {
                     batch.pause();
@@ -132,7 +136,7 @@ impl RespConn {
                     }
                     outcome
                 } else if spec.name == "function" {
-                    self.function(batch, args, false, reply, cx)
+                    self.function(batch, args, false, reply, &mut At::Loop(cx))
                 } else if let Some(kind) = Kind::of(spec.name) {
                     self.eval(kind, batch, args, reply, cx)
                 } else {
@@ -143,6 +147,10 @@ impl RespConn {
         batch.db = self.session.db;
         if let Some(begun) = begun {
             let took = cx.link.clock() - begun;
+            if took >= LONG {
+                cx.link.spend(took);
+                cx.local.spent = true;
+            }
             match (outcome, &mut self.wait) {
                 (Outcome::Done, _) => self.note_time(entry, args, took, cx),
                 (Outcome::Waits, Some(wait)) => wait.took = Some(took),

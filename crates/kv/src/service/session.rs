@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
+use super::message::Message;
 use super::monitor::Monitor;
 use super::multi::Transaction;
-use super::pubsub::Kind;
+use super::pubsub::{Audience, Kind};
 use super::replication::Waits;
 use super::shared::Shared;
 use super::tracking::Following;
 use crate::reply::Proto;
+use crate::store::Tracker;
 
 /// The state of one connection. What few connections have is boxed.
 #[derive(Debug)]
@@ -51,8 +53,14 @@ pub(crate) struct Session {
     pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// Whom the message concerns that it is about to publish, as far as it was found out.
+    pub(crate) audience: Option<Box<Audience<Message>>>,
     /// It is shown all commands.
     pub(crate) monitor: Option<Arc<Monitor>>,
+    /// Of a script that runs beside the loops: who is to be told when what it reads changes, and who need not be told of what
+    /// it changes.
+    pub(crate) reads_for: Option<Arc<Tracker>>,
+    pub(crate) changes_as: u64,
 }
 
 /// Whether the client wants to hear replies.
@@ -98,17 +106,22 @@ impl Session {
             waits_for_takeover: None,
             transaction: None,
             subscriptions: None,
+            audience: None,
             monitor: None,
+            reads_for: None,
+            changes_as: 0,
         }
     }
 
-    /// What a script that runs elsewhere knows of it; not who wants to be told of changes, whose scripts stay.
+    /// What a script that runs elsewhere knows of it.
     pub(crate) fn of_script(&self) -> Session {
         Session {
             proto: self.proto,
             db: self.db,
             no_touch: self.no_touch,
             barrier: self.barrier,
+            reads_for: self.tracker(),
+            changes_as: self.changes_as,
             ..Session::of(
                 self.account.clone(),
                 self.rights.clone(),

@@ -218,8 +218,11 @@ impl Shared {
         self.attention.is_busy()
     }
 
+    /// A script takes long from now on, or does no more: those who wait for its keys hear of it.
     pub(crate) fn set_busy(&self, busy: bool) {
+        self.store.set_tells_busy(busy);
         self.attention.set_busy(busy);
+        self.scripts.wake_parked();
     }
 
     /// Whether a command has to wait.

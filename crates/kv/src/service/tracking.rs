@@ -75,6 +75,9 @@ impl Notify for Route {
 impl Session {
     /// Who is to be told of what the next command reads.
     pub(crate) fn tracker(&self) -> Option<Arc<Tracker>> {
+        if let Some(tracker) = &self.reads_for {
+            return Some(tracker.clone());
+        }
         let following = self.tracking()?;
         let wants = match following.mode {
             Mode::Reads => true,
@@ -132,7 +135,7 @@ impl RespConn {
         let following = self.session.tracking();
         following
             .filter(|following| following.no_loop)
-            .map_or(0, |_| self.card().id)
+            .map_or(self.session.changes_as, |_| self.card().id)
     }
 
     /// Writes what has changed of what this client itself has asked for, if anything waits.
@@ -147,7 +150,7 @@ impl RespConn {
 
     /// Notes what a command of a transaction or script has read.
     pub(super) fn note_read(&self, batch: &mut Batch<'_>, spec: &Spec, args: &[&[u8]]) {
-        if self.session.tracking().is_some() {
+        if self.session.tracking().is_some() || self.session.reads_for.is_some() {
             batch.note(&self.session, spec, args);
         }
     }

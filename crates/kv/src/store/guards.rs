@@ -1,5 +1,6 @@
 //! The locks that a runner holds. Always taken in ascending order, so that nobody waits in a circle.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Store;
@@ -152,29 +153,56 @@ impl<'s> Guards<'s> {
         self.met_kept |= is_kept;
     }
 
+    /// As if a script kept something of what is held, until that is let go.
+    pub(crate) fn shut(&mut self) {
+        self.is_kept = true;
+    }
+
     /// Whether a script keeps some of the shards that are held: then no key of theirs may be read or changed.
     #[inline]
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept
     }
 
-    /// Lets go of the locks of a script that takes long, and keeps others from its keys: they find the shards marked
-    /// when they have the locks. What it has changed is committed when it ends.
+    /// Lets go of the locks of a script that runs beside the loops, and keeps others from its keys: they find the shards
+    /// marked when they have the locks. What it has changed is committed when it ends.
     pub(crate) fn leave(&mut self) {
         for (at, mut shard) in self.one.take().into_iter().chain(self.many.drain(..)) {
-            shard.is_kept = true;
             self.store.tell(&mut shard);
-            self.left.push(at);
+            if !std::mem::replace(&mut shard.is_kept, true) {
+                self.left.push(at);
+                self.store.is_kept.store(true, Relaxed);
+            }
         }
     }
 
-    /// Takes back what was [left](Guards::leave), if anything was.
+    /// Whether locks were [left](Guards::leave) and not taken back.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Takes the locks of some of the shards that were [left](Guards::leave), for one command. They stay marked.
+    pub(crate) fn come_back_to(&mut self, shards: &ShardSet) {
+        debug_assert!(self.one.is_none() && self.many.is_empty());
+        for at in shards.iter() {
+            self.many.push((at, self.store.lock(at)));
+        }
+    }
+
+    /// Takes back all that was [left](Guards::leave), if anything was.
     pub(crate) fn come_back(&mut self) {
+        if self.left.is_empty() {
+            return;
+        }
+        debug_assert!(self.one.is_none() && self.many.is_empty());
+        self.left.sort_unstable();
         for at in std::mem::take(&mut self.left) {
             let mut shard = self.store.lock(at);
             shard.is_kept = false;
             self.many.push((at, shard));
         }
+        self.store.is_kept.store(false, Relaxed);
     }
 
     /// Takes those of these shards that are not held without waiting; false if one is taken, and then
@@ -223,6 +251,8 @@ impl<'s> Guards<'s> {
     #[inline]
     pub(crate) fn release(&mut self) {
         if !self.left.is_empty() {
+            // What was taken for one command is among it.
+            self.leave();
             self.come_back();
         }
         self.is_kept = false;

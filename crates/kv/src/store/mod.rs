@@ -150,6 +150,9 @@ pub struct Store {
     /// Keys that somebody waits for and that became ready when a script kept the shards that serving needs.
     unserved: Apart<Mutex<Ready>>,
     has_unserved: AtomicBool,
+    /// A script keeps shards, and whether others are told so rather than wait.
+    is_kept: AtomicBool,
+    tells_busy: AtomicBool,
     /// How many have ever waited for a key.
     waits: AtomicU64,
     /// Of the last unit that was committed.
@@ -224,6 +227,8 @@ impl Store {
             libraries: Apart::default(),
             unserved: Apart::default(),
             has_unserved: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
+            tells_busy: AtomicBool::new(false),
             waits: AtomicU64::new(0),
             last_ticket: Apart::default(),
             tracking: Apart::default(),
@@ -414,6 +419,21 @@ impl Store {
                 });
             }
         }
+    }
+
+    /// Whether those who want keys that a script keeps are told [`Error::BUSY`](crate::commands::Error::BUSY) from now on,
+    /// as it takes long, or are [to try again](Ran::Kept).
+    pub(crate) fn set_tells_busy(&self, yes: bool) {
+        self.tells_busy.store(yes, Relaxed);
+    }
+
+    /// Whether a script that runs beside the loops keeps keys.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept.load(Relaxed)
+    }
+
+    pub(crate) fn tells_busy(&self) -> bool {
+        self.tells_busy.load(Relaxed)
     }
 
     /// Begins to watch a key. No runner of the caller may hold locks.

@@ -32,6 +32,9 @@ pub enum Ran {
     /// There is no room for its effect just now: it has done nothing, wrote no reply, and is to be tried
     /// again a little later. Only where the runner is [`patient`](Runner::patient).
     Later,
+    /// A script that runs beside the loops keeps its keys: it has done nothing, wrote no reply, and is to be tried again
+    /// when the script has ended. Once that takes long the reply is [`Error::BUSY`] instead.
+    Kept,
     /// It asks about all of the server, and wrote no reply: to be answered when no locks are held.
     Outside,
 }
@@ -52,6 +55,7 @@ pub struct Runner<'s> {
     rng: fastrand::Rng,
     pub(super) in_transaction: bool,
     is_shut_out: bool,
+    shut_out_watches: Vec<Watch>,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
     /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
@@ -73,6 +77,8 @@ enum Called {
     Blocked(Blocked),
     /// It has found out what it would change, and there is no room for that; nothing has changed.
     NoRoom(NoRoom),
+    /// It has come to where a script is at work, and has changed nothing.
+    Kept,
     Outside,
 }
 
@@ -104,6 +110,7 @@ impl<'s> Runner<'s> {
             rng: fastrand::Rng::with_seed(seed),
             in_transaction: false,
             is_shut_out: false,
+            shut_out_watches: Vec::new(),
             no_touch: false,
             patient: false,
             first_ms: None,
@@ -139,6 +146,10 @@ impl<'s> Runner<'s> {
     pub fn run(&mut self, spec: &'static Spec, db: u16, args: &[&[u8]], reply: &mut Reply) -> Ran {
         let store = self.guards.store();
         if spec.needs_memory(args) && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
+            if !self.in_transaction && store.is_kept.load(Relaxed) {
+                // What a script keeps cannot be evicted just now.
+                return self.shut_out(reply);
+            }
             reply.error(&Error::OUT_OF_MEMORY.0);
             return Ran::Done;
         }
@@ -171,6 +182,7 @@ impl<'s> Runner<'s> {
             Called::Done => Ran::Done,
             Called::Blocked(blocked) => Ran::Blocked(blocked),
             Called::Outside => Ran::Outside,
+            Called::Kept => self.shut_out(reply),
             Called::NoRoom(why) => self.refuse(why, reply),
         }
     }
@@ -180,19 +192,17 @@ impl<'s> Runner<'s> {
     fn shut_out(&mut self, reply: &mut Reply) -> Ran {
         self.guards.forget();
         self.guards.release();
+        if !self.guards.store().tells_busy() {
+            return Ran::Kept;
+        }
         reply.error(&Error::BUSY.0);
         Ran::Done
     }
 
-    /// Lets go of the locks of a script that takes long, between two of its commands. Others are told [`Error::BUSY`]
-    /// until the [end](Runner::end).
+    /// Lets go of the locks of a script that runs beside the loops, until its next command. Its keys are kept until the
+    /// [end](Runner::end).
     pub fn leave(&mut self) {
         self.guards.leave();
-    }
-
-    /// Takes the locks that were [left](Runner::leave), if they were, for the script's next command.
-    pub fn come_back(&mut self) {
-        self.guards.come_back();
     }
 
     /// Has a command that has done nothing tried again, or answers why not.
@@ -335,6 +345,13 @@ impl<'s> Runner<'s> {
     #[inline]
     fn take_locks(&mut self, spec: &Spec, args: &[&[u8]]) -> bool {
         let store = self.guards.store();
+        if self.in_transaction && self.guards.has_left() {
+            let shards = match spec.keys {
+                Keys::Walk => store.all_shards(),
+                _ => store.shards_for(spec, args),
+            };
+            self.guards.come_back_to(&shards);
+        }
         if let Keys::Range { first, last, .. } = spec.keys
             && i32::from(first) == i32::from(last)
             // As `OBJECT HELP` has none.
@@ -357,6 +374,11 @@ impl<'s> Runner<'s> {
             // It takes one lock at a time, in any order.
             self.guards.release();
             self.guards.met_kept = false;
+            if self.guards.store().is_kept.load(Relaxed) {
+                // It would come to what is kept.
+                self.guards.shut();
+                return;
+            }
         }
         let shards = self.guards.store().shards_for(spec, args);
         self.guards.hold(&shards);
@@ -436,7 +458,8 @@ impl<'s> Runner<'s> {
         if spec.keys == Keys::Walk && std::mem::take(&mut self.guards.met_kept) {
             // It has come to where a script is at work.
             reply.truncate(start);
-            reply.error(&Error::BUSY.0);
+            self.guards.set_running(false);
+            return Called::Kept;
         }
         if changes > 0 && self.guards.effects().is_some() {
             match effective {
@@ -547,7 +570,13 @@ impl<'s> Runner<'s> {
         }
         self.guards.hold(&shards);
         self.is_shut_out = self.guards.is_kept();
-        let mut unchanged = !self.is_shut_out;
+        if self.is_shut_out {
+            self.shut_out_watches = watches;
+            self.guards.end_growing();
+            self.guards.release();
+            return false;
+        }
+        let mut unchanged = true;
         let settled = match self.guards.effects() {
             None => u64::MAX,
             Some(effects) => {
@@ -570,13 +599,15 @@ impl<'s> Runner<'s> {
         if !unchanged {
             self.guards.end_growing();
         }
-        if self.is_shut_out {
-            self.guards.release();
-        }
         unchanged
     }
 
-    /// Whether the last transaction did not [begin](Runner::begin) because of a script that takes long: then it is
+    /// What was watched by the transaction that was [shut out](Runner::is_shut_out): it may begin again.
+    pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
+        std::mem::take(&mut self.shut_out_watches)
+    }
+
+    /// Whether the last transaction did not [begin](Runner::begin) because of a script that keeps its keys: then it is
     /// not known whether anything that was watched has changed.
     #[must_use]
     pub fn is_shut_out(&self) -> bool {
@@ -585,7 +616,11 @@ impl<'s> Runner<'s> {
 
     /// Ends a transaction: serves who waits for its keys, and lets go of the locks.
     pub fn end(&mut self) {
-        self.guards.come_back();
+        if self.guards.has_left() {
+            // What was taken for one command is among it.
+            self.guards.leave();
+            self.guards.come_back();
+        }
         self.in_transaction = false;
         self.guards.close_unit();
         let store = self.guards.store();
@@ -810,7 +845,10 @@ impl<'s> Runner<'s> {
             let bytes: usize = args[1..].iter().map(|arg| arg.len() + EACH).sum();
             *needed.get_or_insert(0) += bytes as u64;
         }
-        needed.is_none_or(|bytes| self.make_room_for(bytes))
+        // What a script keeps cannot be evicted just now: the commands are shut out, and it is asked again.
+        needed.is_none_or(|bytes| {
+            self.make_room_for(bytes) || self.guards.store().is_kept.load(Relaxed)
+        })
     }
 
     #[cold]

@@ -209,3 +209,189 @@ fn a_server_ends_although_a_script_does_not() {
         until(&what, || store.upgrade().is_none());
     }
 }
+
+/// Sends a script, and waits until it is given to the thread for scripts.
+fn begin(runner: &mut Client, other: &mut Client, words: &[&str]) {
+    send(runner, words);
+    until("a script to begin", || match other.ask("CLIENT LIST") {
+        Value::Bulk(list) => list.contains("cmd=eval") || list.contains("cmd=exec"),
+        _ => false,
+    });
+}
+
+/// Each in a function of C's library, if it is one of C's.
+const IN_A_FUNCTION: &[&str] = &[
+    "return string.find(string.rep('a', 20000), '.-.-.-.-b')",
+    "return string.gsub(string.rep('a', 20000), '.-.-.-.-b', '')",
+    "return table.insert({}, -2147483647, 1)",
+    "local t = {} for _ = 1, 100 do t = {t, t} end return cjson.encode(t)",
+    "while true do end",
+];
+
+#[test]
+fn no_loop_waits_for_a_script_and_those_who_want_its_keys_do() {
+    for script in IN_A_FUNCTION {
+        everywhere(|server| {
+            println!("{}: {script}", server.name);
+            // Nobody is told BUSY: it is to be seen that nobody waits all the same.
+            let mut other = server.client();
+            assert_eq!(other.ask("CONFIG SET busy-reply-threshold 0"), Value::ok());
+            assert_eq!(other.ask("SET k v"), Value::ok());
+            let mut runner = server.client();
+            begin(&mut runner, &mut other, &["EVAL", script, "0"]);
+            let mut parked: Vec<Client> = (0..4).map(|_| server.client()).collect();
+            for client in &mut parked {
+                client.send(&["GET k", "MULTI", "GET k", "EXEC", "KEYS *"]);
+            }
+            let mut popping = server.client();
+            popping.send(&["BLPOP q 0"]);
+            for _ in 0..20 {
+                assert_eq!(other.ask("PING"), Value::Simple("PONG".into()));
+                assert!(matches!(other.ask("INFO"), Value::Bulk(_)));
+                assert_eq!(server.client().ask("ECHO a"), Value::Bulk("a".into()));
+            }
+            until("the script to be killed", || {
+                other.ask("SCRIPT KILL") == Value::ok()
+            });
+            refused(runner.reply(), "ERR Error running script: Script killed");
+            for client in &mut parked {
+                assert_eq!(client.reply(), Value::Bulk("v".into()));
+                assert_eq!(client.reply(), Value::ok());
+                assert_eq!(client.reply(), Value::Simple("QUEUED".into()));
+                assert_eq!(client.reply(), Value::Array(vec![Value::Bulk("v".into())]));
+                assert_eq!(client.reply(), Value::Array(vec![Value::Bulk("k".into())]));
+            }
+            assert_eq!(other.ask("RPUSH q x"), Value::Int(1));
+            assert_eq!(popping.reply().array()[1], Value::Bulk("x".into()));
+        });
+    }
+}
+
+#[test]
+fn those_who_wait_for_a_scripts_keys_are_told_when_it_takes_long() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = server.client();
+        assert_eq!(
+            other.ask("CONFIG SET busy-reply-threshold 300"),
+            Value::ok()
+        );
+        let mut runner = server.client();
+        begin(&mut runner, &mut other, &["EVAL", "while true do end", "0"]);
+        let mut parked = server.client();
+        // The first may come before the script has its keys; none is answered then before it is told.
+        until(
+            "those who wait to be told",
+            || matches!(parked.ask("GET k"), Value::Error(text) if text.starts_with("BUSY")),
+        );
+        refused(parked.ask("EVAL 1 0"), "BUSY");
+        assert_eq!(other.ask("SCRIPT KILL"), Value::ok());
+        refused(runner.reply(), "ERR Error running script: Script killed");
+    });
+}
+
+#[test]
+fn one_that_becomes_slow_when_it_has_written_holds_up_no_loop() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = server.client();
+        let mut runner = server.client();
+        let script = "local n = redis.call('incr', 'n') if ARGV[1] == '1' then while true do end end return n";
+        for n in 1..=3 {
+            let answer = ask(&mut runner, &["EVAL", script, "0", "0"]);
+            assert_eq!(answer, Value::Int(n));
+        }
+        send(&mut runner, &["EVAL", script, "0", "1"]);
+        for _ in 0..20 {
+            assert_eq!(other.ask("PING"), Value::Simple("PONG".into()));
+        }
+        until(
+            "the script to have written",
+            || matches!(other.ask("SCRIPT KILL"), Value::Error(text) if text.starts_with("UNKILLABLE")),
+        );
+        assert_eq!(other.ask("PING"), Value::Simple("PONG".into()));
+    });
+}
+
+#[test]
+fn a_transaction_with_a_script_holds_up_no_loop() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = server.client();
+        let mut runner = server.client();
+        assert_eq!(runner.ask("WATCH w"), Value::ok());
+        assert_eq!(runner.ask("MULTI"), Value::ok());
+        for words in [
+            &["SET", "k", "v"][..],
+            &["EVAL", "while true do end", "0"],
+            &["EVAL", "return redis.call('get', 'k')", "0"],
+            &["PING"],
+            &["INCR", "n"],
+        ] {
+            assert_eq!(ask(&mut runner, words), Value::Simple("QUEUED".into()));
+        }
+        begin(&mut runner, &mut other, &["EXEC"]);
+        let mut parked = server.client();
+        parked.send(&["GET k"]);
+        for _ in 0..20 {
+            assert_eq!(other.ask("PING"), Value::Simple("PONG".into()));
+        }
+        until("the script to be killed", || {
+            other.ask("SCRIPT KILL") == Value::ok()
+        });
+        let answers = runner.reply().array();
+        assert_eq!(answers[0], Value::ok());
+        refused(
+            answers[1].clone(),
+            "ERR Error running script: Script killed",
+        );
+        assert_eq!(answers[2], Value::Bulk("v".into()));
+        assert_eq!(answers[3], Value::Simple("PONG".into()));
+        assert_eq!(answers[4], Value::Int(1));
+        // It may have come before the transaction began, and never within it.
+        let seen = parked.reply();
+        assert!(matches!(seen, Value::Null | Value::Bulk(_)), "{seen:?}");
+        // What was watched has changed meanwhile: it does nothing.
+        assert_eq!(runner.ask("WATCH k"), Value::ok());
+        assert_eq!(other.ask("SET k w"), Value::ok());
+        assert_eq!(runner.ask("MULTI"), Value::ok());
+        let queued = ask(&mut runner, &["EVAL", "while true do end", "0"]);
+        assert_eq!(queued, Value::Simple("QUEUED".into()));
+        assert_eq!(runner.ask("EXEC"), Value::Null);
+    });
+}
+
+/// By their order, and not by their time.
+#[test]
+fn a_pipeline_of_slow_commands_lets_others_in_between() {
+    const COUNT: usize = 1000;
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut slow = server.client();
+        let mut other = server.client();
+        let all: Vec<String> = (0..20_000).map(|n| format!("k{n} v")).collect();
+        for part in all.chunks(1000) {
+            assert_eq!(slow.ask(&format!("MSET {}", part.join(" "))), Value::ok());
+        }
+        let pipeline = of_words(&["KEYS", "*x*y"]).repeat(COUNT);
+        slow.socket.write_all(&pipeline).unwrap();
+        until("the pipeline to begin", || calls(&mut other) > 0);
+        // Not behind all of them, which the server has long received.
+        assert!(calls(&mut other) < COUNT as u64, "{}", server.name);
+        for _ in 0..COUNT {
+            assert_eq!(slow.reply(), Value::Array(Vec::new()));
+        }
+        assert_eq!(calls(&mut other), COUNT as u64);
+    });
+}
+
+/// How often KEYS was run.
+fn calls(client: &mut Client) -> u64 {
+    let Value::Bulk(stats) = client.ask("INFO commandstats") else {
+        panic!("statistics");
+    };
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_keys:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}

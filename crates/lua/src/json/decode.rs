@@ -3,10 +3,16 @@
 use mlua::{LightUserData, Lua, Value};
 
 use super::Config;
+use crate::effort::Effort;
 use crate::library::no_memory;
 
 /// The value of a text.
-pub(super) fn decode(lua: &Lua, text: &[u8], config: &Config) -> Result<Value, Box<str>> {
+pub(super) fn decode(
+    lua: &Lua,
+    text: &[u8],
+    config: &Config,
+    effort: Effort<'_>,
+) -> Result<Value, Box<str>> {
     if let [a, b, ..] = text
         && (*a == 0 || *b == 0)
     {
@@ -17,6 +23,7 @@ pub(super) fn decode(lua: &Lua, text: &[u8], config: &Config) -> Result<Value, B
         text,
         at: 0,
         config,
+        effort,
     };
     let token = decoder.next();
     let value = decoder.value(token, 0)?;
@@ -49,6 +56,7 @@ struct Decoder<'a> {
     text: &'a [u8],
     at: usize,
     config: &'a Config,
+    effort: Effort<'a>,
 }
 
 fn expected(what: &str, (token, at): &At) -> Box<str> {
@@ -72,6 +80,9 @@ fn expected(what: &str, (token, at): &At) -> Box<str> {
 
 impl Decoder<'_> {
     fn value(&mut self, token: At, depth: i64) -> Result<Value, Box<str>> {
+        /// Steps that a value costs.
+        const EACH: u64 = 40;
+        self.effort.spend(EACH)?;
         match token.0 {
             Token::Text(text) => {
                 let text = self.lua.create_string(text).map_err(no_memory)?;

@@ -3,36 +3,48 @@
 use mlua::{Table, Value};
 
 use super::{Config, Invalid};
-use crate::library::{as_number, type_name};
+use crate::effort::Effort;
+use crate::library::{NO_MEMORY, as_number, type_name};
 use crate::number::general;
 
 /// The text of a value, of at most `most` bytes.
-pub(super) fn encode(value: &Value, config: &Config, most: usize) -> Result<Vec<u8>, Box<str>> {
+pub(super) fn encode(
+    value: &Value,
+    config: &Config,
+    most: usize,
+    effort: Effort<'_>,
+) -> Result<Vec<u8>, Box<str>> {
     let mut encoder = Encoder {
         text: Vec::new(),
         most,
         config,
+        effort,
     };
     encoder.value(value, 0)?;
     Ok(encoder.text)
 }
 
+/// Steps that a value costs.
+const EACH: u64 = 20;
+
 struct Encoder<'a> {
     text: Vec<u8>,
     most: usize,
     config: &'a Config,
+    effort: Effort<'a>,
 }
 
 impl Encoder<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), Box<str>> {
         if self.text.len() + bytes.len() > self.most {
-            return Err("not enough memory".into());
+            return Err(NO_MEMORY.into());
         }
         self.text.extend_from_slice(bytes);
         Ok(())
     }
 
     fn value(&mut self, value: &Value, depth: i64) -> Result<(), Box<str>> {
+        self.effort.spend(EACH)?;
         match value {
             Value::String(text) => self.string(&text.as_bytes()),
             Value::Integer(_) | Value::Number(_) => {
@@ -59,6 +71,7 @@ impl Encoder<'_> {
     }
 
     fn string(&mut self, bytes: &[u8]) -> Result<(), Box<str>> {
+        self.effort.spend(bytes.len() as u64 / 8)?;
         self.put(b"\"")?;
         let mut plain = 0;
         for (at, &byte) in bytes.iter().enumerate() {
@@ -138,9 +151,10 @@ impl Encoder<'_> {
     }
 
     /// The largest index of a table that is an array.
-    fn length(&self, table: &Table) -> Result<Option<i64>, Box<str>> {
+    fn length(&mut self, table: &Table) -> Result<Option<i64>, Box<str>> {
         let (mut most, mut count) = (0.0_f64, 0_i64);
         for pair in table.pairs::<Value, Value>() {
+            self.effort.spend(EACH)?;
             let Ok((key, _)) = pair else { break };
             let index = match key {
                 Value::Integer(_) | Value::Number(_) => as_number(&key),

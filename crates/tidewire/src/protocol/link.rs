@@ -371,6 +371,33 @@ impl Link<'_> {
             || queued >= self.state.high as usize
     }
 
+    /// Says that the last message has taken so long, where it was more than a moment: that counts like output that its
+    /// connection has made. Once its share of the turn is used up, the link is [full](Link::full), and the protocol is to
+    /// leave the rest of its input as it would then. Read the [clock](Link::clock) around messages that may take long, and
+    /// not around those that cannot.
+    ///
+    /// ```
+    /// use tidewire::{Next, on_input, sim::chunking::collect};
+    ///
+    /// // Each byte is a message that takes its time.
+    /// let slow = on_input(|input, link| {
+    ///     while let Some(&byte) = input.bytes().first() {
+    ///         if link.full() {
+    ///             return Next::AfterDrain;
+    ///         }
+    ///         let begun = link.clock();
+    ///         link.write(&[byte.to_ascii_uppercase()]);
+    ///         input.consume(1);
+    ///         link.spend(link.clock().since(begun));
+    ///     }
+    ///     Next::More
+    /// });
+    /// assert_eq!(collect(slow, b"abc", &[3], true).output, b"ABC");
+    /// ```
+    pub fn spend(&mut self, took: Duration) {
+        self.env.making.charge_time(self.state, took);
+    }
+
     /// Bytes queued that the kernel has not yet taken.
     #[inline]
     #[must_use]

@@ -10,15 +10,22 @@
 //!
 //! Output of up to [`small`](MakeShares::small) bytes in a connection's queue does not count, nor what is
 //! no longer than the input that it answers: that has a budget already.
+//!
+//! Time counts as output does, where a protocol [says](crate::Link::spend) that a message took long: a turn's budget is
+//! [some milliseconds](TURN_TIME) of it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::facts::{Flag, Owed};
 use crate::reactor::state::State;
+
+/// Work that costs a turn as much as all the output that may be made in it.
+const TURN_TIME: Duration = Duration::from_millis(2);
 
 /// Of the bytes that may be made in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
@@ -182,10 +189,25 @@ impl Making {
             // Else the layer sets what it makes of this against the same input.
             self.fed -= free;
         }
-        let bytes = bytes - free;
+        self.hold_against(state, bytes - free);
+    }
+
+    /// A connection has worked for so long on its input: that costs the turn as much as output does that takes as long.
+    #[cold]
+    pub(crate) fn charge_time(&mut self, state: &mut State, took: Duration) {
+        self.renew();
+        let (all, turn_us) = (self.shares.all as u64, TURN_TIME.as_micros() as u64);
+        let ns = took.as_nanos().min(u32::MAX.into()) as u64;
+        let bytes = ns.saturating_mul(all) / (1000 * turn_us);
+        self.hold_against(state, bytes as usize);
+    }
+
+    fn hold_against(&mut self, state: &mut State, bytes: usize) {
         if bytes == 0 {
             return;
         }
+        // More than a few turns at once would shut out everybody for as long.
+        let bytes = bytes.min(8 * self.shares.all);
         if let Some(served) = &mut self.served
             && served.index == state.id.index
         {
@@ -436,6 +458,39 @@ mod tests {
         let apart = 2 * SHARES.all + SHARES.one + 800;
         assert!(most - least <= apart, "{made:?}");
         assert!(*least > 40_000, "{made:?}");
+    }
+
+    /// It makes no output at all.
+    #[test]
+    fn who_works_long_has_a_share_of_the_turn_and_no_more() {
+        let mut two = asking(&[10, 10]);
+        two.states[1].flags.remove(Flag::Heavy);
+        assert!(two.making.lets_in(&mut two.states[0]));
+        let mut messages = 0;
+        while !two.states[0].flags.has(Flag::OverShare) {
+            messages += 1;
+            let took = TURN_TIME / 8;
+            two.making.charge_time(&mut two.states[0], took);
+            assert!(messages <= 8, "alone it has the turn");
+        }
+        two.making.wait(&mut two.states[0]);
+        assert!(
+            two.making.lets_in(&mut two.states[1]),
+            "it has done nothing"
+        );
+        two.begin_turn();
+        assert_eq!(two.making.next(true), Some(0));
+        two.making.wait(&mut two.states[1]);
+        let had = two.making.begin_serving(0);
+        two.states[0].flags.remove(Flag::AwaitsMaking);
+        assert!(two.making.admits(&mut two.states[0]));
+        let mut messages = 0;
+        while !two.states[0].flags.has(Flag::OverShare) {
+            messages += 1;
+            two.making.charge_time(&mut two.states[0], TURN_TIME / 8);
+            assert!(messages <= 2, "a quarter while another one waits");
+        }
+        two.making.end_serving(had);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tidewire::LoopHandle;
 
 use super::inbox::{Inbox, Published};
 use super::names::{Kind, Names};
+use super::patterns::Cursor;
 use crate::store::events::{BY_EVENT, BY_KEY, Classes};
 use crate::store::{Announce, Event};
 use crate::types::glob::Glob;
@@ -19,6 +20,43 @@ pub(crate) struct InboxFull;
 
 /// Beyond so many patterns that an event may match, its loops find out which: whoever makes events holds locks.
 const FEW: usize = 32;
+
+/// Bytes that a channel is held against, of its own and for each pattern, from which on that is done
+/// [bit by bit](Hub::look_on).
+const COSTLY: usize = 1 << 20;
+/// Steps of matching between two times that others have their turn: about a millisecond.
+const STEPS: u64 = 1 << 20;
+
+/// Whom a message concerns, as far as it was found out.
+pub(crate) struct Audience<M> {
+    channel: Box<[u8]>,
+    cursor: Cursor,
+    /// By their addresses; those of the channel's own name are not among them.
+    inboxes: BTreeMap<usize, Arc<Inbox<M>>>,
+    receivers: usize,
+}
+
+impl<M> Audience<M> {
+    pub(crate) fn of(channel: &[u8]) -> Audience<M> {
+        Audience {
+            channel: channel.into(),
+            cursor: Cursor::default(),
+            inboxes: BTreeMap::new(),
+            receivers: 0,
+        }
+    }
+
+    /// Whether it is that of a channel's messages.
+    pub(crate) fn is_of(&self, channel: &[u8]) -> bool {
+        *self.channel == *channel
+    }
+}
+
+impl<M> std::fmt::Debug for Audience<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Audience({})", self.receivers)
+    }
+}
 
 /// How many subscribers there are on which loops, by the addresses of their inboxes.
 struct Places<M>(BTreeMap<usize, (Arc<Inbox<M>>, usize)>);
@@ -109,6 +147,40 @@ impl<M> Hub<M> {
         }
     }
 
+    /// Whether a message has to be held against so much that its audience is to be found out
+    /// [bit by bit](Hub::look_on).
+    pub(crate) fn is_costly(&self, channel: &[u8]) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let candidates = known.names.patterns.candidates(channel);
+        candidates.saturating_mul(channel.len()) > COSTLY
+    }
+
+    /// Finds out more of whom a message concerns, for about a millisecond; whether that is all.
+    pub(crate) fn look_on(&self, audience: &mut Audience<M>) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (inboxes, receivers) = (&mut audience.inboxes, &mut audience.receivers);
+        let mut steps = STEPS;
+        let patterns = &known.names.patterns;
+        patterns.match_some(
+            &audience.channel,
+            &mut audience.cursor,
+            &mut steps,
+            |_, places| {
+                for (&at, (inbox, subscribers)) in &places.0 {
+                    *receivers += subscribers;
+                    inboxes.entry(at).or_insert_with(|| inbox.clone());
+                }
+            },
+        )
+    }
+
+    /// The whole audience of a costly message; the lock is let go now and then.
+    fn look_for_all(&self, channel: &[u8]) -> Audience<M> {
+        let mut audience = Audience::of(channel);
+        while !self.look_on(&mut audience) {}
+        audience
+    }
+
     /// Sends a message to all subscribers, who hear it when `ticket` has settled; how many
     /// subscriptions it matches.
     ///
@@ -122,37 +194,39 @@ impl<M> Hub<M> {
         overfill: bool,
         ticket: u64,
     ) -> Result<usize, InboxFull> {
+        if !sharded && self.is_costly(channel) {
+            let audience = self.look_for_all(channel);
+            return self.publish_to(&audience, payload, overfill, ticket);
+        }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut inboxes: BTreeMap<usize, &Arc<Inbox<M>>> = BTreeMap::new();
-        let mut receivers = 0;
-        for places in known.matching(sharded, channel) {
-            for (&at, (inbox, subscribers)) in &places.0 {
-                receivers += subscribers;
-                inboxes.insert(at, inbox);
-            }
-        }
-        if !overfill && inboxes.values().any(|inbox| inbox.is_full()) {
-            return Err(InboxFull);
-        }
-        if !inboxes.is_empty() {
-            let message = Arc::new(Published {
-                channel: Bytes::copy_from_slice(channel),
-                payload: Bytes::copy_from_slice(payload),
-                sharded,
-                ticket,
-            });
-            for inbox in inboxes.into_values() {
-                inbox.push(message.clone());
-            }
-        }
-        Ok(receivers)
+        let places = known.matching(sharded, channel);
+        let found = (BTreeMap::new(), 0);
+        send(places, found, (sharded, channel, payload), overfill, ticket)
+    }
+
+    /// Sends a message to an audience that was found out, and to those who have subscribed to the channel by its name.
+    ///
+    /// # Errors
+    /// As [`publish`](Hub::publish).
+    pub(crate) fn publish_to(
+        &self,
+        audience: &Audience<M>,
+        payload: &[u8],
+        overfill: bool,
+        ticket: u64,
+    ) -> Result<usize, InboxFull> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let named = known.names.named(false, &audience.channel).into_iter();
+        let inboxes = audience.inboxes.iter().map(|(&at, inbox)| (at, inbox));
+        let found = (inboxes.collect(), audience.receivers);
+        let message = (false, &*audience.channel, payload);
+        send(named, found, message, overfill, ticket)
     }
 
     /// An inbox for a loop.
     pub(crate) fn inbox(&self, at: LoopHandle<M>) -> Inbox<M> {
         Inbox::new(at, self.full.clone())
     }
-
     /// Whether any loop has more to hand out than it should: what makes more of it is to wait.
     pub(crate) fn is_crowded(&self) -> bool {
         self.full.load(Relaxed) > 0
@@ -189,6 +263,10 @@ impl<M> Hub<M> {
 
     /// How many subscriptions a message would match.
     pub(crate) fn receivers(&self, sharded: bool, channel: &[u8]) -> usize {
+        if !sharded && self.is_costly(channel) {
+            let by_name = self.subscribers(Kind::Channel, channel);
+            return self.look_for_all(channel).receivers + by_name;
+        }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let places = known.matching(sharded, channel);
         places.map(Places::subscribers).sum()
@@ -215,6 +293,37 @@ impl<M> Hub<M> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.names.len(kind)
     }
+}
+
+/// Sends a message to those found already and to those at more places; how many subscriptions it matches.
+fn send<'m, M: 'm>(
+    places: impl Iterator<Item = &'m Places<M>>,
+    (mut inboxes, mut receivers): (BTreeMap<usize, &'m Arc<Inbox<M>>>, usize),
+    (sharded, channel, payload): (bool, &[u8], &[u8]),
+    overfill: bool,
+    ticket: u64,
+) -> Result<usize, InboxFull> {
+    for places in places {
+        for (&at, (inbox, subscribers)) in &places.0 {
+            receivers += subscribers;
+            inboxes.insert(at, inbox);
+        }
+    }
+    if !overfill && inboxes.values().any(|inbox| inbox.is_full()) {
+        return Err(InboxFull);
+    }
+    if !inboxes.is_empty() {
+        let message = Arc::new(Published {
+            channel: Bytes::copy_from_slice(channel),
+            payload: Bytes::copy_from_slice(payload),
+            sharded,
+            ticket,
+        });
+        for inbox in inboxes.into_values() {
+            inbox.push(message.clone());
+        }
+    }
+    Ok(receivers)
 }
 
 impl<M: Send + 'static> Announce for Hub<M> {

@@ -14,7 +14,7 @@ mod patterns;
 mod subscribers;
 
 pub(crate) use frame::{Frame, notice};
-pub(crate) use hub::{Hub, InboxFull};
+pub(crate) use hub::{Audience, Hub, InboxFull};
 pub(crate) use leaving::Leaving;
 pub(crate) use names::Kind;
 pub(crate) use subscribers::Subscribers;

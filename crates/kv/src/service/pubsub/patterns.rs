@@ -2,7 +2,8 @@
 //!
 //! A name is held only against those whose plain beginning it has: of a hundred thousand that differ there, one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::types::glob::Glob;
 
@@ -10,7 +11,19 @@ use crate::types::glob::Glob;
 const PREFIX_MAX: usize = 64;
 
 /// Those that begin alike, by their texts.
-type Alike<V> = HashMap<Box<[u8]>, Pattern<V>>;
+type Alike<V> = BTreeMap<Box<[u8]>, Pattern<V>>;
+
+/// Steps that a pattern costs beside those of the match.
+const EACH: u64 = 16;
+
+/// How far a channel was held against patterns, whatever comes and goes meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    /// Bytes of the beginnings that are looked at.
+    len: usize,
+    /// The last one of those that was looked at.
+    behind: Option<Box<[u8]>>,
+}
 
 /// Patterns, each with something.
 #[derive(Debug)]
@@ -69,7 +82,7 @@ impl<V> Patterns<V> {
         let prefix = prefix_of(&glob);
         if !self.by_prefix.contains_key(prefix) {
             self.lengths[prefix.len()] += 1;
-            self.by_prefix.insert(prefix.into(), HashMap::new());
+            self.by_prefix.insert(prefix.into(), Alike::new());
         }
         let these = self.by_prefix.get_mut(prefix)?;
         if !these.contains_key(name) {
@@ -95,7 +108,7 @@ impl<V> Patterns<V> {
 
     /// How many a channel has to be held against.
     pub(super) fn candidates(&self, channel: &[u8]) -> usize {
-        self.beginning(channel).map(HashMap::len).sum()
+        self.beginning(channel).map(Alike::len).sum()
     }
 
     /// Those that a channel matches.
@@ -109,6 +122,40 @@ impl<V> Patterns<V> {
             .map(|(name, pattern)| (&**name, &pattern.value))
     }
 
+    /// Shows those that a channel matches from a place on, until so many steps are used up; whether that was all. One that is
+    /// there all the time is looked at once.
+    pub(super) fn match_some(
+        &self,
+        channel: &[u8],
+        cursor: &mut Cursor,
+        steps: &mut u64,
+        mut show: impl FnMut(&[u8], &V),
+    ) -> bool {
+        while cursor.len <= channel.len().min(PREFIX_MAX) {
+            if self.lengths[cursor.len] > 0
+                && let Some(these) = self.by_prefix.get(&channel[..cursor.len])
+            {
+                let before = cursor.behind.take();
+                let from = before.as_deref().map_or(Unbounded, Excluded);
+                let mut last = None;
+                for (name, pattern) in these.range::<[u8], _>((from, Unbounded)) {
+                    if *steps == 0 {
+                        cursor.behind = last.map_or(before, |last: &[u8]| Some(last.into()));
+                        return false;
+                    }
+                    let mut took = EACH;
+                    if pattern.glob.matches_counting(channel, &mut took) {
+                        show(name, &pattern.value);
+                    }
+                    *steps = steps.saturating_sub(took);
+                    last = Some(&**name);
+                }
+            }
+            cursor.len += 1;
+        }
+        true
+    }
+
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> {
         let all = self.by_prefix.values().flatten();
@@ -116,10 +163,7 @@ impl<V> Patterns<V> {
     }
 
     /// Those with each of the beginnings of a channel.
-    fn beginning<'m>(
-        &'m self,
-        channel: &'m [u8],
-    ) -> impl Iterator<Item = &'m HashMap<Box<[u8]>, Pattern<V>>> {
+    fn beginning<'m>(&'m self, channel: &'m [u8]) -> impl Iterator<Item = &'m Alike<V>> {
         let most = channel.len().min(PREFIX_MAX);
         (0..=most)
             .filter(|&len| self.lengths[len] > 0)
@@ -172,6 +216,23 @@ mod tests {
                 .map(|(name, ())| name.to_vec())
                 .collect();
             matching.sort_unstable();
+            let mut some = Vec::new();
+            let mut cursor = Cursor::default();
+            loop {
+                let mut steps = rng.u64(1..60);
+                let is_all = patterns.match_some(&channel, &mut cursor, &mut steps, |name, ()| {
+                    some.push(name.to_vec());
+                });
+                if is_all {
+                    break;
+                }
+                // What comes meanwhile disturbs nothing.
+                let name = b"a*not there before*".to_vec();
+                patterns.entry(&name).unwrap();
+                patterns.remove(&name);
+            }
+            some.sort_unstable();
+            assert_eq!(some, matching, "{channel:?}");
             let all = names.iter().filter(|name| glob::matches(name, &channel));
             let all: Vec<Vec<u8>> = all.cloned().collect();
             found += all.len();

@@ -1,5 +1,6 @@
 //! The subscribers of one loop.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,11 +8,15 @@ use tidewire::{ConnId, LoopHandle};
 
 use super::frame::Frame;
 use super::hub::Hub;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Published};
 use super::names::{Kind, Names};
+use super::patterns::Cursor;
 
 /// Messages handed out before the loop's other work gets its turn.
 const TURN_DELIVERIES: usize = 10_000;
+
+/// Steps of matching before that: some milliseconds.
+const TURN_STEPS: u64 = 1 << 21;
 
 /// Who listens to one name, each with the number of the last message that was before its time.
 type Since = BTreeMap<ConnId, u64>;
@@ -21,6 +26,15 @@ pub(crate) struct Subscribers<M> {
     names: Names<Since>,
     /// Made for the first subscriber.
     inbox: Option<Arc<Inbox<M>>>,
+    /// A message that has been handed out to some of its patterns' listeners.
+    partial: RefCell<Option<Partial>>,
+}
+
+/// A message, its number, and how far it has come.
+struct Partial {
+    sequence: u64,
+    message: Arc<Published>,
+    cursor: Cursor,
 }
 
 impl<M> Default for Subscribers<M> {
@@ -28,6 +42,7 @@ impl<M> Default for Subscribers<M> {
         Subscribers {
             names: Names::default(),
             inbox: None,
+            partial: RefCell::default(),
         }
     }
 }
@@ -90,8 +105,21 @@ impl<M> Subscribers<M> {
         let Some(inbox) = &self.inbox else {
             return;
         };
-        let mut deliveries = 0;
-        while let Some((sequence, message)) = inbox.pop() {
+        let (mut deliveries, mut steps) = (0, TURN_STEPS);
+        loop {
+            let partial = self.partial.take();
+            let is_new = partial.is_none();
+            let next = partial.or_else(|| {
+                let (sequence, message) = inbox.pop()?;
+                let cursor = Cursor::default();
+                Some(Partial {
+                    sequence,
+                    message,
+                    cursor,
+                })
+            });
+            let Some(mut next) = next else { return };
+            let (sequence, message) = (next.sequence, next.message.clone());
             let mut hand_out = |listeners: &Since, pattern: Option<&[u8]>| {
                 let mut frame = Frame::new(&message, pattern);
                 for (&conn, &since) in listeners {
@@ -101,19 +129,25 @@ impl<M> Subscribers<M> {
                 }
                 deliveries += listeners.len();
             };
-            if let Some(listeners) = self.names.named(message.sharded, &message.channel) {
+            if is_new && let Some(listeners) = self.names.named(message.sharded, &message.channel) {
                 hand_out(listeners, None);
             }
             if !message.sharded {
                 let patterns = &self.names.patterns;
-                for (pattern, listeners) in patterns.matching(&message.channel) {
-                    hand_out(listeners, Some(pattern));
+                let is_all = patterns.match_some(
+                    &message.channel,
+                    &mut next.cursor,
+                    &mut steps,
+                    |pattern, listeners| hand_out(listeners, Some(pattern)),
+                );
+                if !is_all {
+                    self.partial.replace(Some(next));
+                    inbox.signal();
+                    return;
                 }
-                // To look is work, too.
-                deliveries += patterns.candidates(&message.channel);
             }
             deliveries += 1;
-            if deliveries >= TURN_DELIVERIES {
+            if deliveries >= TURN_DELIVERIES || steps == 0 {
                 inbox.signal();
                 return;
             }

@@ -31,25 +31,45 @@ use crate::service::clients::Card;
 use crate::service::conn::{PATIENCE_MS, RETRY, RespConn};
 use crate::service::local::Unpublished;
 use crate::service::message::Message;
+use crate::service::multi::{ABORTED_BUSY, Transaction};
 use crate::service::run::{Outcome, count_error};
 use crate::service::session::Session;
 use crate::service::shared::Shared;
 use crate::service::stats::LoopStats;
 use crate::service::table::{Entry, table};
 
-/// A script that takes less runs on the loops from then on: it holds up nobody there.
-const QUICK: Duration = Duration::from_millis(5);
 /// The thread keeps its interpreter for so long without a script.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// A script that is to run.
+/// What is to run.
+pub(in crate::service) enum Work {
+    Script {
+        kind: Kind,
+        script: Arc<Script>,
+        keys: usize,
+    },
+    /// A transaction that has a script.
+    Exec(Box<Transaction>),
+    /// FUNCTION LOAD or RESTORE.
+    Function,
+}
+
+impl Work {
+    pub(super) fn script(kind: Kind, script: &Arc<Script>, keys: usize) -> Work {
+        Work::Script {
+            kind,
+            script: script.clone(),
+            keys,
+        }
+    }
+}
+
+/// A script, or a transaction with one, that is to run.
 struct Job {
     shared: Arc<Shared>,
     session: Session,
     card: Arc<Card>,
-    kind: Kind,
-    script: Arc<Script>,
-    keys: usize,
+    work: Work,
     args: Arc<Vec<Vec<u8>>>,
     seed: u64,
     /// Of the loop's clock, now.
@@ -70,28 +90,40 @@ pub(crate) struct Away {
 pub(super) struct Thread(Mutex<Option<Sender<Job>>>);
 
 impl Thread {
+    /// Whether there is a thread, or one can be had.
+    fn is_there(&self) -> bool {
+        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sender.is_none() {
+            *sender = start();
+        }
+        sender.is_some()
+    }
+
     /// False if there is no thread to be had.
     fn give(&self, job: Job) -> bool {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = &*sender {
             return sender.send(job).is_ok();
         }
-        let (to, jobs) = channel();
-        let _ = to.send(job);
-        let started = Builder::new()
-            .name("tidewire-scripts".into())
-            .spawn(move || work(jobs));
-        if let Err(error) = &started {
-            tracing::error!(%error, "no thread for scripts");
-            return false;
-        }
-        *sender = Some(to);
-        true
+        *sender = start();
+        sender.as_ref().is_some_and(|to| to.send(job).is_ok())
     }
 }
 
+fn start() -> Option<Sender<Job>> {
+    let (to, jobs) = channel();
+    let started = Builder::new()
+        .name("tidewire-scripts".into())
+        .spawn(move || work(jobs));
+    if let Err(error) = &started {
+        tracing::error!(%error, "no thread for scripts");
+        return None;
+    }
+    Some(to)
+}
+
 /// What the thread has as a loop has it, for one script.
-pub(super) struct Apart {
+pub(in crate::service) struct Apart {
     pub(super) shared: Arc<Shared>,
     pub(super) interpreter: Option<Box<Interpreter>>,
     pub(super) published: Vec<Unpublished>,
@@ -111,22 +143,44 @@ impl Apart {
     pub(super) fn turn_away(&mut self) {
         while let Ok(job) = self.jobs.try_recv() {
             let mut reply = Reply::new(job.session.proto);
-            reply.error(busy_text(&job.shared));
+            match job.work {
+                Work::Script { .. } | Work::Function => reply.error(busy_text(&job.shared)),
+                Work::Exec(transaction) => {
+                    transaction.forget(&job.shared.store);
+                    reply.error(ABORTED_BUSY);
+                }
+            }
             job.permit.post(Message::Served(reply.take(), 0));
         }
     }
 }
 
 impl RespConn {
+    /// Has the thread run a transaction, which it keeps and which is not there any more then; false if it is to run here.
+    pub(in crate::service) fn send_exec_away(&mut self, cx: &mut Cx<'_, RespConn>) -> bool {
+        let Some(transaction) = self.session.transaction.take() else {
+            return false;
+        };
+        let work = &mut Some(Work::Exec(transaction));
+        let sent = self.send(work, &[b"exec"], cx);
+        if let Some(Work::Exec(transaction)) = work.take() {
+            self.session.transaction = Some(transaction);
+        }
+        sent
+    }
+
     /// Has the thread run a script; false if it is to run here.
     pub(super) fn send_away(
         &mut self,
-        kind: Kind,
-        script: &Arc<Script>,
-        keys: usize,
+        work: Work,
         args: &[&[u8]],
         cx: &mut Cx<'_, RespConn>,
     ) -> bool {
+        self.send(&mut Some(work), args, cx)
+    }
+
+    /// Gives the thread what is to run; that stays if there is no thread.
+    fn send(&mut self, work: &mut Option<Work>, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
         let Some(entry) = table().find(args[0]) else {
             return false;
         };
@@ -135,12 +189,18 @@ impl RespConn {
         };
         let args = Arc::new(args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>());
         let shared = Arc::clone(&cx.local.shared);
+        if !shared.scripts.thread.is_there() {
+            return false;
+        }
+        let Some(work) = work.take() else {
+            return false;
+        };
+        let mut session = self.session.of_script();
+        session.changes_as = self.not_told();
         let given = cx.local.shared.scripts.thread.give(Job {
-            session: self.session.of_script(),
+            session,
             card: self.card().clone(),
-            kind,
-            script: script.clone(),
-            keys,
+            work,
             args: args.clone(),
             seed: cx.link.random(),
             now_ms: cx.now_ms(),
@@ -178,7 +238,7 @@ fn work(jobs: Receiver<Job>) {
     let jobs = Rc::new(jobs);
     let (mut kept, mut stats) = (None, None);
     loop {
-        let job = match jobs.recv_timeout(KEPT) {
+        let mut job = match jobs.recv_timeout(KEPT) {
             Ok(job) => job,
             Err(RecvTimeoutError::Timeout) => {
                 kept = None;
@@ -198,7 +258,7 @@ fn work(jobs: Receiver<Job>) {
             stats: stats.clone(),
             jobs: jobs.clone(),
         };
-        let ran = catch_unwind(AssertUnwindSafe(|| run(&job, &mut apart)));
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut job, &mut apart)));
         let (reply, ticket) = ran.unwrap_or_else(|_| {
             // As on a loop the connection alone is told of it; what is held is given back by what holds it.
             apart.interpreter = None;
@@ -212,10 +272,13 @@ fn work(jobs: Receiver<Job>) {
 }
 
 /// Runs one; its reply, and what that waits for.
-fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
+fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
     let shared = job.shared.clone();
     let args: Vec<&[u8]> = job.args.iter().map(|arg| &arg[..]).collect();
     let mut conn = RespConn::of_script(job.session.of_script(), job.card.clone());
+    if let Work::Exec(transaction) = &mut job.work {
+        conn.session.transaction = Some(std::mem::take(transaction));
+    }
     let mut reply = Reply::new(job.session.proto);
     reply.set_limit(shared.config.client_output.load(Relaxed));
     let first = Instant::now();
@@ -225,9 +288,15 @@ fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         let mut batch = Batch::new(&shared, job.session.db, now_ms, job.seed);
         batch.set_no_touch(job.session.no_touch);
         batch.set_patient(begun - first < Duration::from_millis(PATIENCE_MS));
+        batch.set_client(conn.not_told());
         let at = &mut At::Apart(apart);
-        let (kind, script) = (job.kind, &job.script);
-        let outcome = conn.run_alone(kind, script, job.keys, &args, &mut batch, &mut reply, at);
+        let outcome = match &job.work {
+            Work::Script { kind, script, keys } => {
+                conn.run_alone(*kind, script, *keys, &args, &mut batch, &mut reply, at)
+            }
+            Work::Exec(_) => conn.exec_beside(&mut batch, &mut reply, at),
+            Work::Function => conn.function(&mut batch, &args, false, &mut reply, at),
+        };
         if outcome == Outcome::Later {
             drop(batch);
             apart.published.clear();
@@ -236,7 +305,10 @@ fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         }
         let (barrier, _) = batch.commit();
         drop(batch);
-        let ticket = barrier.max(job.session.barrier);
+        // They have its keys from now on.
+        shared.scripts.wake_parked();
+        let ticket = barrier.max(conn.session.barrier);
+        let published = !apart.published.is_empty();
         for message in apart.published.drain(..) {
             let (channel, payload) = (&message.channel, &message.payload);
             // As in any transaction, an inbox may be overfilled.
@@ -244,10 +316,13 @@ fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
                 .hub
                 .publish(message.sharded, channel, payload, true, ticket);
         }
-        script.slow.store(begun.elapsed() > QUICK, Relaxed);
+        if let Work::Script { script, .. } = &job.work {
+            let wrote = shared.scripts.wrote.load(Relaxed) || published;
+            script.note_time(begun.elapsed(), wrote);
+        }
         if reply.is_over() {
             reply.clear();
         }
-        return (reply.take(), barrier);
+        return (reply.take(), ticket);
     }
 }

@@ -19,7 +19,7 @@ use crate::service::table::{Entry, SessionSpec};
 use crate::service::{command, hello, misc, pubsub_commands, replication, saving};
 
 /// Where a script runs.
-pub(super) enum At<'a, 'c> {
+pub(in crate::service) enum At<'a, 'c> {
     Loop(&'a mut Cx<'c, RespConn>),
     Apart(&'a mut Apart),
 }
@@ -67,7 +67,7 @@ impl At<'_, '_> {
         }
     }
 
-    pub(super) fn count_call(&self, entry: &Entry, reply: &[u8]) {
+    pub(in crate::service) fn count_call(&self, entry: &Entry, reply: &[u8]) {
         match self {
             At::Loop(cx) => count_as_called(entry, reply, &cx.local.stats),
             At::Apart(apart) => count_as_called(entry, reply, &apart.stats),
@@ -82,8 +82,16 @@ impl At<'_, '_> {
         }
     }
 
+    /// Another script keeps the keys: this one has to begin later.
+    pub(super) fn park(&mut self, conn: &mut RespConn) -> Outcome {
+        match self {
+            At::Loop(cx) => conn.park(cx),
+            At::Apart(_) => Outcome::Later,
+        }
+    }
+
     /// Runs a command about the connection or the server that scripts may use.
-    pub(super) fn session(
+    pub(in crate::service) fn session(
         &mut self,
         conn: &mut RespConn,
         spec: &SessionSpec,

@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sha1::{Digest, Sha1};
 
+use tidewire::LoopHandle;
+
 use super::apart::Thread;
+use super::brief::is_brief;
 use super::functions::Functions;
 use super::shebang::{self, Flags};
 use crate::commands::Error;
+use crate::service::message::Message;
 
 /// Scripts that EVAL leaves behind, at most; those used longest ago go first.
 const EVAL_MAX: usize = 500;
@@ -32,6 +36,8 @@ pub(super) struct Script {
     pub(super) library: Option<u64>,
     /// It may take long, as far as anybody knows: it runs beside the loops.
     pub(super) slow: AtomicBool,
+    /// Whether its text bounds what it can do, once somebody has looked.
+    is_brief: OnceLock<bool>,
 }
 
 impl Script {
@@ -43,7 +49,24 @@ impl Script {
             flags,
             library,
             slow: AtomicBool::new(true),
+            is_brief: OnceLock::new(),
         }
+    }
+
+    /// Whether its text [bounds](is_brief) what it can do.
+    pub(super) fn is_brief(&self) -> bool {
+        *self.is_brief.get_or_init(|| is_brief(&self.text))
+    }
+
+    /// It has run beside the loops for so long, and has perhaps changed something: whether it runs there again.
+    pub(super) fn note_time(&self, took: Duration, wrote: bool) {
+        /// A script that takes less runs on the loops from then on: it holds up nobody there.
+        const QUICK: Duration = Duration::from_millis(5);
+        /// A longer text is not compiled on a loop.
+        const SMALL: usize = 32 << 10;
+        // One that has written could not be ended there.
+        let is_long = took > QUICK || self.text.len() > SMALL || wrote && !self.is_brief();
+        self.slow.store(is_long, Relaxed);
     }
 
     fn bytes(&self) -> usize {
@@ -90,6 +113,9 @@ pub(crate) struct Scripts {
     ends: AtomicBool,
     /// The one that takes long.
     pub(super) long: Mutex<Option<Long>>,
+    /// The loops, which have connections that wait for what a script keeps.
+    loops: Mutex<HashMap<u64, LoopHandle<Message>>>,
+    loops_begun: AtomicU64,
     /// There may be a thread for scripts, and the way to it.
     pub(super) apart: AtomicBool,
     pub(super) thread: Thread,
@@ -197,6 +223,26 @@ impl Scripts {
     /// Has scripts that may take long run on a thread of their own.
     pub(crate) fn use_thread(&self) {
         self.apart.store(true, Relaxed);
+    }
+
+    /// A loop begins, whose connections may have to wait for a script; its name here.
+    pub(crate) fn add_loop(&self, at: LoopHandle<Message>) -> u64 {
+        let name = self.loops_begun.fetch_add(1, Relaxed);
+        self.loops().insert(name, at);
+        name
+    }
+
+    pub(crate) fn remove_loop(&self, name: u64) {
+        self.loops().remove(&name);
+    }
+
+    /// Has those connections look again that wait for what a script keeps.
+    pub(crate) fn wake_parked(&self) {
+        self.loops().values().for_each(LoopHandle::signal);
+    }
+
+    fn loops(&self) -> MutexGuard<'_, HashMap<u64, LoopHandle<Message>>> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The one that takes long.

@@ -1,10 +1,10 @@
 //! FUNCTION: libraries are put in, removed, shown, and taken out as a dump.
 
-use tidewire::Cx;
-
+use super::apart::Work;
 use super::at::At;
 use super::command::{busy_text, kill};
 use super::functions::{self, Known};
+use super::run::may_send_away;
 use super::shebang;
 use crate::commands::functions::{FEWER_FUNCTIONS, FUNCTION};
 use crate::commands::subcommands::{self, Subcommands};
@@ -142,10 +142,18 @@ impl RespConn {
         args: &[&[u8]],
         in_transaction: bool,
         reply: &mut Reply,
-        cx: &mut Cx<'_, RespConn>,
+        at: &mut At<'_, '_>,
     ) -> Outcome {
-        let at = &mut At::Loop(cx);
         let sub = args[1].to_ascii_lowercase();
+        if matches!(&sub[..], b"load" | b"restore")
+            && !in_transaction
+            && let At::Loop(cx) = at
+            && may_send_away(batch)
+            && self.send_away(Work::Function, args, cx)
+        {
+            // To load a library is to run it.
+            return Outcome::Waits;
+        }
         let plan = match (&sub[..], &args[2..]) {
             (b"load", rest) => plan_load(rest, at),
             (b"delete", [name]) => Ok(Plan::Delete(name.to_vec())),
@@ -173,6 +181,7 @@ impl RespConn {
                 reply.bulk(&name.unwrap_or_default().0);
             }
             Ok(true) => reply.ok(),
+            Ok(false) if batch.is_shut_out() => return at.park(self),
             Ok(false) => return at.wait_for_room(self),
             Err(error) => reply.error(error.0),
         }
@@ -311,6 +320,9 @@ fn apply(
             Err(why) => return Err(Error::new(batch.refusal(why))),
         }
         if !batch.begin(each(), Vec::new()) {
+            if !batch.shared.is_busy() {
+                return Ok(false);
+            }
             return Err(Error::new(busy_text(batch.shared)));
         }
     }

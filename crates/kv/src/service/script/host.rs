@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidewire_lua::{Call, Host, Stop, Value};
 
@@ -26,6 +26,12 @@ const ALLOWED: &[&str] = &[
     "command", "echo", "lastsave", "ping", "publish", "pubsub", "role", "select", "spublish",
     "time",
 ];
+
+/// Whether a command about the connection or the server can be run beside the loops, where a transaction is that has it.
+pub(super) fn runs_apart(entry: &Entry) -> bool {
+    // What it selects is to stay.
+    ALLOWED.contains(&entry.name) && entry.name != "select"
+}
 
 /// What a message takes beside its bytes until it is handed out; bytes.
 const SAID_COST: usize = 64;
@@ -79,12 +85,17 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) may_wait: bool,
     /// It may be run again on the thread for scripts if it takes long.
     pub(super) may_move: bool,
+    /// Its text bounds what it can do: it may write on a loop.
+    pub(super) is_brief: bool,
+    /// Between its commands it has no locks, and its keys are kept.
+    pub(super) leaves: bool,
     /// Bytes of memory of what it has published: done twice, that would be heard.
     pub(super) said: usize,
+    pub(super) begun: Instant,
     /// What FUNCTION STATS tells of it.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
-    /// It takes long: between its commands it has no locks, and its keys are kept.
+    /// It takes long, and others are told so.
     pub(super) busy: Option<Busy<'s>>,
 }
 
@@ -97,9 +108,8 @@ fn error(text: &'static str) -> Result<Result<(), Refusal>, Stop> {
 
 impl Host for Commands<'_, '_, '_, '_> {
     fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop> {
-        self.batch.come_back();
         let ran = self.run(call);
-        if self.busy.is_some() {
+        if self.leaves {
             self.batch.leave();
         }
         if let Err(refused) = ran? {
@@ -114,6 +124,11 @@ impl Host for Commands<'_, '_, '_, '_> {
         if self.may_move && self.said == 0 && !self.batch.shared.scripts.wrote.load(Relaxed) {
             return Some(Stop(ELSEWHERE.into()));
         }
+        let limit_ms = self.batch.shared.config.script_ms.load(Relaxed);
+        if limit_ms == 0 || now() - self.begun <= Duration::from_millis(limit_ms) {
+            // On a loop it is asked before, whether it can begin anew elsewhere.
+            return None;
+        }
         if self.busy.is_none() {
             tracing::warn!(
                 script = self.name,
@@ -124,8 +139,9 @@ impl Host for Commands<'_, '_, '_, '_> {
                 command: shortened(self.args),
                 begun: now(),
             };
-            self.busy = Some(Busy::new(self.batch.shared, long));
+            self.leaves = true;
             self.batch.leave();
+            self.busy = Some(Busy::new(self.batch.shared, long));
         }
         self.at.turn_away();
         None
@@ -159,6 +175,15 @@ impl Host for Commands<'_, '_, '_, '_> {
 }
 
 impl Commands<'_, '_, '_, '_> {
+    /// Before the first change: from then on a script is where it is to its end. On a loop that is one whose text bounds
+    /// what it can do.
+    fn stay_to_write(&self, wrote: bool) -> Result<(), Stop> {
+        if self.may_move && !self.is_brief && !wrote && self.said == 0 {
+            return Err(Stop(ELSEWHERE.into()));
+        }
+        Ok(())
+    }
+
     /// Runs a command under the locks; its reply is written then.
     fn run(&mut self, call: Call<'_>) -> Result<Result<(), Refusal>, Stop> {
         let args = call.args;
@@ -197,6 +222,7 @@ impl Commands<'_, '_, '_, '_> {
                     if self.out_of_memory && spec.needs_memory(args) && !wrote {
                         return error(OUT_OF_MEMORY);
                     }
+                    self.stay_to_write(wrote)?;
                     match self.batch.reserve_next(spec, args) {
                         Ok(()) => {}
                         Err(NoRoom::Busy) if self.may_wait && !wrote => {
@@ -206,7 +232,7 @@ impl Commands<'_, '_, '_, '_> {
                     }
                     scripts.wrote.store(true, Relaxed);
                 }
-                if let Ran::Outside = self.batch.run(spec, args, self.reply) {
+                if let Ran::Outside | Ran::Kept = self.batch.run(spec, args, self.reply) {
                     return error(NOT_ALLOWED);
                 }
                 self.conn.note_read(self.batch, spec, args);
@@ -217,6 +243,8 @@ impl Commands<'_, '_, '_, '_> {
                     return error(READ_ONLY);
                 }
                 if says {
+                    let wrote = self.batch.shared.scripts.wrote.load(Relaxed);
+                    self.stay_to_write(wrote)?;
                     // Nobody takes it before the script ends: so it is bounded as what the script has itself.
                     let more = SAID_COST + args[1].len() + args[2].len();
                     if self.said.saturating_add(more) > limit {

@@ -6,6 +6,7 @@
 
 mod apart;
 mod at;
+mod brief;
 mod cache;
 mod command;
 mod function;
@@ -16,12 +17,13 @@ mod shebang;
 mod vm;
 
 pub(super) use apart::Away;
+pub(super) use at::At;
 pub(crate) use cache::Scripts;
 pub(super) use command::{
     SUBCOMMANDS, busy_text, info, may_run_when_busy, memory, script, unreachable,
 };
 pub(super) use function::SUBCOMMANDS as FUNCTION_SUBCOMMANDS;
 pub(crate) use run::Kind;
-pub(super) use run::WHOLE;
+pub(super) use run::{WHOLE, runs_beside};
 pub use shebang::library_name;
 pub(crate) use vm::Interpreter;

@@ -3,15 +3,17 @@
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use tidewire::Cx;
 use tidewire_lua::{Answer, Ended, Fcall, Run, Stop};
 
+use super::apart::Work;
 use super::at::At;
 use super::cache::Script;
 use super::command::busy_text;
 use super::functions;
-use super::host::{Commands, ELSEWHERE, LATER};
+use super::host::{Commands, ELSEWHERE, LATER, runs_apart};
 use super::vm::{Interpreter, What};
 use crate::commands::{Ctx, Done, Error, Keys, MEMORY, OUT_OF_MEMORY, Spec, UNBOUNDED, WRITE};
 use crate::number::parse_integer;
@@ -19,6 +21,7 @@ use crate::reply::{Proto, Reply};
 use crate::service::batch::Batch;
 use crate::service::conn::RespConn;
 use crate::service::run::Outcome;
+use crate::service::table::{Entry, What as Command};
 use crate::store::{NoRoom, Seen};
 
 /// What a script is for the store: something that may use any key.
@@ -98,9 +101,9 @@ impl RespConn {
                 return Outcome::Done;
             }
         };
-        if self.may_send_away(batch)
+        if may_send_away(batch)
             && script.slow.load(Relaxed)
-            && self.send_away(kind, &script, keys, args, cx)
+            && self.send_away(Work::script(kind, &script, keys), args, cx)
         {
             return Outcome::Waits;
         }
@@ -112,16 +115,12 @@ impl RespConn {
         if batch.shared.durable.get().is_some() {
             self.publish_queued(batch, cx);
         }
-        if outcome == Outcome::Waits && !self.send_away(kind, &script, keys, args, cx) {
+        if outcome == Outcome::Waits && !self.send_away(Work::script(kind, &script, keys), args, cx)
+        {
             reply.error("ERR the script takes long, and there is no thread for it");
             return Outcome::Done;
         }
         outcome
-    }
-
-    /// Whether there is a thread for scripts, and nobody to be told of what they read.
-    fn may_send_away(&self, batch: &Batch<'_>) -> bool {
-        batch.shared.scripts.apart.load(Relaxed) && self.session.tracking().is_none()
     }
 
     /// The same with what was found, wherever it runs. It is to be run elsewhere, and has done nothing, if it
@@ -154,6 +153,9 @@ impl RespConn {
             return at.wait_for_room(self);
         }
         if !batch.begin(whole(), Vec::new()) {
+            if !batch.shared.is_busy() {
+                return at.park(self);
+            }
             reply.error(busy_text(batch.shared));
             return Outcome::Done;
         }
@@ -170,15 +172,14 @@ impl RespConn {
     }
 
     /// Runs a script within a transaction, whose locks are held.
-    pub(crate) fn eval_queued(
+    pub(in crate::service) fn eval_queued(
         &mut self,
         kind: Kind,
         batch: &mut Batch<'_>,
         args: &[&[u8]],
         reply: &mut Reply,
-        cx: &mut Cx<'_, RespConn>,
+        at: &mut At<'_, '_>,
     ) {
-        let at = &mut At::Loop(cx);
         match self.find_script(kind, batch, args, at) {
             Ok((script, keys)) => {
                 let given = Given {
@@ -188,7 +189,11 @@ impl RespConn {
                     out_of_memory: false,
                     alone: false,
                 };
+                let begun = at.is_apart().then(now);
                 self.run_script(&script, given, batch, reply, at);
+                if let Some(begun) = begun {
+                    script.note_time(now() - begun, true);
+                }
             }
             Err(error) => reply.error(error.0),
         }
@@ -218,6 +223,10 @@ impl RespConn {
         at: &mut At<'_, '_>,
     ) -> Outcome {
         let shared = batch.shared;
+        if at.is_apart() {
+            // No loop waits for what is done between two commands: others find the keys kept.
+            batch.leave();
+        }
         let mut interpreter = match interpreter(at) {
             Ok(interpreter) => interpreter,
             Err(why) => {
@@ -239,17 +248,18 @@ impl RespConn {
         scripts.kill.store(false, Relaxed);
         scripts.is_function.store(script.library.is_some(), Relaxed);
         scripts.runs.store(true, Relaxed);
-        let has_thread = self.may_send_away(batch);
+        let has_thread = may_send_away(batch);
         let may_move = given.alone && has_thread && !at.is_apart();
-        interpreter.running.begin(if may_move || at.is_apart() {
-            What::Watched
-        } else {
-            What::Alone
+        interpreter.running.begin(match at {
+            At::Apart(_) => What::Apart,
+            At::Loop(_) if may_move => What::Here,
+            At::Loop(_) => What::Alone,
         });
         let db = self.session.db;
         let (keys, args) = given.args[3..].split_at(given.keys);
         let mut inner = Reply::new(Proto::Resp2);
         let patient = batch.is_patient();
+        let is_apart = at.is_apart();
         let mut commands = Commands {
             conn: self,
             batch,
@@ -259,7 +269,10 @@ impl RespConn {
             out_of_memory: given.out_of_memory,
             may_wait: given.alone && patient,
             may_move,
+            is_brief: script.is_brief(),
+            leaves: is_apart,
             said: 0,
+            begun: now(),
             name: &script.name,
             args: given.args,
             busy: None,
@@ -285,10 +298,8 @@ impl RespConn {
                 interpreter.vm.call(call, &mut commands)
             }
         };
-        // Others go on when it has let go of its keys, which are taken back to its end.
-        let busy = commands.busy.take();
-        batch.come_back();
-        drop(busy);
+        // Its keys are kept until it is committed.
+        drop(commands.busy.take());
         interpreter.running.begun.set(None);
         scripts.runs.store(false, Relaxed);
         // A script's SELECT is its own.
@@ -321,6 +332,45 @@ impl RespConn {
         }
         Outcome::Done
     }
+}
+
+/// Whether a transaction has a script that may take long, and nothing that only a loop can do.
+pub(in crate::service) fn runs_beside(
+    commands: &[(&'static Entry, &[&[u8]])],
+    batch: &Batch<'_>,
+    cx: &mut Cx<'_, RespConn>,
+) -> bool {
+    let may_be_long = |(entry, _): &(&Entry, _)| entry.runs_script() || entry.name == "publish";
+    if !may_send_away(batch) || !commands.iter().any(may_be_long) {
+        return false;
+    }
+    let is_long = |(entry, args): &(&'static Entry, &[&[u8]])| {
+        if entry.name == "publish" {
+            return batch.shared.hub.is_costly(args[1]).then_some(());
+        }
+        let kind = Kind::of(entry.name)?;
+        let found = find_script(kind, args, batch.libraries_seen(), &mut At::Loop(cx));
+        let (script, _) = found.ok()?;
+        (script.slow.load(Relaxed) || !script.is_brief()).then_some(())
+    };
+    commands.iter().find_map(is_long).is_some()
+        && commands.iter().all(|(entry, _)| match entry.what {
+            Command::Data(spec) => spec.name != "memory",
+            Command::Session(_) => entry.runs_script() || runs_apart(entry),
+        })
+}
+
+/// Whether there is a thread for scripts.
+pub(super) fn may_send_away(batch: &Batch<'_>) -> bool {
+    batch.shared.scripts.apart.load(Relaxed)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "for the thread for scripts, which has no loop's clock"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// The script that a call names, and how many keys.

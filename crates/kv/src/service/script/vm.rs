@@ -26,14 +26,20 @@ pub(super) struct Running {
 pub(super) enum What {
     /// A script that nobody else could end: it is ended when it takes too long and has written nothing.
     Alone,
-    /// One that others can end, or that begins anew where they can.
-    Watched,
+    /// One on a loop that begins anew on the thread for scripts when it takes longer than others of the loop may wait.
+    Here,
+    /// One on that thread, which others can end.
+    Apart,
     /// A library that is being loaded.
     Library,
 }
 
 /// A library may take so long to load.
 const LOAD_MAX: Duration = Duration::from_millis(500);
+/// A script may have run for so long when the server ends.
+const ENDING: Duration = Duration::from_secs(1);
+/// A script on a loop goes to the thread for scripts after this time, if it has written nothing.
+const MOVE_AFTER: Duration = Duration::from_millis(2);
 /// Looks between two times that others are told of a script that takes long: some ten milliseconds.
 const LOOKS: u32 = 1 << 10;
 
@@ -91,15 +97,18 @@ impl Running {
                 .into(),
             ));
         }
-        let limit_ms = shared.config.script_ms.load(Relaxed);
-        if limit_ms == 0 || took <= Duration::from_millis(limit_ms) {
-            return Verdict::Go;
+        if !wrote && self.what.get() == What::Here && took > MOVE_AFTER {
+            return Verdict::Tell;
         }
-        if scripts.is_ending() {
+        if scripts.is_ending() && took > ENDING {
             scripts.stopped.fetch_add(1, Relaxed);
             return Verdict::Stop(Stop(
                 "ERR Error running script: the server ends, and it takes long".into(),
             ));
+        }
+        let limit_ms = shared.config.script_ms.load(Relaxed);
+        if limit_ms == 0 || took <= Duration::from_millis(limit_ms) {
+            return Verdict::Go;
         }
         if !wrote && self.what.get() == What::Alone {
             scripts.stopped.fetch_add(1, Relaxed);

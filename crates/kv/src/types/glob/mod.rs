@@ -128,6 +128,11 @@ impl Glob {
         self.run(text, &mut 0)
     }
 
+    /// Whether all of `text` matches, and about how many steps that has taken beside those counted before.
+    pub(crate) fn matches_counting(&self, text: &[u8], steps: &mut u64) -> bool {
+        self.run(text, steps)
+    }
+
     fn run(&self, text: &[u8], steps: &mut u64) -> bool {
         if text.len() < self.shortest as usize || text.is_empty() && self.stars.is_some() {
             return false;

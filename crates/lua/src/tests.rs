@@ -1,0 +1,361 @@
+//! The library's own functions beside C's, in the same process: those get small inputs only, as nothing bounds them.
+
+use std::fmt::Write;
+
+use mlua::{Lua, LuaOptions, StdLib, Value as Lua51};
+
+use crate::{Answer, Call, Ended, Host, Run, Stop, Value, Verdict, Vm};
+
+/// Answers nothing.
+struct Nobody;
+
+impl Host for Nobody {
+    fn call(&mut self, _: Call<'_>) -> Result<Value<'_>, Stop> {
+        Ok(Value::Nil)
+    }
+
+    fn log(&mut self, _: u8, _: &[u8]) {}
+}
+
+/// Writes down what all functions make of each text and pattern of ARGV, errors without their place.
+const COMPARED: &str = r#"
+local function told(ok, ...)
+  local all = { tostring(ok) }
+  for at = 1, select('#', ...) do
+    local value = select(at, ...)
+    all[#all + 1] = type(value) .. ':' .. tostring(value)
+  end
+  local text = table.concat(all, ',')
+  return (text:gsub('[%w_]+:%d+: ', ''))
+end
+local out = {}
+for at = 1, #ARGV, 4 do
+  local s, p, by, init = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local n = 0
+  out[#out + 1] = told(pcall(string.find, s, p, init))
+  out[#out + 1] = told(pcall(string.find, s, p, init, true))
+  out[#out + 1] = told(pcall(string.match, s, p, init))
+  out[#out + 1] = told(pcall(function()
+    local all = {}
+    for a, b, c in string.gmatch(s, p) do
+      all[#all + 1] = tostring(a) .. '/' .. tostring(b) .. '/' .. tostring(c)
+    end
+    return table.concat(all, ';')
+  end))
+  out[#out + 1] = told(pcall(string.gsub, s, p, by))
+  out[#out + 1] = told(pcall(string.gsub, s, p, by, init))
+  out[#out + 1] = told(pcall(string.gsub, s, p, function(a, b)
+    n = n + 1
+    if n % 3 == 0 then return nil end
+    return b or a
+  end))
+  out[#out + 1] = told(pcall(string.gsub, s, p, { a = 'A', [''] = 7, [1] = false, b = 1.5 }))
+end
+return table.concat(out, '\n')
+"#;
+
+/// What a script answers here.
+fn ours(vm: &Vm, name: &str, text: &str, args: &[&[u8]]) -> String {
+    let run = Run {
+        name,
+        text: text.as_bytes(),
+        keys: &[],
+        args,
+    };
+    match vm.run(run, &mut Nobody) {
+        Ended::Done(Answer::Bulk(text)) => text.escape_ascii().to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What it answers with C's functions.
+fn theirs(lua: &Lua, text: &str, args: &[&[u8]]) -> String {
+    let all = lua.create_table().unwrap();
+    for (at, arg) in args.iter().enumerate() {
+        all.raw_set(at + 1, lua.create_string(arg).unwrap())
+            .unwrap();
+    }
+    lua.globals().raw_set("ARGV", all).unwrap();
+    let chunk = lua.load(text).set_name("@user_script");
+    match chunk.eval::<Lua51>().unwrap() {
+        Lua51::String(text) => text.as_bytes().escape_ascii().to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn both() -> (Vm, Lua) {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+    let lua = Lua::new_with(libraries, LuaOptions::default()).unwrap();
+    (vm, lua)
+}
+
+fn pick<'a>(chance: &mut fastrand::Rng, all: &[&'a [u8]]) -> &'a [u8] {
+    all[chance.usize(..all.len())]
+}
+
+fn pattern(chance: &mut fastrand::Rng) -> Vec<u8> {
+    const ITEMS: &[&[u8]] = &[
+        b"a", b"b", b"c", b".", b"%a", b"%d", b"%s", b"%W", b"%p", b"%x", b"%z", b"%.", b"[ab]",
+        b"[^a]", b"[%d_]", b"[a-c]", b"[]]", b"[^]a]", b"[a-]", b"[", b"]", b"%", b"(", b")",
+        b"()", b"(", b")", b"%1", b"%2", b"%0", b"%b()", b"%bab", b"%f[%w]", b"%f[^a]", b"%f",
+        b"%b", b"^", b"$", b"-", b"*", b"+", b"?", b"\0", b"\xe4", b"%u", b"[%a-z]", b"[c-a]",
+        b"%f[%z]", b"x",
+    ];
+    const SIGNS: &[&[u8]] = &[b"", b"", b"", b"*", b"+", b"-", b"?"];
+    let mut pattern = Vec::new();
+    if chance.u8(..8) == 0 {
+        pattern.push(b'^');
+    }
+    for _ in 0..chance.usize(..7) {
+        pattern.extend_from_slice(pick(chance, ITEMS));
+        pattern.extend_from_slice(pick(chance, SIGNS));
+    }
+    if chance.u8(..8) == 0 {
+        pattern.push(b'$');
+    }
+    pattern
+}
+
+fn text(chance: &mut fastrand::Rng) -> Vec<u8> {
+    const BYTES: &[u8] = b"aaabbbcc((()))ab12_ .]-\0\xe4XY";
+    let n = chance.usize(..14);
+    (0..n).map(|_| BYTES[chance.usize(..BYTES.len())]).collect()
+}
+
+/// Compares so many texts and patterns.
+fn compare(count: usize, seed: u64) {
+    const TOGETHER: usize = 50;
+    const BY: &[&[u8]] = &[b"", b"x", b"%0", b"<%1>", b"%2%1", b"%%", b"%", b"%a%0\0"];
+    let (vm, lua) = both();
+    let mut chance = fastrand::Rng::with_seed(seed);
+    for _ in 0..count.div_ceil(TOGETHER) {
+        let mut args = Vec::new();
+        for _ in 0..TOGETHER {
+            args.extend([
+                text(&mut chance),
+                pattern(&mut chance),
+                pick(&mut chance, BY).to_vec(),
+                chance.i32(-9..15).to_string().into_bytes(),
+            ]);
+        }
+        let args: Vec<&[u8]> = args.iter().map(|arg| &arg[..]).collect();
+        let (ours, theirs) = (
+            ours(&vm, "compared", COMPARED, &args),
+            theirs(&lua, COMPARED, &args),
+        );
+        if ours != theirs {
+            let mut lines = ours.split("\\n").zip(theirs.split("\\n")).enumerate();
+            let (at, (ours, theirs)) = lines.find(|(_, (a, b))| a != b).unwrap();
+            let of = &args[at / 8 * 4..][..4];
+            let mut told = String::new();
+            for arg in of {
+                let _ = write!(told, " \"{}\"", arg.escape_ascii());
+            }
+            panic!(
+                "seed {seed}, function {} of{told}:\nours   {ours}\ntheirs {theirs}",
+                at % 8
+            );
+        }
+    }
+}
+
+#[test]
+fn patterns_match_as_those_of_c() {
+    compare(20_000, fastrand::u64(..));
+}
+
+/// `cargo test -p tidewire-lua --lib a_million_patterns -- --ignored`
+#[test]
+#[ignore = "takes a minute"]
+fn a_million_patterns() {
+    compare(1_000_000, fastrand::u64(..));
+}
+
+/// What all functions about tables make of ARGV, which are numbers.
+const TABLES: &str = r#"
+local function told(ok, ...)
+  local all = { tostring(ok) }
+  for at = 1, select('#', ...) do all[#all + 1] = tostring((select(at, ...))) end
+  -- Where C is called by pcall it does not know its own name.
+  return (table.concat(all, ','):gsub('[%w_]+:%d+: ', ''):gsub("to '[%w?]+'", "to 'f'"))
+end
+local function numbers()
+  local all = {}
+  for at = 2, #ARGV do all[at - 1] = tonumber(ARGV[at]) end
+  return all
+end
+local by, out = tonumber(ARGV[1]), {}
+local function add(...) out[#out + 1] = told(...) end
+local log
+local function noted(less)
+  return function(a, b)
+    log[#log + 1] = tostring(a) .. '<' .. tostring(b)
+    return less(a, b)
+  end
+end
+for _, less in ipairs{
+  function(a, b) return a < b end, function(a, b) return b < a end,
+  function(a, b) return a % 3 < b % 3 end, function() return false end,
+  function(a, b) return a <= b end, function() return true end,
+} do
+  local t = numbers()
+  log = {}
+  add(pcall(table.sort, t, noted(less)))
+  add(true, table.concat(t, ' '))
+  add(true, table.concat(log, ' '))
+end
+local t = numbers()
+add(pcall(table.sort, t))
+add(true, table.concat(t, ' '))
+t = numbers()
+for at = 1, #t do t[at] = tostring(t[at]) end
+add(pcall(table.sort, t))
+add(true, table.concat(t, ' '))
+t[#t + 1] = 1
+add(pcall(table.sort, t))
+add(pcall(table.sort, { {}, {} }))
+add(pcall(table.sort, { true, false }))
+add(pcall(table.sort, t, 1))
+t = numbers()
+add(pcall(table.insert, t, by, 'new'))
+add(pcall(table.remove, t, by))
+add(pcall(table.remove, t, 1))
+add(pcall(table.insert, t, 'end'))
+add(true, table.concat(t, ' '))
+add(true, table.maxn(t))
+add(pcall(table.concat, t, ', ', by, #t))
+add(pcall(table.concat, t, ', ', 1, by))
+add(pcall(table.concat, t, '-', by))
+add(pcall(table.foreachi, t, function(at, value) if at == by then return value end end))
+add(pcall(table.foreach, t, function(at, value) if at == by then return value end end))
+add(pcall(string.rep, 'ab', by))
+add(pcall(string.rep, by, 2))
+add(pcall(string.upper, by))
+return table.concat(out, '\n')
+"#;
+
+#[test]
+fn functions_about_tables_do_as_those_of_c() {
+    let (vm, lua) = both();
+    let seed = fastrand::u64(..);
+    let mut chance = fastrand::Rng::with_seed(seed);
+    for _ in 0..1000 {
+        let n = chance.usize(..40);
+        let mut args = vec![chance.i32(-2..45).to_string().into_bytes()];
+        args.extend((0..n).map(|_| chance.i32(-20..20).to_string().into_bytes()));
+        let args: Vec<&[u8]> = args.iter().map(|arg| &arg[..]).collect();
+        let (ours, theirs) = (
+            ours(&vm, "tables", TABLES, &args),
+            theirs(&lua, TABLES, &args),
+        );
+        let mut lines = ours.split("\\n").zip(theirs.split("\\n"));
+        if let Some((a, b)) = lines.find(|(a, b)| a != b) {
+            panic!("seed {seed}, {n} numbers:\nours   {a}\ntheirs {b}");
+        }
+    }
+}
+
+/// Runs a script that is to stop when it was looked at so often.
+fn stopped_after(looks: u32, text: &str) -> Ended {
+    let left = std::cell::Cell::new(looks);
+    let watch = move || {
+        left.set(left.get().saturating_sub(1));
+        match left.get() {
+            0 => Verdict::Stop(Stop("ended".into())),
+            _ => Verdict::Go,
+        }
+    };
+    let vm = Vm::new(64 << 20, watch).unwrap();
+    let run = Run {
+        name: "endless",
+        text: text.as_bytes(),
+        keys: &[],
+        args: &[],
+    };
+    vm.run(run, &mut Nobody)
+}
+
+/// Each takes longer than anybody waits, if nothing stops it.
+const ENDLESS: &[&str] = &[
+    "return string.find(string.rep('a', 20000), '.-.-.-.-b')",
+    "return string.match(string.rep('a', 20000), '(.*)(.*)(.*)(.*)b')",
+    "for a in string.gmatch(string.rep('a', 20000), '.-.-.-.-b') do end",
+    "return string.gsub(string.rep('a', 20000), '.-.-.-.-b', '')",
+    "return string.gsub(string.rep('a', 20000), '.-.-.-.-b', {})",
+    "return string.gsub(string.rep('a', 20000), '.-.-.-.-b', tostring)",
+    "return string.find(string.rep('(', 1e6), string.rep('.-', 3) .. '%b()x')",
+    "return string.find(string.rep('a', 1e6), '(a*)%1%1b')",
+    "return string.find(string.rep('a', 1e6), '[' .. string.rep('b', 1e6) .. ']-x')",
+    "return table.insert({}, -2147483647, 1)",
+    "return cjson.encode((function() local t = {} for _ = 1, 100 do t = {t, t} end return t end)())",
+    "return cmsgpack.pack((function() local t = {} for _ = 1, 16 do local u = {} for at = 1, 40 do u[at] = t end t = u end return t end)())",
+    "local t = {} for at = 1, 1e6 do t[at] = at % 7 end while true do table.sort(t, function() return false end) end",
+    "while true do collectgarbage() end",
+    "local s = string.rep('a', 1e7) while true do pcall(string.upper, s) end",
+    "local s = string.rep('a', 1e7) for _ in string.upper, s do end",
+    "local s = string.rep('a', 2e7) while true do local _ = s .. 'b' end",
+    "local s = string.rep('1', 3e7) while true do local _ = pcall(tonumber, s) end",
+    "local t = {} for at = 1, 1e6 do t[at] = 'x' end while true do pcall(table.concat, t, 'y') end",
+    "while true do pcall(loadstring, string.rep('x = 1 ', 1e6)) end",
+];
+
+#[test]
+fn whatever_a_script_does_it_hears_that_it_is_to_stop() {
+    for text in ENDLESS {
+        println!("{text}");
+        let ended = stopped_after(30, text);
+        assert_eq!(ended, Ended::Stopped(Stop("ended".into())), "{text}");
+    }
+}
+
+/// Each catches its errors, and has no memory left.
+const GREEDY: &[&str] = &[
+    "local t = {} while true do pcall(function() t[#t + 1] = {} end) end",
+    "local t = {} while true do xpcall(function() t[#t + 1] = {} end, function() return 1 end) end",
+    "local t, s = {}, string.rep('a', 1e6) while true do pcall(function() t[#t + 1] = s .. #t end) end",
+    "local s = string.rep('a', 4e7) while true do pcall(string.rep, s, 2) end",
+    "local s = string.rep('a', 4e7) while true do pcall(string.upper, s) end",
+    "local s = string.rep('a', 4e7) while true do pcall(string.gsub, s, '.', 'bcd') end",
+    "local s = string.rep('a', 4e7) while true do pcall(cjson.encode, {s, s, s}) end",
+    "local t = {} while true do coroutine.resume(coroutine.create(function() t[#t + 1] = {} end)) end",
+    "local s = 'a' while true do pcall(function() s = s .. s end) end",
+];
+
+#[test]
+fn one_without_memory_fails_whatever_it_catches() {
+    for text in GREEDY {
+        println!("{text}");
+        let ended = stopped_after(u32::MAX, text);
+        let is_told = match &ended {
+            Ended::Failed(line) => line.windows(17).any(|words| words == b"not enough memory"),
+            _ => false,
+        };
+        assert!(is_told, "{text}: {ended:?}");
+    }
+}
+
+/// It has asked for too much once, and has enough.
+#[test]
+fn one_with_memory_may_go_on() {
+    let text = "local ok, why = pcall(string.rep, 'a', 2^30) return tostring(ok) .. why";
+    let answer = Ended::Done(Answer::Bulk(b"falsenot enough memory".to_vec()));
+    assert_eq!(stopped_after(u32::MAX, text), answer);
+}
+
+#[test]
+fn a_pattern_of_any_length_overflows_no_stack() {
+    for text in [
+        "return string.find(string.rep('a', 100000), string.rep('a?', 100000))",
+        "return string.find(string.rep('a', 100000), string.rep('a-', 100000))",
+        "return string.gsub(string.rep('a', 100000), string.rep('a*', 100000), 'x')",
+    ] {
+        match stopped_after(u32::MAX, text) {
+            Ended::Failed(line) => {
+                let line = String::from_utf8_lossy(&line);
+                assert!(line.contains("pattern too complex"), "{text}: {line}");
+            }
+            other => assert!(matches!(other, Ended::Done(_)), "{text}: {other:?}"),
+        }
+    }
+}
