@@ -148,6 +148,44 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.fail(why.into());
     }
 
+    /// Has the log leave so many bytes of its disk free, as `how_many` says whenever it takes room: for a caller who needs them
+    /// for files of its own. `how_many` is called on the writer's thread, must be quick and must not call the log. What is
+    /// appended from then on may make the caller's files longer, so as many bytes are left free again as the log could still take.
+    /// The first call counts.
+    pub fn leave_free(&self, how_many: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.shared.leave_free(Box::new(how_many));
+    }
+
+    /// Whether something is refused, or will be, as the disk has too little room; the log looks for it again by itself.
+    pub fn is_short_of_room(&self) -> bool {
+        self.shared.gather().is_short_of_room()
+    }
+
+    /// Has the log look for room again at once: a caller has made some.
+    pub fn look_for_room(&self) {
+        let mut gather = self.shared.gather();
+        gather.discard_asked = true;
+        self.shared.unpark(&mut gather);
+    }
+
+    /// Bytes that are held for what makes room, see [`Settings::holds_reserve`](crate::Settings::holds_reserve).
+    pub fn reserve_bytes(&self) -> u64 {
+        self.shared.reserve.length()
+    }
+
+    /// Gives the bytes that are held for what makes room to the disk, for a caller who makes room with them. How many they
+    /// were. They are not held again before [`EmbeddedLog::hold_reserve`].
+    pub fn lend_reserve(&self) -> u64 {
+        self.shared.reserve.lend(&self.shared.disk)
+    }
+
+    /// What was [lent](EmbeddedLog::lend_reserve) is to be held again.
+    pub fn hold_reserve(&self) {
+        if self.shared.reserve.take_back() {
+            self.look_for_room();
+        }
+    }
+
     /// How long a segment is, at least.
     pub fn segment_bytes(&self) -> u64 {
         self.shared.settings.segment_length(0)
@@ -276,6 +314,15 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         let reserved = gather.reserve(bytes, &self.shared.settings);
         if reserved.is_err() {
             // It may have to make room for groups of that size.
+            self.shared.unpark(&mut gather);
+        }
+        reserved
+    }
+
+    fn reserve_to_make_room(&self, bytes: usize) -> Result<(), Refused> {
+        let mut gather = self.shared.gather();
+        let reserved = gather.reserve_to_make_room(bytes, &self.shared.settings);
+        if reserved.is_err() {
             self.shared.unpark(&mut gather);
         }
         reserved

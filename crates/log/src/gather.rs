@@ -120,6 +120,8 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
+    /// The disk is full, but for what is held for changes that make room.
+    Reserve,
     DiskFull,
     /// No room could be reserved, for another reason than that the disk is full.
     Blocked,
@@ -328,7 +330,7 @@ impl Gather {
     pub(crate) fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
         match self.gate {
             Gate::Open => Ok(()),
-            Gate::DiskFull => Err(Refused::DiskFull {
+            Gate::Reserve | Gate::DiskFull => Err(Refused::DiskFull {
                 retry_after: settings.full_retry,
             }),
             Gate::Blocked => {
@@ -341,8 +343,31 @@ impl Gather {
 
     /// `extra` is what may be gathered above the limit.
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
-        let retry = settings.full_retry;
         self.pass_gate(settings)?;
+        self.admit_inside(bytes, extra, settings)
+    }
+
+    /// [`admit`](Gather::admit) of what makes room: it may use what is held for that.
+    pub(crate) fn admit_to_make_room(
+        &mut self,
+        bytes: usize,
+        extra: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        if self.gate != Gate::Reserve {
+            self.pass_gate(settings)?;
+        }
+        self.admit_inside(bytes, extra, settings)
+    }
+
+    /// What the gate has let in.
+    fn admit_inside(
+        &mut self,
+        bytes: usize,
+        extra: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        let retry = settings.full_retry;
         if self.group.gap.is_some() {
             self.refused = true;
             return Err(Refused::Busy);
@@ -369,6 +394,25 @@ impl Gather {
         self.admit(bytes, 0, settings)?;
         self.reserved += bytes;
         Ok(())
+    }
+
+    /// [`reserve`](Gather::reserve) for what makes room.
+    pub(crate) fn reserve_to_make_room(
+        &mut self,
+        bytes: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        self.pass_backlog(None)?;
+        self.admit_to_make_room(bytes, 0, settings)?;
+        self.reserved += bytes;
+        Ok(())
+    }
+
+    /// Whether the disk has less room than was asked for: something is refused, or will be.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        let is_shut = matches!(self.gate, Gate::Reserve | Gate::DiskFull);
+        let is_small = self.is_stuck && !self.is_stuck_by_other;
+        is_shut || is_small || (self.growth.room == Some(false) && !self.growth.is_blocked)
     }
 
     /// Promises one caller, to whom `reserved` bytes were promised, that this may [grow](Gather::grow).

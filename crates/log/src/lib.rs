@@ -21,6 +21,7 @@ mod numbered;
 mod pack;
 mod read;
 mod recovery;
+mod reserve;
 mod restoring;
 mod selection;
 mod settings;

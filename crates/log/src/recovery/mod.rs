@@ -22,6 +22,7 @@ use crate::claims::{CLAIMS, CLAIMS_MOVED};
 use crate::disk::Disk;
 use crate::format::{number_of, segment_name};
 use crate::gather::Gather;
+use crate::reserve::RESERVE;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
@@ -168,7 +169,7 @@ pub(crate) fn open<D: Disk>(
     if let Some(fault) = settings.fault() {
         return Err(OpenError::Settings(fault));
     }
-    tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
+    tidy(&disk, &settings).map_err(|error| OpenError::io("tidying the log's directory", error))?;
     let loaded = load_watched(&disk, settings.verify, Manner::Strict, watch)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
     if settings.mistakes.makes(|mistakes| mistakes.trust_index)
@@ -219,7 +220,7 @@ pub(crate) fn open<D: Disk>(
 }
 
 /// Finishes what an earlier opening had begun, and removes what is of no use any more.
-fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
+fn tidy<D: Disk>(disk: &D, settings: &Settings) -> io::Result<()> {
     let names = disk.list()?;
     let has = |number| names.contains(&segment_name(number));
     for name in &names {
@@ -233,7 +234,9 @@ fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
             disk.rename(name, CLAIMS)?;
         }
         let is_orphan = |number| !has(number);
-        if [SPARE, REPAIR].contains(&&**name) || number_of(name, "idx").is_some_and(is_orphan) {
+        let is_reserve = name == RESERVE && !settings.holds_reserve;
+        let is_index = number_of(name, "idx").is_some_and(is_orphan);
+        if is_reserve || is_index || [SPARE, REPAIR].contains(&&**name) {
             disk.remove(name)?;
         }
     }

@@ -9,6 +9,7 @@ mod golden;
 mod growing;
 mod naming;
 mod recovery;
+mod reserve;
 mod restoring;
 mod tools;
 mod vast;

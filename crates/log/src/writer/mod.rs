@@ -363,7 +363,14 @@ impl<D: Disk> Writer<D> {
             self.commit();
         }
         self.claim(now)?;
-        self.drop_spare();
+        match self.room_due {
+            None => {
+                self.drop_spare();
+                self.shared.reserve.drop_file(&self.shared.disk);
+            }
+            // On a full disk the next opening is to have it at once.
+            Some(_) => self.leave_reserve(),
+        }
         if let Some(active) = &self.active {
             // The room that was reserved is given back; it is no loss if that fails.
             let _ = active.file.truncate(active.used);

@@ -92,6 +92,11 @@ impl<D: Disk> Writer<D> {
             return Ok(false);
         }
         self.retain(now)?;
+        let holds = self.shared.settings.holds_reserve;
+        if self.room_due.is_some() || (holds && self.shared.reserve.length() == 0) {
+            // There may be some by now.
+            self.room_due = Some(now.monotonic);
+        }
         Ok(true)
     }
 

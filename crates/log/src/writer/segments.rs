@@ -17,6 +17,7 @@ use crate::format::{
 };
 use crate::gather::Gate;
 use crate::index::Saved;
+use crate::reserve::RESERVE;
 use crate::state::State;
 use crate::{Failure, Policy};
 
@@ -287,6 +288,10 @@ impl<D: Disk> Writer<D> {
             Err(error) => (limit, Err(error)),
         };
         let is_stuck_by_other = other.is_some();
+        let has_reserve = match &secured {
+            Err(error) if is_full(error) => self.secure_from_reserve(limit, checkpoint),
+            _ => false,
+        };
         let largest = settings.group_bytes as u64;
         let mut is_growth_blocked = false;
         let room = wants_growth.then(|| {
@@ -338,8 +343,9 @@ impl<D: Disk> Writer<D> {
             Gate::Shut => return,
             _ => match &secured {
                 Ok(()) => Gate::Open,
-                Err(error) if is_full(error) => Gate::DiskFull,
-                Err(_) => Gate::Blocked,
+                Err(error) if !is_full(error) => Gate::Blocked,
+                Err(_) if has_reserve => Gate::Reserve,
+                Err(_) => Gate::DiskFull,
             },
         };
         let has_changed = gate != gather.gate;
@@ -375,11 +381,13 @@ impl<D: Disk> Writer<D> {
     /// Reserves the room for groups of this size, one of which may be larger by `growth`.
     fn secure(&mut self, group: usize, growth: u64, checkpoint: u64) -> io::Result<()> {
         self.have_claims()?;
-        let settings = &self.shared.settings;
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
         let full = settings.segment_length(checkpoint);
         let batch = settings.batch_of(group);
         let room = 2 * batch + growth;
         let least = (settings.segment_least(checkpoint, group) + growth).min(full);
+        self.hold_reserve(group, checkpoint)?;
         let mut left = 0;
         if let Some(active) = self
             .active
@@ -391,7 +399,12 @@ impl<D: Disk> Writer<D> {
                 // Twice as long, so that it is seldom done, if there is that much.
                 let generous = (2 * active.length).clamp(needs, full);
                 let file = active.file.clone();
-                let reserve = |length: u64| file.reserve(length).map(|()| length);
+                let (taken, idle) = (active.length, active.length - active.used);
+                let spare = self.spare.as_ref().map_or(0, |spare| spare.length);
+                let reserve = |length: u64| {
+                    shared.may_take(length - taken, idle + spare, true)?;
+                    file.reserve(length).map(|()| length)
+                };
                 match reserve(generous).or_else(|_| reserve(needs)) {
                     Ok(length) => active.length = length,
                     // Then behind it, if there is room.
@@ -410,15 +423,68 @@ impl<D: Disk> Writer<D> {
         if left >= room { Ok(()) } else { secured }
     }
 
+    /// Holds a next segment for what makes room, if that is asked for: while there is none, nothing else is taken.
+    fn hold_reserve(&self, group: usize, checkpoint: u64) -> io::Result<()> {
+        let settings = &self.shared.settings;
+        if !settings.holds_reserve {
+            return Ok(());
+        }
+        let full = settings.segment_length(checkpoint);
+        let least = settings.segment_least(checkpoint, group).min(full);
+        let idle = self.idle();
+        let may_take = |more| self.shared.may_take(more, idle, false);
+        self.shared.reserve.hold(&self.shared.disk, least, may_take)
+    }
+
+    /// Whether there is room for groups of this size in what is left or, as the last resort, in what is held for what makes
+    /// room.
+    fn secure_from_reserve(&mut self, group: usize, checkpoint: u64) -> bool {
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
+        if !settings.holds_reserve {
+            return false;
+        }
+        // What has begun to grow has its room in any case.
+        let grows = shared.gather().growth.grown.is_some();
+        let growth = if grows { settings.group_bytes as u64 } else { 0 };
+        let room = 2 * settings.batch_of(group) + growth;
+        let least = settings.segment_least(checkpoint, group) + growth;
+        let least = least.min(settings.segment_length(checkpoint));
+        let left = self.active.as_ref().map_or(0, Active::left);
+        let spare = self.spare.as_ref().map_or(0, |spare| spare.length);
+        if left >= room || spare >= least {
+            return true;
+        }
+        // A spare that is too short has nothing in it; it goes with the rename.
+        self.shared.zeros.end();
+        match shared.reserve.take(&shared.disk, least, SPARE) {
+            Ok(Some((file, length))) => {
+                self.spare = Some(Spare { file, length });
+                true
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// Bytes that are taken of the disk for what is still to come.
+    fn idle(&self) -> u64 {
+        let active = self.active.as_ref();
+        let active = active.map_or(0, |active| active.length.saturating_sub(active.used));
+        active + self.spare.as_ref().map_or(0, |spare| spare.length)
+    }
+
     /// Has a next segment of this length at least.
     fn have_spare(&mut self, least: u64, full: u64) -> io::Result<()> {
+        let idle = self.idle();
         match &mut self.spare {
             Some(spare) if spare.length >= least => {}
             Some(spare) => {
+                self.shared.may_take(least - spare.length, idle, true)?;
                 spare.file.reserve(least)?;
                 spare.length = least;
             }
             None => {
+                self.shared.may_take(least, idle, true)?;
                 let file = reserve(&self.shared.disk, least)?;
                 let length = least;
                 self.spare = Some(Spare { file, length });
@@ -454,6 +520,19 @@ impl<D: Disk> Writer<D> {
             active.file.begin_writing(active.begun, length);
             active.begun = active.used;
         }
+    }
+
+    /// Has the spare be what is held for what makes room, if that was used.
+    pub(super) fn leave_reserve(&mut self) {
+        let is_used = self.shared.settings.holds_reserve && self.shared.reserve.length() == 0;
+        if is_used && self.spare.is_some() {
+            self.shared.zeros.end();
+            // If that fails, it is removed as any other spare.
+            if self.shared.disk.rename(SPARE, RESERVE).is_ok() {
+                self.spare = None;
+            }
+        }
+        self.drop_spare();
     }
 
     pub(super) fn drop_spare(&mut self) {
