@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crate::disk::Disk;
 use crate::disk::real::RealDisk;
 use crate::format::Stored;
-use crate::gather::{Gate, Gather};
+use crate::gather::{Gate, Gather, Room};
 use crate::pack::pack;
 use crate::recovery::{self, OpenError, Opening, Recovery, Watcher};
 use crate::settings::Settings;
@@ -156,15 +156,15 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.leave_free(Box::new(how_many));
     }
 
-    /// Whether something is refused, or will be, as the disk has too little room; the log looks for it again by itself.
-    pub fn is_short_of_room(&self) -> bool {
-        self.shared.gather().is_short_of_room()
+    /// How the log is off for room on its disk. It looks again by itself.
+    pub fn room(&self) -> Room {
+        self.shared.gather().room()
     }
 
     /// Has the log look for room again at once: a caller has made some.
     pub fn look_for_room(&self) {
         let mut gather = self.shared.gather();
-        gather.discard_asked = true;
+        (gather.discard_asked, gather.looks_for_room) = (true, true);
         self.shared.unpark(&mut gather);
     }
 

@@ -129,6 +129,19 @@ pub(crate) enum Gate {
     Shut,
 }
 
+/// How a log is off for room on its disk: see [`EmbeddedLog::room`](crate::EmbeddedLog::room).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing is refused for want of it.
+    Enough,
+    /// There is none for another segment; that in use has some left.
+    Ending,
+    /// Something is refused, or would be.
+    Short,
+    /// It was asked to look again, and has not done so yet.
+    Unknown,
+}
+
 /// What a group has to have before it is taken at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
@@ -199,6 +212,10 @@ pub(crate) struct Gather {
     pub(crate) no_segment: bool,
     /// It could not be had for another reason than that; the writer tries again.
     pub(crate) is_segment_blocked: bool,
+    /// There was no room for the next segment, though that in use has some left.
+    pub(crate) fears_end: bool,
+    /// The writer has not looked for room since it was asked to.
+    pub(crate) looks_for_room: bool,
     /// On a full disk, what is left in the segment in use for changes that make room.
     pub(crate) room_left: usize,
     /// Somebody was told [`Refused::Busy`] since the last group was taken.
@@ -251,6 +268,8 @@ impl Gather {
             wants_segment: false,
             no_segment: false,
             is_segment_blocked: false,
+            fears_end: false,
+            looks_for_room: false,
             room_left: 0,
             refused: false,
             parked: false,
@@ -408,11 +427,19 @@ impl Gather {
         Ok(())
     }
 
-    /// Whether the disk has less room than was asked for: something is refused, or will be.
-    pub(crate) fn is_short_of_room(&self) -> bool {
+    /// How the log is off for room on its disk.
+    pub(crate) fn room(&self) -> Room {
         let is_shut = matches!(self.gate, Gate::Reserve | Gate::DiskFull);
         let is_small = self.is_stuck && !self.is_stuck_by_other;
-        is_shut || is_small || (self.growth.room == Some(false) && !self.growth.is_blocked)
+        if self.looks_for_room {
+            Room::Unknown
+        } else if is_shut || is_small || (self.growth.room == Some(false) && !self.growth.is_blocked) {
+            Room::Short
+        } else if self.fears_end {
+            Room::Ending
+        } else {
+            Room::Enough
+        }
     }
 
     /// Promises one caller, to whom `reserved` bytes were promised, that this may [grow](Gather::grow).

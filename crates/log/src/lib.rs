@@ -43,6 +43,7 @@ pub use api::{
     Progress, RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 pub use embedded::EmbeddedLog;
+pub use gather::Room;
 pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
 pub use selection::{BadSelection, Selection};
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Commands about strings.
 
 use super::parse::{integer, is, range};
-use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::reply::decimal;
 use crate::store::{Deadline, Value, events};
 use crate::types::extended::{Extended, Read};
@@ -23,7 +23,7 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("psetex", 4, WRITE | MEMORY | BRIEF, Keys::ONE, setex),
     Spec::new("getset", 3, WRITE | MEMORY | FAST, Keys::ONE, getset),
     Spec::new("getex", -2, WRITE | FAST, Keys::ONE, getex),
-    Spec::new("getdel", 2, WRITE | FAST, Keys::ONE, getdel),
+    Spec::new("getdel", 2, WRITE | REMOVES | FAST, Keys::ONE, getdel),
     Spec::new("mget", -2, READ | FAST, Keys::REST, mget),
     Spec::new("mset", -3, WRITE | MEMORY | BRIEF, PAIRS, mset),
     Spec::new("msetnx", -3, WRITE | MEMORY | BRIEF, PAIRS, msetnx),

@@ -601,7 +601,9 @@ impl RespConn {
     fn is_patient(&self, cx: &mut Cx<'_, Self>) -> bool {
         let since_ms = self.session.waits_since_ms;
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
-        since_ms == 0 || now_ms.saturating_sub(since_ms) < PATIENCE_MS
+        since_ms == 0
+            || now_ms.saturating_sub(since_ms) < PATIENCE_MS
+            || cx.local.shared.awaits_snapshot()
     }
 
     /// Brings what others see up to date.

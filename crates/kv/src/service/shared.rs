@@ -155,6 +155,12 @@ impl Shared {
         }
     }
 
+    /// Whether the log goes on behind the snapshot that is being made: whoever waits for the log waits for that.
+    pub(crate) fn awaits_snapshot(&self) -> bool {
+        let durable = self.durable.get();
+        durable.is_some_and(|durable| durable.log.snapshots().is_relieving())
+    }
+
     pub(crate) fn databases(&self) -> u16 {
         self.store.databases()
     }

@@ -6,7 +6,7 @@ use super::{append, frames, ids, settle_at, small};
 use crate::disk::sim::{SimDisk, Survival};
 use crate::disk::Disk;
 use crate::{
-    EmbeddedLog, Log, Now, ProducerId, RUN_BYTES, Refused, Run, Settings, StreamId, Writer,
+    EmbeddedLog, Log, Now, ProducerId, RUN_BYTES, Refused, Room, Run, Settings, StreamId, Writer,
 };
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn what_makes_room_is_taken_on_a_full_disk_and_nothing_else_is() {
     settle_at(&mut writer, 1);
     disk.set_capacity(disk.used());
     let mut last = fill(&log, &mut writer, stream);
-    assert!(log.is_short_of_room());
+    assert_eq!(log.room(), Room::Short);
     let mut made = 0;
     let refused = loop {
         match make_room(&log, stream, last + 1) {
@@ -71,7 +71,7 @@ fn what_makes_room_is_taken_on_a_full_disk_and_nothing_else_is() {
     // With room again the reserve is held first, and everything is taken.
     disk.set_capacity(u64::MAX);
     settle_at(&mut writer, 3);
-    assert!(!log.is_short_of_room());
+    assert_eq!(log.room(), Room::Enough);
     assert!(log.reserve_bytes() > 0);
     append(&log, stream, ProducerId::ANONYMOUS, last + 1..=last + 1).expect("room");
     settle_at(&mut writer, 3);

@@ -92,10 +92,9 @@ impl<D: Disk> Writer<D> {
             return Ok(false);
         }
         self.retain(now)?;
-        let holds = self.shared.settings.holds_reserve;
-        if self.room_due.is_some() || (holds && self.shared.reserve.length() == 0) {
+        if self.room_due.is_some() || self.shared.gather().looks_for_room {
             // There may be some by now.
-            self.room_due = Some(now.monotonic);
+            self.keep_room(now.monotonic);
         }
         Ok(true)
     }

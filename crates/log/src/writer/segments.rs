@@ -313,7 +313,8 @@ impl<D: Disk> Writer<D> {
             is_segment_blocked = keep_other(error, &mut other);
             no_segment = !is_segment_blocked;
         }
-        if limit < wanted || secured.is_err() || room == Some(false) || is_segment_blocked {
+        let is_refused = limit < wanted || secured.is_err() || room == Some(false);
+        if is_refused || is_segment_blocked || self.fears_end {
             self.room_due = Some(monotonic + self.shared.settings.full_retry);
         } else {
             self.room_due = None;
@@ -333,6 +334,8 @@ impl<D: Disk> Writer<D> {
         let grown = limit > gather.limit || (wants_segment && !is_segment_blocked) || has_more;
         gather.growth.room = room;
         gather.growth.is_blocked = is_growth_blocked;
+        gather.fears_end = self.fears_end;
+        gather.looks_for_room = false;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
         gather.is_stuck_by_other = is_stuck_by_other;
@@ -416,10 +419,12 @@ impl<D: Disk> Writer<D> {
             // While much of it is left the next one can wait.
             let is_young = active.used < full / 4 && full - active.used >= 2 * batch + room;
             if left >= room && is_young && self.spare.is_none() {
+                self.fears_end = false;
                 return Ok(());
             }
         }
         let secured = self.have_spare(least, full);
+        self.fears_end = secured.as_ref().is_err_and(is_full);
         if left >= room { Ok(()) } else { secured }
     }
 

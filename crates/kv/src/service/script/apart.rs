@@ -224,7 +224,8 @@ fn run(job: &Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         let now_ms = wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, job.session.db, now_ms, job.seed);
         batch.set_no_touch(job.session.no_touch);
-        batch.set_patient(begun - first < Duration::from_millis(PATIENCE_MS));
+        let is_patient = begun - first < Duration::from_millis(PATIENCE_MS);
+        batch.set_patient(is_patient || shared.awaits_snapshot());
         let at = &mut At::Apart(apart);
         let (kind, script) = (job.kind, &job.script);
         let outcome = conn.run_alone(kind, script, job.keys, &args, &mut batch, &mut reply, at);
