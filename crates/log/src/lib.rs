@@ -44,7 +44,7 @@ pub use api::{
 };
 pub use embedded::EmbeddedLog;
 pub use gather::Room;
-pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
+pub use recovery::{Cut, Damage, OpenError, Opening, Recovery, Short};
 pub use selection::{BadSelection, Selection};
 #[doc(hidden)]
 pub use settings::Mistakes;

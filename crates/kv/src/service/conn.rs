@@ -106,6 +106,11 @@ impl Protocol for RespConn {
         shared.name_run(|| [link.random(), link.random(), link.random()]);
         self.card = Some(card);
         self.id = Some(cx.link.id());
+        if !self.session.is_authenticated()
+            && let Some(within) = shared.config.login_within
+        {
+            cx.link.set_timer_after(within);
+        }
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
@@ -130,6 +135,7 @@ impl Protocol for RespConn {
             Some(wait) if wait.is_busy() => self.wait_again(cx),
             Some(_) => self.wait_over(Over::TimedOut, cx),
             None if self.reading.is_some() => self.reading_expired(cx),
+            None if !self.session.is_authenticated() => self.look_at_login(cx),
             None => self.try_again(cx),
         }
     }
@@ -356,6 +362,22 @@ impl RespConn {
                 }
             }
         }
+    }
+
+    /// Ends a connection that has not logged in in time. Its timer has other uses as well: a wrong password costs a pause.
+    fn look_at_login(&mut self, cx: &mut Cx<'_, Self>) {
+        let shared = cx.local.shared.clone();
+        if let (Some(within), Some(card)) = (shared.config.login_within, &self.card) {
+            let now_ms = cx.link.now().as_nanos() / 1_000_000;
+            let open = Duration::from_millis(now_ms.saturating_sub(card.opened_ms()));
+            if open >= within {
+                cx.local.stats.not_logged_in.add(1);
+                shared.tell_not_logged_in(now_ms);
+                return cx.link.finish_because("not logged in in time");
+            }
+            cx.link.set_timer_after(within - open);
+        }
+        self.try_again(cx);
     }
 
     /// Goes on with a command that could not run.

@@ -11,6 +11,7 @@ mod naming;
 mod recovery;
 mod reserve;
 mod restoring;
+mod shortened;
 mod tools;
 mod vast;
 mod version_1;

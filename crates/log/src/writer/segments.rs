@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Failed, Now, Writer};
 use crate::catalog::{BatchNotes, Index, Segment};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, has_no_descriptor};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Flags, Needs, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
     put_checkpoint, put_missing, segment_name,
@@ -365,7 +365,14 @@ impl<D: Disk> Writer<D> {
             keep_other(error, &mut other);
         }
         let blocked = other.map(|error| {
-            let text = format!("no room can be reserved for the log: {error}");
+            let advice = match has_no_descriptor(&error) {
+                true => {
+                    ": the process has as many files and connections open as it may: raise its limit (ulimit -n), or \
+                     lower --max-connections"
+                }
+                false => "",
+            };
+            let text = format!("no room can be reserved for the log: {error}{advice}");
             Failure(text.into())
         });
         self.shared.progress().blocked = blocked;
