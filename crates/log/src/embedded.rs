@@ -173,10 +173,11 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.reserve.length()
     }
 
-    /// Gives the bytes that are held for what makes room to the disk, for a caller who makes room with them. How many they
-    /// were. They are not held again before [`EmbeddedLog::hold_reserve`].
-    pub fn lend_reserve(&self) -> u64 {
-        self.shared.reserve.lend(&self.shared.disk)
+    /// Gives the bytes that are held for what makes room to the disk, for a caller who makes room with them: at once, or when what
+    /// was promised of them is written. They are not held again before [`EmbeddedLog::hold_reserve`].
+    pub fn lend_reserve(&self) {
+        self.shared.reserve.lend(&self.shared.disk);
+        self.look_for_room();
     }
 
     /// What was [lent](EmbeddedLog::lend_reserve) is to be held again.

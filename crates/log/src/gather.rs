@@ -134,9 +134,9 @@ pub(crate) enum Gate {
 pub enum Room {
     /// Nothing is refused for want of it.
     Enough,
-    /// There is none for another segment; that in use has some left.
+    /// There is none for another segment, though that in use has some left, or for what is much at once.
     Ending,
-    /// Something is refused, or would be.
+    /// Nothing is taken but what makes room, if that.
     Short,
     /// It was asked to look again, and has not done so yet.
     Unknown,
@@ -429,16 +429,13 @@ impl Gather {
 
     /// How the log is off for room on its disk.
     pub(crate) fn room(&self) -> Room {
-        let is_shut = matches!(self.gate, Gate::Reserve | Gate::DiskFull);
         let is_small = self.is_stuck && !self.is_stuck_by_other;
-        if self.looks_for_room {
-            Room::Unknown
-        } else if is_shut || is_small || (self.growth.room == Some(false) && !self.growth.is_blocked) {
-            Room::Short
-        } else if self.fears_end {
-            Room::Ending
-        } else {
-            Room::Enough
+        let grows_not = self.growth.room == Some(false) && !self.growth.is_blocked;
+        match self.gate {
+            _ if self.looks_for_room => Room::Unknown,
+            Gate::Reserve | Gate::DiskFull => Room::Short,
+            _ if is_small || grows_not || self.fears_end => Room::Ending,
+            _ => Room::Enough,
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Reserve<F>(Mutex<Held<F>>);
 struct Held<F> {
     file: Option<F>,
     length: u64,
+    /// Bytes of a spare that was made of it, and is not in use yet.
+    taken: u64,
     /// A caller makes room with it.
     is_lent: bool,
 }
@@ -28,6 +30,7 @@ impl<F> Default for Reserve<F> {
         Reserve(Mutex::new(Held {
             file: None,
             length: 0,
+            taken: 0,
             is_lent: false,
         }))
     }
@@ -38,9 +41,26 @@ impl<F: DiskFile> Reserve<F> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are held.
+    /// Bytes that are held, be it as the spare.
     pub(crate) fn length(&self) -> u64 {
-        self.lock().length
+        let held = self.lock();
+        held.length + held.taken
+    }
+
+    /// Whether the file is there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.lock().file.is_some()
+    }
+
+    /// Whether the spare is what was held, and a caller wants it.
+    pub(crate) fn wants_spare(&self) -> bool {
+        let held = self.lock();
+        held.is_lent && held.taken > 0
+    }
+
+    /// There is no spare any more.
+    pub(crate) fn no_spare(&self) {
+        self.lock().taken = 0;
     }
 
     /// Holds `least` bytes, if `may_take` allows what is missing.
@@ -68,14 +88,15 @@ impl<F: DiskFile> Reserve<F> {
             }
             held.file = Some(file);
         }
-        if held.length >= least {
-            return Ok(());
+        if held.length < least {
+            may_take(least - held.length)?;
+            if let Some(file) = &held.file {
+                file.reserve(least)?;
+                held.length = least;
+            }
         }
-        may_take(least - held.length)?;
-        if let Some(file) = &held.file {
-            file.reserve(least)?;
-            held.length = least;
-        }
+        // A spare that was made of it is one like any other now.
+        held.taken = 0;
         Ok(())
     }
 
@@ -95,18 +116,19 @@ impl<F: DiskFile> Reserve<F> {
         };
         disk.rename(RESERVE, spare)?;
         held.file = None;
-        Ok(Some((file, std::mem::take(&mut held.length))))
+        held.taken = std::mem::take(&mut held.length);
+        Ok(Some((file, held.taken)))
     }
 
-    /// Gives the room to the disk until it is taken back.
-    pub(crate) fn lend<D: Disk<File = F>>(&self, disk: &D) -> u64 {
+    /// Gives the room to the disk until it is taken back; the writer gives a spare that was made of it.
+    pub(crate) fn lend<D: Disk<File = F>>(&self, disk: &D) {
         let mut held = self.lock();
         if held.file.take().is_some() {
             // If that fails the room stays taken, and is found when it is held again.
             let _ = disk.remove(RESERVE);
         }
         held.is_lent = true;
-        std::mem::take(&mut held.length)
+        held.length = 0;
     }
 
     /// Whether it was lent.

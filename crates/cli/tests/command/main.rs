@@ -36,6 +36,7 @@ mod kv_limits;
 mod kv_loading;
 mod kv_log;
 mod kv_memory;
+mod kv_small_disk;
 mod kv_snapshots;
 mod lab;
 mod log_trouble;

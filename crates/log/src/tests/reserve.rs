@@ -115,12 +115,42 @@ fn what_is_held_can_be_lent() {
     settle_at(&mut writer, 1);
     disk.set_capacity(disk.used());
     let held = log.reserve_bytes();
-    assert_eq!((log.lend_reserve(), disk.free()), (held, Some(held)));
+    log.lend_reserve();
+    assert_eq!(disk.free(), Some(held));
     settle_at(&mut writer, 3);
     assert_eq!((log.reserve_bytes(), disk.free()), (0, Some(held)));
     log.hold_reserve();
     settle_at(&mut writer, 3);
     assert_eq!((log.reserve_bytes(), disk.free()), (held, Some(0)));
+}
+
+/// It is the next segment already where the disk is full, and is lent as well, but for what was promised of it.
+#[test]
+fn what_is_held_can_be_lent_when_it_is_the_spare() {
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    settle_at(&mut writer, 1);
+    disk.set_capacity(disk.used());
+    let last = fill(&log, &mut writer, stream);
+    assert!(!disk.names().iter().any(|name| name == "reserve"));
+    let held = log.reserve_bytes();
+    assert!(held > 0);
+    log.reserve_to_make_room(100).expect("room");
+    log.lend_reserve();
+    settle_at(&mut writer, 1);
+    assert_eq!((log.reserve_bytes(), disk.free()), (held, Some(0)), "it was promised");
+    log.give_back(100);
+    log.look_for_room();
+    settle_at(&mut writer, 1);
+    assert_eq!((log.reserve_bytes(), disk.free()), (0, Some(held)));
+    assert_eq!(log.room(), Room::Short);
+    assert!(make_room(&log, stream, last + 1).is_err());
+    log.hold_reserve();
+    settle_at(&mut writer, 3);
+    make_room(&log, stream, last + 1).expect("what is held again");
+    settle_at(&mut writer, 3);
+    assert_eq!(ids(&log, "s", 0, 1000), (1..=last + 1).collect::<Vec<u64>>());
 }
 
 /// An orderly end leaves nothing of it where there is room.

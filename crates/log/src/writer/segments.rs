@@ -103,6 +103,7 @@ impl<D: Disk> Writer<D> {
         let Some(mut spare) = self.spare.take() else {
             return Err(Failed(format!("{name}: no room was reserved for it")));
         };
+        self.shared.reserve.no_spare();
         spare.length = spare.length.max(filled);
         let whole = SEGMENT_HEADER + self.taken.bytes.len() + checkpoint.len();
         let length = spare.length.max((whole + 2 * crate::format::ALIGN) as u64);
@@ -463,6 +464,9 @@ impl<D: Disk> Writer<D> {
         let least = settings.segment_least(checkpoint, group) + growth;
         let least = least.min(settings.segment_length(checkpoint));
         let left = self.active.as_ref().map_or(0, Active::left);
+        if shared.reserve.wants_spare() && self.give_spare() {
+            return left >= room;
+        }
         let spare = self.spare.as_ref().map_or(0, |spare| spare.length);
         if left >= room || spare >= least {
             return true;
@@ -476,6 +480,20 @@ impl<D: Disk> Writer<D> {
             }
             Ok(None) | Err(_) => false,
         }
+    }
+
+    /// Removes the spare, if nothing was promised that may need it.
+    fn give_spare(&mut self) -> bool {
+        let mut gather = self.shared.gather();
+        if !gather.group.is_empty() || gather.reserved > 0 || gather.growth.grown.is_some() {
+            return false;
+        }
+        if gather.gate != Gate::Shut {
+            gather.gate = Gate::DiskFull;
+        }
+        drop(gather);
+        self.drop_spare();
+        true
     }
 
     /// Bytes that are taken of the disk for what is still to come.
@@ -536,7 +554,7 @@ impl<D: Disk> Writer<D> {
 
     /// Has the spare be what is held for what makes room, if that was used.
     pub(super) fn leave_reserve(&mut self) {
-        let is_used = self.shared.settings.holds_reserve && self.shared.reserve.length() == 0;
+        let is_used = self.shared.settings.holds_reserve && !self.shared.reserve.is_there();
         if is_used && self.spare.is_some() {
             self.shared.zeros.end();
             // If that fails, it is removed as any other spare.
@@ -549,6 +567,7 @@ impl<D: Disk> Writer<D> {
 
     pub(super) fn drop_spare(&mut self) {
         self.shared.zeros.end();
+        self.shared.reserve.no_spare();
         if self.spare.take().is_some() {
             // It holds nothing, and opening the log removes it.
             let _ = self.shared.disk.remove(SPARE);

@@ -25,6 +25,9 @@ const STEPS: usize = 4;
 const AGAIN: Duration = Duration::from_secs(60);
 /// The same where there was no room for it, or where it has not helped a log without room.
 const SOON: Duration = Duration::from_secs(1);
+/// How often, and for how long at most, it is looked whether the log has given the room that it holds for what makes room.
+const BORROWS: Duration = Duration::from_millis(10);
+const BORROWS_MAX: Duration = Duration::from_secs(1);
 /// Between two lines about a disk that is full.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether the log has done what was asked for, if nobody says so.
@@ -50,7 +53,7 @@ pub struct Keeper<D: Disk> {
     /// When it was last said that the disk is full; `None` while it is not.
     told_full: Option<Duration>,
     /// What the log holds for what makes room is lent to the snapshot that is being made.
-    lent: bool,
+    lent_at: Option<Duration>,
     _watch: Watch,
 }
 
@@ -150,7 +153,7 @@ impl<D: Disk> Keeper<D> {
             waits: 0,
             last: None,
             told_full: None,
-            lent: false,
+            lent_at: None,
             _watch,
         };
         if let Some(found) = found {
@@ -254,6 +257,24 @@ impl<D: Disk> Keeper<D> {
         free.is_none_or(|free| free.saturating_add(held) >= self.likely())
     }
 
+    /// Whether room is awaited that the log holds for what makes room, without which there is too little for a snapshot.
+    fn borrows(&mut self, now: Duration) -> bool {
+        let free = self.log.disk().free();
+        let is_enough = free.is_none_or(|free| free >= self.likely());
+        if is_enough || !self.has_room() {
+            return false;
+        }
+        match self.lent_at {
+            // What was promised of it is not used: the snapshot is tried all the same, and says what it needs.
+            Some(since) => now < since + BORROWS_MAX,
+            None => {
+                self.lent_at = Some(now);
+                self.log.lend_reserve();
+                true
+            }
+        }
+    }
+
     /// Says what the log needs, now and then.
     fn tell_full(&mut self, now: Duration) {
         if self.told_full.is_some_and(|told| now < told + TOLD_AGAIN) {
@@ -310,6 +331,9 @@ impl<D: Disk> Keeper<D> {
         if pauses && due == Due::Relieves && room == Room::Short {
             due = Due::Hopeless;
         }
+        if !asked && due != Due::Relieves && self.lent_at.take().is_some() {
+            self.log.hold_reserve();
+        }
         if due == Due::Hopeless {
             self.tell_full(now.monotonic);
         } else if room != Room::Short {
@@ -333,6 +357,9 @@ impl<D: Disk> Keeper<D> {
         }
         if room == Room::Short && self.has_room() {
             self.told.set_relief(Relief::Coming);
+        }
+        if self.borrows(now.monotonic) {
+            return Step::WaitUntil(now.monotonic + BORROWS);
         }
         let now_ms = now.unix_us / 1000;
         self.told.lock().begin(now_ms);
@@ -406,14 +433,6 @@ impl<D: Disk> Keeper<D> {
             match SnapshotFile::create(self.log.disk(), bytes, spare) {
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
                 made => return made.map_err(failed("making the file of the snapshot")),
-            }
-        }
-        let free = self.log.disk().free().unwrap_or(0);
-        if free.saturating_add(self.log.reserve_bytes()) >= likely {
-            self.lent = true;
-            self.log.lend_reserve();
-            if let Ok(file) = SnapshotFile::create(self.log.disk(), likely, 0) {
-                return Ok(file);
             }
         }
         Err(self.no_room(expected))
@@ -587,7 +606,7 @@ impl<D: Disk> Keeper<D> {
             self.relieved = Some(self.kv_log.logged());
             self.pause_until = now.monotonic + (4 * took).clamp(SOON, AGAIN);
         }
-        if std::mem::take(&mut self.lent) {
+        if self.lent_at.take().is_some() {
             self.log.hold_reserve();
         }
         self.log.look_for_room();
