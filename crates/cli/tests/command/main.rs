@@ -38,6 +38,7 @@ mod kv_log;
 mod kv_memory;
 mod kv_small_disk;
 mod kv_snapshots;
+mod kv_strangers;
 mod lab;
 mod log_trouble;
 mod main_thread;

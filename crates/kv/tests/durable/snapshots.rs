@@ -620,7 +620,8 @@ fn room_for_a_snapshot_is_what_it_takes() {
     let disk = SimDisk::new(1);
     let none = Mistakes::default();
     let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
-    for n in 0..600 {
+    // More than the log would lend.
+    for n in 0..6_000 {
         scene.run(START, 0, &format!("SET key:{n} {}", "x".repeat(40)));
         if n % 100 == 0 {
             settle(&mut scene.writer, 0);
@@ -668,7 +669,7 @@ fn a_log_that_has_filled_the_disk_is_cut() {
     assert_eq!(scene.kv_log.refused_full(), 0, "it waits");
     assert!(scene.kv_log.snapshots().waits() > 0);
     let free = tidewire_log::disk::Disk::free(&disk).unwrap();
-    assert!(free < 300 << 10, "{free} bytes");
+    assert!(free < 400 << 10, "{free} bytes");
     assert!(free > scene.store.used_memory(), "{free} bytes");
     // As the command has it: nobody asks.
     scene.kv_log.snapshots().set_growth(1 << 30);
@@ -692,17 +693,19 @@ fn a_snapshot_without_room_says_what_is_missing() {
     let disk = SimDisk::new(1);
     let none = Mistakes::default();
     let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
-    scene.run(START, 0, &format!("SET k {}", "x".repeat(5_000)));
-    settle(&mut scene.writer, 0);
-    scene.kv_log.update();
+    // More than the log would lend.
+    for n in 0..60 {
+        scene.run(START, 0, &format!("SET k{n} {}", "x".repeat(5_000)));
+        settle(&mut scene.writer, 0);
+        scene.kv_log.update();
+    }
     leave_free(&disk, 8 << 10);
     assert!(!scene.save(START));
     let failure = scene.kv_log.snapshots().status().failure.unwrap();
     let logged = scene.kv_log.logged();
-    assert!(
-        failure.contains(&format!("about {logged} bytes")),
-        "{failure}"
-    );
+    let about = failure.split_once("about ").and_then(|(_, rest)| rest.split_once(" bytes"));
+    let about: u64 = about.unwrap_or_else(|| panic!("{failure}")).0.parse().unwrap();
+    assert!((logged - logged / 20..=logged).contains(&about), "{logged} logged: {failure}");
     assert!(room_for_the_log(&scene) > 0);
     assert!(failure.contains("and 8192 are."), "{failure}");
 }
