@@ -164,7 +164,8 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Has the log look for room again at once: a caller has made some.
     pub fn look_for_room(&self) {
         let mut gather = self.shared.gather();
-        (gather.discard_asked, gather.looks_for_room) = (true, true);
+        gather.discard_asked = true;
+        gather.looks_asked += 1;
         self.shared.unpark(&mut gather);
     }
 

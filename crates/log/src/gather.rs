@@ -214,8 +214,9 @@ pub(crate) struct Gather {
     pub(crate) is_segment_blocked: bool,
     /// There was no room for the next segment, though that in use has some left.
     pub(crate) fears_end: bool,
-    /// The writer has not looked for room since it was asked to.
-    pub(crate) looks_for_room: bool,
+    /// How often the writer was asked to look for room, and the last of these that it had heard of when it last began to look.
+    pub(crate) looks_asked: u64,
+    pub(crate) looks_done: u64,
     /// On a full disk, what is left in the segment in use for changes that make room.
     pub(crate) room_left: usize,
     /// Somebody was told [`Refused::Busy`] since the last group was taken.
@@ -269,7 +270,8 @@ impl Gather {
             no_segment: false,
             is_segment_blocked: false,
             fears_end: false,
-            looks_for_room: false,
+            looks_asked: 0,
+            looks_done: 0,
             room_left: 0,
             refused: false,
             parked: false,
@@ -427,12 +429,17 @@ impl Gather {
         Ok(())
     }
 
+    /// Whether the writer has not looked for room since it was asked to.
+    pub(crate) fn looks_for_room(&self) -> bool {
+        self.looks_asked > self.looks_done
+    }
+
     /// How the log is off for room on its disk.
     pub(crate) fn room(&self) -> Room {
         let is_small = self.is_stuck && !self.is_stuck_by_other;
         let grows_not = self.growth.room == Some(false) && !self.growth.is_blocked;
         match self.gate {
-            _ if self.looks_for_room => Room::Unknown,
+            _ if self.looks_for_room() => Room::Unknown,
             Gate::Reserve | Gate::DiskFull => Room::Short,
             _ if is_small || grows_not || self.fears_end => Room::Ending,
             _ => Room::Enough,

@@ -81,7 +81,9 @@ impl<F: DiskFile> Reserve<F> {
             let file = found_or_made(disk)?;
             // What an earlier opening has held is held on, though nobody might take as much now. Blocks may be missing below its length.
             held.length = file.len()?;
-            if held.length > 0 && let Err(error) = file.reserve(held.length) {
+            if held.length > 0
+                && let Err(error) = file.reserve(held.length)
+            {
                 held.length = 0;
                 disk.remove(RESERVE)?;
                 return Err(error);

@@ -177,7 +177,9 @@ struct Leaves(OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>);
 
 impl std::fmt::Debug for Leaves {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Leaves").field(&self.0.get().is_some()).finish()
+        f.debug_tuple("Leaves")
+            .field(&self.0.get().is_some())
+            .finish()
     }
 }
 

@@ -588,7 +588,9 @@ impl Kv {
                 String::from_utf8_lossy(&key)
             )));
         }
-        kv_log.snapshots().set_growth(options.growth(&log.directory));
+        kv_log
+            .snapshots()
+            .set_growth(options.growth(&log.directory));
         if self.durability == Durability::Replicated {
             kv_log.await_home();
         }

@@ -72,7 +72,9 @@ impl Key {
 fn numbers(reply: &Reply) -> u64 {
     match reply {
         Reply::Bulk(Some(text)) => {
-            let number = text.split_once(':').and_then(|(number, _)| number.parse().ok());
+            let number = text
+                .split_once(':')
+                .and_then(|(number, _)| number.parse().ok());
             number.unwrap_or(0)
         }
         Reply::Array(all) => all.iter().map(numbers).max().unwrap_or(0),
@@ -126,15 +128,32 @@ impl Scene {
         let data = self.disk.path().join("data");
         let data = data.to_str().unwrap();
         let args = [
-            "serve", "kv/resp", "--listen", "kv/resp=0", "--admin", "off", "--control", "off", "--durability", "sync",
-            "--workers", "2", "--data", data,
+            "serve",
+            "kv/resp",
+            "--listen",
+            "kv/resp=0",
+            "--admin",
+            "off",
+            "--control",
+            "off",
+            "--durability",
+            "sync",
+            "--workers",
+            "2",
+            "--data",
+            data,
         ];
         let mut running = Running::from(self.disk.tidewire(&args).spawn().unwrap());
         let line = running.line();
-        assert!(!line.is_empty(), "{}", crate::common::stderr(&running.end()));
+        assert!(
+            !line.is_empty(),
+            "{}",
+            crate::common::stderr(&running.end())
+        );
         let mut client = Client::connect(addr(&line)).unwrap();
         let began = Instant::now();
-        while matches!(client.ask("PING").unwrap(), Reply::Line(text) if text.starts_with("LOADING")) {
+        while matches!(client.ask("PING").unwrap(), Reply::Line(text) if text.starts_with("LOADING"))
+        {
             assert!(began.elapsed() < PATIENCE, "it finds no end of loading");
         }
         self.running = Some(running);
@@ -179,7 +198,11 @@ impl Scene {
                 .collect();
             client.send(&lines).unwrap();
             let is_killed = self.written > (kills + 1) * until / 5;
-            let replies = if is_killed { self.rng.usize(..PIPELINE) } else { PIPELINE };
+            let replies = if is_killed {
+                self.rng.usize(..PIPELINE)
+            } else {
+                PIPELINE
+            };
             for _ in 0..replies {
                 let at = sent.pop_front().unwrap();
                 let reply = client.reply().unwrap();
@@ -210,7 +233,10 @@ impl Scene {
                 Reply::Line(text) if text.starts_with("MISCONF the disk") => return n,
                 other => panic!("{other:?}"),
             }
-            assert!(n * (bytes as u64) < self.mib * MIB, "the disk takes everything");
+            assert!(
+                n * (bytes as u64) < self.mib * MIB,
+                "the disk takes everything"
+            );
         }
         unreachable!("a number has no end")
     }
@@ -242,12 +268,18 @@ impl Scene {
         self.kill();
         let mut client = self.start();
         self.check(&mut client);
-        assert_eq!(client.ask(&format!("STRLEN fill:{}", taken - 1)).unwrap(), Reply::Int(40_000));
+        assert_eq!(
+            client.ask(&format!("STRLEN fill:{}", taken - 1)).unwrap(),
+            Reply::Int(40_000)
+        );
         self.fill(&mut client, 40_001);
         let removed = Instant::now();
         for n in 0..taken {
             let reply = client.ask(&format!("DEL fill:{n}")).unwrap();
-            assert!(matches!(reply, Reply::Int(_)), "{reply:?} at {n} of {taken}");
+            assert!(
+                matches!(reply, Reply::Int(_)),
+                "{reply:?} at {n} of {taken}"
+            );
         }
         let removed = removed.elapsed();
         let after_del = self.comes_back(&mut client);

@@ -23,8 +23,24 @@ fn silent_strangers_take_no_descriptor_from_the_log() {
     command
         .args(["-c", "ulimit -n 200 && exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_tidewire"))
-        .args(["serve", "kv/resp", "--listen", "kv/resp=0", "--admin", "off", "--control", "off"])
-        .args(["--durability", "sync", "--workers", "1", "--segment", "8MiB"])
+        .args([
+            "serve",
+            "kv/resp",
+            "--listen",
+            "kv/resp=0",
+            "--admin",
+            "off",
+            "--control",
+            "off",
+        ])
+        .args([
+            "--durability",
+            "sync",
+            "--workers",
+            "1",
+            "--segment",
+            "8MiB",
+        ])
         .args(["--kv-password-file", &secret, "--data", &data])
         .env_remove("RUST_LOG")
         .stdin(Stdio::null())
@@ -54,10 +70,21 @@ fn a_login_has_a_deadline() {
     let place = Place::new();
     let secret = place.file("secret", "a-secret\n");
     let args = [
-        "serve", "kv/resp", "--listen", "kv/resp=0", "--kv-password-file", &secret, "--kv-login", "300ms",
+        "serve",
+        "kv/resp",
+        "--listen",
+        "kv/resp=0",
+        "--kv-password-file",
+        &secret,
+        "--kv-login",
+        "300ms",
     ];
     let mut server = Running::from(
-        tidewire(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+        tidewire(&args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
     );
     let at = addr(&server.line());
     let mut client = Client::connect(at).unwrap();
@@ -68,8 +95,15 @@ fn a_login_has_a_deadline() {
         stranger.set_read_timeout(Some(PATIENCE)).unwrap();
         stranger.write_all(says).unwrap();
         let mut said = Vec::new();
-        stranger.read_to_end(&mut said).expect("the connection ends");
-        assert_eq!(said.is_empty(), says.is_empty(), "{:?}", String::from_utf8_lossy(&said));
+        stranger
+            .read_to_end(&mut said)
+            .expect("the connection ends");
+        assert_eq!(
+            said.is_empty(),
+            says.is_empty(),
+            "{:?}",
+            String::from_utf8_lossy(&said)
+        );
     }
     server.hear("closing connections that have not logged in in time");
     let Reply::Bulk(Some(info)) = client.ask("INFO stats").unwrap() else {

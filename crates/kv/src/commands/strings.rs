@@ -461,7 +461,10 @@ mod tests {
     fn a_long_string_that_grows_takes_an_eighth_more_at_most() {
         const MIB: usize = 1 << 20;
         let piece = vec![b'x'; MIB];
-        for commands in [&[&b"append"[..], b"k", &piece], &[&b"setrange"[..], b"k", b"0", &piece][..]] {
+        for commands in [
+            &[&b"append"[..], b"k", &piece],
+            &[&b"setrange"[..], b"k", b"0", &piece][..],
+        ] {
             let store = Store::new(Settings::default());
             for n in 1..40 {
                 let offset = ((n - 1) * MIB).to_string();

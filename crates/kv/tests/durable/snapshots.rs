@@ -703,9 +703,18 @@ fn a_snapshot_without_room_says_what_is_missing() {
     assert!(!scene.save(START));
     let failure = scene.kv_log.snapshots().status().failure.unwrap();
     let logged = scene.kv_log.logged();
-    let about = failure.split_once("about ").and_then(|(_, rest)| rest.split_once(" bytes"));
-    let about: u64 = about.unwrap_or_else(|| panic!("{failure}")).0.parse().unwrap();
-    assert!((logged - logged / 20..=logged).contains(&about), "{logged} logged: {failure}");
+    let about = failure
+        .split_once("about ")
+        .and_then(|(_, rest)| rest.split_once(" bytes"));
+    let about: u64 = about
+        .unwrap_or_else(|| panic!("{failure}"))
+        .0
+        .parse()
+        .unwrap();
+    assert!(
+        (logged - logged / 20..=logged).contains(&about),
+        "{logged} logged: {failure}"
+    );
     assert!(room_for_the_log(&scene) > 0);
     assert!(failure.contains("and 8192 are."), "{failure}");
 }
@@ -767,8 +776,18 @@ fn a_full_disk_takes_removals_and_heals() {
         let keys = fill(&mut scene, &mut ms);
         // A quarter of the disk at least, and not all of it.
         let bytes = 9_000 * keys as u64;
-        assert!(bytes > disk.used() / 5, "seed {seed}: {bytes} of {} bytes", disk.used());
-        let removals = ["DEL fill:0", "UNLINK fill:1", "EXPIRE fill:2 100", "GETDEL fill:3", "PEXPIREAT fill:4 1"];
+        assert!(
+            bytes > disk.used() / 5,
+            "seed {seed}: {bytes} of {} bytes",
+            disk.used()
+        );
+        let removals = [
+            "DEL fill:0",
+            "UNLINK fill:1",
+            "EXPIRE fill:2 100",
+            "GETDEL fill:3",
+            "PEXPIREAT fill:4 1",
+        ];
         for line in removals {
             let reply = ask(&mut scene, &mut ms, line);
             assert!(!reply.starts_with('-'), "seed {seed}: {line}: {reply}");
@@ -792,7 +811,10 @@ fn a_full_disk_takes_removals_and_heals() {
         go_on(&mut scene, &mut ms);
         let long = format!("SET back {}", "y".repeat(9_000));
         assert_eq!(ask(&mut scene, &mut ms, &long), "+OK", "seed {seed}");
-        assert!(fill(&mut scene, &mut ms) * 2 > keys, "seed {seed}: there is less room than before");
+        assert!(
+            fill(&mut scene, &mut ms) * 2 > keys,
+            "seed {seed}: there is less room than before"
+        );
         let before = dump(&scene.store, 0);
         let disk = match seed % 4 {
             0 => disk.kill(),
@@ -811,7 +833,14 @@ fn overwriting_a_quarter_of_the_disk_is_never_refused() {
         let disk = SimDisk::new(seed);
         let capacity = (6 + 3 * (seed % 3)) << 20;
         disk.set_capacity(capacity);
-        let mut scene = open(Policy::Sync, &disk, settings(seed), Mistakes::default(), START).unwrap();
+        let mut scene = open(
+            Policy::Sync,
+            &disk,
+            settings(seed),
+            Mistakes::default(),
+            START,
+        )
+        .unwrap();
         let growth = if seed % 2 == 0 { 1 << 30 } else { 512 << 10 };
         scene.kv_log.snapshots().set_growth(growth);
         let mut ms = 1;
@@ -820,7 +849,11 @@ fn overwriting_a_quarter_of_the_disk_is_never_refused() {
         while written < 12 * capacity {
             let value = "v".repeat(rng.u64(length / 2..=length) as usize);
             written += value.len() as u64;
-            let reply = ask(&mut scene, &mut ms, &format!("SET key:{} {value}", rng.u64(..keys)));
+            let reply = ask(
+                &mut scene,
+                &mut ms,
+                &format!("SET key:{} {value}", rng.u64(..keys)),
+            );
             assert_eq!(reply, "+OK", "seed {seed}: after {written} bytes");
         }
         assert_eq!(scene.kv_log.refused_full(), 0);
@@ -845,10 +878,14 @@ fn without_room_for_a_snapshot_changes_are_refused_at_once() {
     let mut ms = 1;
     let value = "x".repeat(9_000);
     for n in 0..40 {
-        assert_eq!(ask(&mut scene, &mut ms, &format!("SET k{n} {value}")), "+OK");
+        assert_eq!(
+            ask(&mut scene, &mut ms, &format!("SET k{n} {value}")),
+            "+OK"
+        );
     }
     leave_free(&disk, 0);
-    let refused = (0..100).find(|n| ask(&mut scene, &mut ms, &format!("SET more{n} {value}")) != "+OK");
+    let refused =
+        (0..100).find(|n| ask(&mut scene, &mut ms, &format!("SET more{n} {value}")) != "+OK");
     assert!(refused.is_some(), "the disk takes everything");
     assert!(scene.kv_log.refused_full() > 0);
     assert_eq!(scene.kv_log.snapshots().status().made, 0);
@@ -858,5 +895,8 @@ fn without_room_for_a_snapshot_changes_are_refused_at_once() {
     assert_eq!(scene.kv_log.snapshots().status().made, 1);
     disk.set_capacity(u64::MAX);
     go_on(&mut scene, &mut ms);
-    assert_eq!(ask(&mut scene, &mut ms, &format!("SET more {value}")), "+OK");
+    assert_eq!(
+        ask(&mut scene, &mut ms, &format!("SET more {value}")),
+        "+OK"
+    );
 }

@@ -144,7 +144,9 @@ pub(crate) fn opening<T>(
 /// Whether the process, or the system, may not open more files.
 pub(crate) fn has_no_descriptor(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&error.raw_os_error().unwrap_or(0))
+    [Errno::MFILE, Errno::NFILE]
+        .map(Errno::raw_os_error)
+        .contains(&error.raw_os_error().unwrap_or(0))
 }
 
 /// Makes a call of the system again that was interrupted, and, for up to a second, one that failed

@@ -116,14 +116,18 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         let open = || options.open(self.path.join(name));
-        self.held_back.open(&self.directory, open).map(RealFile::new)
+        self.held_back
+            .open(&self.directory, open)
+            .map(RealFile::new)
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let open = || options.open(self.path.join(name));
-        self.held_back.open(&self.directory, open).map(RealFile::new)
+        self.held_back
+            .open(&self.directory, open)
+            .map(RealFile::new)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

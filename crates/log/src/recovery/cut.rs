@@ -120,7 +120,10 @@ fn shortened<F: DiskFile>(
 ) -> io::Result<Option<Short>> {
     let last = loaded.next_batch - 1;
     // Where the log was closed, or has been silent, or was never opened to the end, there is no doubt about what is its end.
-    let doubted = loaded.claimed.said.filter(|said| !loaded.is_closed && said.through < last);
+    let doubted = loaded
+        .claimed
+        .said
+        .filter(|said| !loaded.is_closed && said.through < last);
     let (Some(_), Some(found)) = (doubted, loaded.segments.last()) else {
         return Ok(None);
     };

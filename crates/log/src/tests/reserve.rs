@@ -3,8 +3,8 @@
 use fastrand::Rng;
 
 use super::{append, frames, ids, settle_at, small};
-use crate::disk::sim::{SimDisk, Survival};
 use crate::disk::Disk;
+use crate::disk::sim::{SimDisk, Survival};
 use crate::{
     EmbeddedLog, Log, Now, ProducerId, RUN_BYTES, Refused, Room, Run, Settings, StreamId, Writer,
 };
@@ -75,7 +75,10 @@ fn what_makes_room_is_taken_on_a_full_disk_and_nothing_else_is() {
     assert!(log.reserve_bytes() > 0);
     append(&log, stream, ProducerId::ANONYMOUS, last + 1..=last + 1).expect("room");
     settle_at(&mut writer, 3);
-    assert_eq!(ids(&log, "s", 0, 1000), (1..=last + 1).collect::<Vec<u64>>());
+    assert_eq!(
+        ids(&log, "s", 0, 1000),
+        (1..=last + 1).collect::<Vec<u64>>()
+    );
 }
 
 /// Whoever starts again on a full disk is to be able to make room as well.
@@ -89,7 +92,11 @@ fn what_is_held_is_found_by_the_next_opening() {
     let mut last = fill(&log, &mut writer, stream);
     drop((log, writer));
     for is_killed in [true, false] {
-        let disk = if is_killed { disk.kill() } else { disk.crash_with(Survival::Nothing) };
+        let disk = if is_killed {
+            disk.kill()
+        } else {
+            disk.crash_with(Survival::Nothing)
+        };
         let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
         let stream = log.stream("s").expect("a stream");
         settle_at(&mut writer, 1);
@@ -139,7 +146,11 @@ fn what_is_held_can_be_lent_when_it_is_the_spare() {
     log.reserve_to_make_room(100).expect("room");
     log.lend_reserve();
     settle_at(&mut writer, 1);
-    assert_eq!((log.reserve_bytes(), disk.free()), (held, Some(0)), "it was promised");
+    assert_eq!(
+        (log.reserve_bytes(), disk.free()),
+        (held, Some(0)),
+        "it was promised"
+    );
     log.give_back(100);
     log.look_for_room();
     settle_at(&mut writer, 1);
@@ -150,7 +161,10 @@ fn what_is_held_can_be_lent_when_it_is_the_spare() {
     settle_at(&mut writer, 3);
     make_room(&log, stream, last + 1).expect("what is held again");
     settle_at(&mut writer, 3);
-    assert_eq!(ids(&log, "s", 0, 1000), (1..=last + 1).collect::<Vec<u64>>());
+    assert_eq!(
+        ids(&log, "s", 0, 1000),
+        (1..=last + 1).collect::<Vec<u64>>()
+    );
 }
 
 /// An orderly end leaves nothing of it where there is room.
@@ -197,7 +211,8 @@ fn what_was_taken_from_the_reserve_is_there_whatever_happens() {
         let mut disk = SimDisk::new(seed);
         let mut taken = 0;
         for _ in 0..4 {
-            let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+            let (log, mut writer, _) =
+                EmbeddedLog::open(disk.clone(), settings()).expect("the log");
             let stream = log.stream("s").expect("a stream");
             settle_at(&mut writer, 1);
             let mut seconds = 1;
@@ -229,11 +244,65 @@ fn what_was_taken_from_the_reserve_is_there_whatever_happens() {
             settle_at(&mut writer, seconds);
             let all: Vec<u64> = (1..=taken).collect();
             assert_eq!(ids(&log, "s", 0, 1000), all, "seed {seed}");
-            disk = if rng.bool() { disk.kill() } else { disk.crash_with(Survival::Nothing) };
+            disk = if rng.bool() {
+                disk.kill()
+            } else {
+                disk.crash_with(Survival::Nothing)
+            };
             if rng.bool() {
                 disk.set_capacity(u64::MAX);
             }
         }
     }
-    assert!(made > 5_000 && refused > 500, "{made} made, {refused} refused");
+    assert!(
+        made > 5_000 && refused > 500,
+        "{made} made, {refused} refused"
+    );
+}
+
+/// What a caller has made while the writer looked is not passed over: until it has looked again, nothing is said.
+#[test]
+fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::sync::{Arc, Mutex, Weak};
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let log = Arc::new(log);
+    let stream = log.stream("s").expect("a stream");
+    let is_made = Arc::new(AtomicBool::new(false));
+    let asks: Arc<Mutex<Weak<EmbeddedLog<SimDisk>>>> = Arc::default();
+    let (made, theirs) = (is_made.clone(), asks.clone());
+    // The writer asks how much is to be left free while it looks: a caller asks it to look at that moment.
+    log.leave_free(move || {
+        if made.load(SeqCst) {
+            return 0;
+        }
+        if let Some(log) = theirs.lock().expect("a lock").upgrade() {
+            made.store(true, SeqCst);
+            log.look_for_room();
+        }
+        u64::MAX / 4
+    });
+    fill(&log, &mut writer, stream);
+    assert_eq!(log.room(), Room::Short);
+    *asks.lock().expect("a lock") = Arc::downgrade(&log);
+    assert!(make_room(&log, stream, 100_000).is_ok());
+    let mut unknown = 0;
+    for _ in 0..100 {
+        writer.step(Now {
+            monotonic: Duration::from_secs(1),
+            unix_us: 1,
+        });
+        unknown += u32::from(log.room() == Room::Unknown);
+        let is_short = log.room() == Room::Short;
+        assert!(
+            !(is_made.load(SeqCst) && is_short),
+            "it was asked to look again"
+        );
+    }
+    assert!(
+        unknown > 0 && log.room() == Room::Enough,
+        "{:?}",
+        log.room()
+    );
 }

@@ -92,7 +92,7 @@ impl<D: Disk> Writer<D> {
             return Ok(false);
         }
         self.retain(now)?;
-        if self.room_due.is_some() || self.shared.gather().looks_for_room {
+        if self.room_due.is_some() || self.shared.gather().looks_for_room() {
             // There may be some by now.
             self.keep_room(now.monotonic);
         }

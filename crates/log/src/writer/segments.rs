@@ -262,13 +262,14 @@ impl<D: Disk> Writer<D> {
     pub(crate) fn keep_room(&mut self, monotonic: Duration) {
         let shared = self.shared.clone();
         let settings = &shared.settings;
-        let (limit, wanted, checkpoint, wants_segment, wants_growth) = {
+        let (limit, wanted, checkpoint, wants_segment, wants_growth, asked) = {
             let gather = self.shared.gather();
             let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
             let checkpoint = gather.state.encoded_len();
             let segment = gather.wants_segment || gather.is_segment_blocked;
             let growth = gather.growth.is_wanted;
-            (gather.limit, wanted, checkpoint, segment, growth)
+            let asked = gather.looks_asked;
+            (gather.limit, wanted, checkpoint, segment, growth, asked)
         };
         // Twice as much, for a while of quiet; and the power of two keeps the calls few.
         let wanted = match wanted > limit {
@@ -336,7 +337,8 @@ impl<D: Disk> Writer<D> {
         gather.growth.room = room;
         gather.growth.is_blocked = is_growth_blocked;
         gather.fears_end = self.fears_end;
-        gather.looks_for_room = false;
+        // Whoever has made room since then asks once more.
+        gather.looks_done = asked;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
         gather.is_stuck_by_other = is_stuck_by_other;
@@ -459,7 +461,11 @@ impl<D: Disk> Writer<D> {
         }
         // What has begun to grow has its room in any case.
         let grows = shared.gather().growth.grown.is_some();
-        let growth = if grows { settings.group_bytes as u64 } else { 0 };
+        let growth = if grows {
+            settings.group_bytes as u64
+        } else {
+            0
+        };
         let room = 2 * settings.batch_of(group) + growth;
         let least = settings.segment_least(checkpoint, group) + growth;
         let least = least.min(settings.segment_length(checkpoint));

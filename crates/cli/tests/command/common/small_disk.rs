@@ -22,7 +22,8 @@ impl SmallDisk {
         let place = Place::new();
         let path = place.0.to_str().unwrap();
         // Ends with the test, whose end of its input it waits for.
-        let script = format!("mount -t tmpfs -o size={mib}m none '{path}' && echo mounted && read -r end");
+        let script =
+            format!("mount -t tmpfs -o size={mib}m none '{path}' && echo mounted && read -r end");
         let keeper = Command::new("unshare")
             .args(["-m", "sh", "-c", &script])
             .stdin(Stdio::piped())

@@ -241,7 +241,8 @@ impl<D: Disk> Keeper<D> {
     /// Bytes that a snapshot takes if it is as small as the last one, for what is in memory.
     fn likely(&self) -> u64 {
         let expected = self.told.expected();
-        let (Some((size, then)), Some(now)) = (self.last, self.store.living_memory_at_once()) else {
+        let (Some((size, then)), Some(now)) = (self.last, self.store.living_memory_at_once())
+        else {
             return expected;
         };
         let likely = u128::from(size) * u128::from(now) / u128::from(then.max(1));
@@ -301,7 +302,10 @@ impl<D: Disk> Keeper<D> {
         // A log that takes nothing more is helped by the snapshot alone.
         let log = match self.log.room() {
             Room::Short => String::new(),
-            _ => format!(" and {} bytes for the log meanwhile", self.kv_log.segment_bytes()),
+            _ => format!(
+                " and {} bytes for the log meanwhile",
+                self.kv_log.segment_bytes()
+            ),
         };
         Failed(format!(
             "there is no room for a snapshot beside the last one: about {expected} bytes for it{log} have to be free, \
@@ -619,7 +623,12 @@ impl<D: Disk> Keeper<D> {
                 "snapshot made"
             ),
             Err(Failed(why)) => {
-                self.pause_until = now.monotonic + if self.told.is_relieving() { SOON } else { AGAIN };
+                self.pause_until = now.monotonic
+                    + if self.told.is_relieving() {
+                        SOON
+                    } else {
+                        AGAIN
+                    };
                 tracing::error!(%why, "the snapshot has failed; the log goes on, and nothing is lost");
             }
         }

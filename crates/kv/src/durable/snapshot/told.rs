@@ -172,7 +172,9 @@ impl Snapshots {
 
     /// Bytes that the keys take in memory now, with room to grow and tables.
     pub(super) fn set_living(&self, bytes: u64) {
-        self.room.living_at.store(self.logged.load(Relaxed), Relaxed);
+        self.room
+            .living_at
+            .store(self.logged.load(Relaxed), Relaxed);
         self.room.living.store(bytes, Relaxed);
     }
 
