@@ -268,6 +268,7 @@ fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
     let disk = SimDisk::new(1);
     let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
     let log = Arc::new(log);
+    disk.set_capacity(1 << 20);
     let stream = log.stream("s").expect("a stream");
     let is_made = Arc::new(AtomicBool::new(false));
     let asks: Arc<Mutex<Weak<EmbeddedLog<SimDisk>>>> = Arc::default();
@@ -305,4 +306,25 @@ fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
         "{:?}",
         log.room()
     );
+}
+
+/// Whoever has read the log keeps files open: those of segments that are gone would take their room, and a descriptor each.
+#[test]
+fn the_file_of_a_removed_segment_is_closed() {
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk, settings()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    let mut last = 0;
+    while log.usage().segments < 5 {
+        append(&log, stream, ProducerId::ANONYMOUS, last + 1..=last + 40).expect("room");
+        last += 40;
+        settle_at(&mut writer, 1);
+    }
+    assert_eq!(ids(&log, "s", 0, 1000).len() as u64, last);
+    assert!(log.shared().readers.open().len() > 3);
+    log.discard(stream, last - 1);
+    settle_at(&mut writer, 2);
+    let newest = log.shared().readers.open();
+    assert!(newest.len() <= log.usage().segments, "{newest:?} are open");
+    assert!(log.usage().segments < 3);
 }
