@@ -357,6 +357,15 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
+    /// [`reserve`](Log::reserve) for a change that makes room, such as a removal: on a full disk it may use what
+    /// [`Settings::holds_reserve`](crate::Settings::holds_reserve) has held for that.
+    ///
+    /// # Errors
+    /// As [`reserve`](Log::reserve); [`Refused::DiskFull`] when that is used up as well.
+    fn reserve_to_make_room(&self, bytes: usize) -> Result<(), Refused> {
+        self.reserve(bytes)
+    }
+
     /// Takes a batch for which `reserved` bytes were promised; none of them are left.
     ///
     /// # Errors

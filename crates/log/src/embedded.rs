@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crate::disk::Disk;
 use crate::disk::real::RealDisk;
 use crate::format::Stored;
-use crate::gather::{Gate, Gather};
+use crate::gather::{Gate, Gather, Room};
 use crate::pack::pack;
 use crate::recovery::{self, OpenError, Opening, Recovery, Watcher};
 use crate::settings::Settings;
@@ -148,6 +148,46 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.fail(why.into());
     }
 
+    /// Has the log leave so many bytes of its disk free, as `how_many` says whenever it takes room: for a caller who needs them
+    /// for files of its own. `how_many` is called on the writer's thread, must be quick and must not call the log. What is
+    /// appended from then on may make the caller's files longer, so as many bytes are left free again as the log could still take.
+    /// The first call counts.
+    pub fn leave_free(&self, how_many: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.shared.leave_free(Box::new(how_many));
+    }
+
+    /// How the log is off for room on its disk. It looks again by itself.
+    pub fn room(&self) -> Room {
+        self.shared.gather().room()
+    }
+
+    /// Has the log look for room again at once: a caller has made some.
+    pub fn look_for_room(&self) {
+        let mut gather = self.shared.gather();
+        gather.discard_asked = true;
+        gather.looks_asked += 1;
+        self.shared.unpark(&mut gather);
+    }
+
+    /// Bytes that are held for what makes room, see [`Settings::holds_reserve`](crate::Settings::holds_reserve).
+    pub fn reserve_bytes(&self) -> u64 {
+        self.shared.reserve.length()
+    }
+
+    /// Gives the bytes that are held for what makes room to the disk, for a caller who makes room with them: at once, or when what
+    /// was promised of them is written. They are not held again before [`EmbeddedLog::hold_reserve`].
+    pub fn lend_reserve(&self) {
+        self.shared.reserve.lend(&self.shared.disk);
+        self.look_for_room();
+    }
+
+    /// What was [lent](EmbeddedLog::lend_reserve) is to be held again.
+    pub fn hold_reserve(&self) {
+        if self.shared.reserve.take_back() {
+            self.look_for_room();
+        }
+    }
+
     /// How long a segment is, at least.
     pub fn segment_bytes(&self) -> u64 {
         self.shared.settings.segment_length(0)
@@ -276,6 +316,15 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         let reserved = gather.reserve(bytes, &self.shared.settings);
         if reserved.is_err() {
             // It may have to make room for groups of that size.
+            self.shared.unpark(&mut gather);
+        }
+        reserved
+    }
+
+    fn reserve_to_make_room(&self, bytes: usize) -> Result<(), Refused> {
+        let mut gather = self.shared.gather();
+        let reserved = gather.reserve_to_make_room(bytes, &self.shared.settings);
+        if reserved.is_err() {
             self.shared.unpark(&mut gather);
         }
         reserved

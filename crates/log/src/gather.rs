@@ -120,11 +120,26 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
+    /// The disk is full, but for what is held for changes that make room.
+    Reserve,
     DiskFull,
     /// No room could be reserved, for another reason than that the disk is full.
     Blocked,
     /// Failed, or closed.
     Shut,
+}
+
+/// How a log is off for room on its disk: see [`EmbeddedLog::room`](crate::EmbeddedLog::room).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing is refused for want of it.
+    Enough,
+    /// There is none for another segment, though that in use has some left, or for what is much at once.
+    Ending,
+    /// Nothing is taken but what makes room, if that.
+    Short,
+    /// It was asked to look again, and has not done so yet.
+    Unknown,
 }
 
 /// What a group has to have before it is taken at once.
@@ -197,6 +212,11 @@ pub(crate) struct Gather {
     pub(crate) no_segment: bool,
     /// It could not be had for another reason than that; the writer tries again.
     pub(crate) is_segment_blocked: bool,
+    /// There was no room for the next segment, though that in use has some left.
+    pub(crate) fears_end: bool,
+    /// How often the writer was asked to look for room, and the last of these that it had heard of when it last began to look.
+    pub(crate) looks_asked: u64,
+    pub(crate) looks_done: u64,
     /// On a full disk, what is left in the segment in use for changes that make room.
     pub(crate) room_left: usize,
     /// Somebody was told [`Refused::Busy`] since the last group was taken.
@@ -249,6 +269,9 @@ impl Gather {
             wants_segment: false,
             no_segment: false,
             is_segment_blocked: false,
+            fears_end: false,
+            looks_asked: 0,
+            looks_done: 0,
             room_left: 0,
             refused: false,
             parked: false,
@@ -328,7 +351,7 @@ impl Gather {
     pub(crate) fn pass_gate(&mut self, settings: &Settings) -> Result<(), Refused> {
         match self.gate {
             Gate::Open => Ok(()),
-            Gate::DiskFull => Err(Refused::DiskFull {
+            Gate::Reserve | Gate::DiskFull => Err(Refused::DiskFull {
                 retry_after: settings.full_retry,
             }),
             Gate::Blocked => {
@@ -341,8 +364,31 @@ impl Gather {
 
     /// `extra` is what may be gathered above the limit.
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
-        let retry = settings.full_retry;
         self.pass_gate(settings)?;
+        self.admit_inside(bytes, extra, settings)
+    }
+
+    /// [`admit`](Gather::admit) of what makes room: it may use what is held for that.
+    pub(crate) fn admit_to_make_room(
+        &mut self,
+        bytes: usize,
+        extra: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        if self.gate != Gate::Reserve {
+            self.pass_gate(settings)?;
+        }
+        self.admit_inside(bytes, extra, settings)
+    }
+
+    /// What the gate has let in.
+    fn admit_inside(
+        &mut self,
+        bytes: usize,
+        extra: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        let retry = settings.full_retry;
         if self.group.gap.is_some() {
             self.refused = true;
             return Err(Refused::Busy);
@@ -369,6 +415,35 @@ impl Gather {
         self.admit(bytes, 0, settings)?;
         self.reserved += bytes;
         Ok(())
+    }
+
+    /// [`reserve`](Gather::reserve) for what makes room.
+    pub(crate) fn reserve_to_make_room(
+        &mut self,
+        bytes: usize,
+        settings: &Settings,
+    ) -> Result<(), Refused> {
+        self.pass_backlog(None)?;
+        self.admit_to_make_room(bytes, 0, settings)?;
+        self.reserved += bytes;
+        Ok(())
+    }
+
+    /// Whether the writer has not looked for room since it was asked to.
+    pub(crate) fn looks_for_room(&self) -> bool {
+        self.looks_asked > self.looks_done
+    }
+
+    /// How the log is off for room on its disk.
+    pub(crate) fn room(&self) -> Room {
+        let is_small = self.is_stuck && !self.is_stuck_by_other;
+        let grows_not = self.growth.room == Some(false) && !self.growth.is_blocked;
+        match self.gate {
+            _ if self.looks_for_room() => Room::Unknown,
+            Gate::Reserve | Gate::DiskFull => Room::Short,
+            _ if is_small || grows_not || self.fears_end => Room::Ending,
+            _ => Room::Enough,
+        }
     }
 
     /// Promises one caller, to whom `reserved` bytes were promised, that this may [grow](Gather::grow).

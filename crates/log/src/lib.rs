@@ -21,6 +21,7 @@ mod numbered;
 mod pack;
 mod read;
 mod recovery;
+mod reserve;
 mod restoring;
 mod selection;
 mod settings;
@@ -42,7 +43,8 @@ pub use api::{
     Progress, RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 pub use embedded::EmbeddedLog;
-pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
+pub use gather::Room;
+pub use recovery::{Cut, Damage, OpenError, Opening, Recovery, Short};
 pub use selection::{BadSelection, Selection};
 #[doc(hidden)]
 pub use settings::Mistakes;

@@ -83,6 +83,10 @@ pub struct Settings {
     pub verify: Verify,
     /// How long to wait before trying again to find room on a full disk. Default: 1 s.
     pub full_retry: Duration,
+    /// Room for one more segment is held on the disk, in a file of its own, which is used only when there is no other and only for
+    /// what makes room ([`Log::reserve_to_make_room`](crate::Log::reserve_to_make_room)). While it cannot be held, nothing
+    /// else is taken. Default: no.
+    pub holds_reserve: bool,
     /// The random number that tells this log from others, taken when the first segment is made;
     /// `None` draws one. Only a test that must repeat exactly gives one.
     pub identity: Option<u64>,
@@ -113,6 +117,7 @@ impl Default for Settings {
             carries: Selection::default(),
             verify: Verify::All,
             full_retry: Duration::from_secs(1),
+            holds_reserve: false,
             identity: None,
             begins: None,
             mistakes: Mistakes::default(),

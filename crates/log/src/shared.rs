@@ -1,13 +1,15 @@
 //! What the writer, those who append and those who read have in common.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::format::Needs;
 use crate::gather::{Gate, Gather};
 use crate::read::Readers;
+use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::zeros::Zeros;
 use crate::{Compression, Failure, Progress, Wake};
@@ -28,6 +30,9 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) readers: Readers<D::File>,
     /// What a thread of its own does for the writer, where there is one.
     pub(crate) zeros: Zeros<D::File>,
+    /// Room that only what makes room may use.
+    pub(crate) reserve: Reserve<D::File>,
+    leaves: Leaves,
     empty_name: Arc<str>,
     /// Some stream may be compressed: nobody else need ask.
     compresses: AtomicBool,
@@ -57,6 +62,8 @@ impl<D: Disk> Shared<D> {
             watchers: Arc::default(),
             readers: Readers::new(),
             zeros: Zeros::default(),
+            reserve: Reserve::default(),
+            leaves: Leaves::default(),
             empty_name: "".into(),
         }
     }
@@ -78,6 +85,31 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on so many bytes of the disk are left free.
+    pub(crate) fn leave_free(&self, how_many: Box<dyn Fn() -> u64 + Send + Sync>) {
+        self.leaves.0.get_or_init(|| how_many);
+    }
+
+    /// Whether the log may take `more` bytes of its disk, beside `idle` ones that it has taken and not written yet: for what
+    /// `fills` it with records, which may make longer what the bytes are left free for, or for what does not.
+    ///
+    /// # Errors
+    /// [`StorageFull`](io::ErrorKind::StorageFull).
+    pub(crate) fn may_take(&self, more: u64, idle: u64, fills: bool) -> io::Result<()> {
+        let Some(how_many) = self.leaves.0.get() else {
+            return Ok(());
+        };
+        let Some(free) = self.disk.free() else {
+            return Ok(());
+        };
+        let written = if fills { more } else { 0 };
+        let left_free = how_many().saturating_add(idle).saturating_add(written);
+        match free.checked_sub(more).is_some_and(|free| free >= left_free) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
     }
 
     /// How the records of a stream are to be stored.
@@ -136,6 +168,18 @@ impl<D: Disk> Shared<D> {
             gather.parked = false;
             self.work.notify_one();
         }
+    }
+}
+
+/// How many bytes of the disk are left free for a caller.
+#[derive(Default)]
+struct Leaves(OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>);
+
+impl std::fmt::Debug for Leaves {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Leaves")
+            .field(&self.0.get().is_some())
+            .finish()
     }
 }
 

@@ -29,7 +29,7 @@ metrics! {
     MAX_BYTES = Gauge "tidewire_kv_max_memory_bytes" [];
     /// Clients of the Redis protocol.
     CLIENTS = Gauge "tidewire_kv_clients" [];
-    /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `protocol_error`, `denied` (another host, without a password).
+    /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `not_logged_in` (it had to log in, and did not in time), `protocol_error`, `denied` (another host, without a password).
     CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
     /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory (`pubsub-patterns-limit`).
     PATTERNS_REFUSED = Counter "tidewire_kv_patterns_refused_total" [];

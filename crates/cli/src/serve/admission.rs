@@ -18,7 +18,9 @@ pub(crate) struct Networks(Vec<Network>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct AdmissionOptions {
     /// Connections open at once for each service; more are refused. Here and below, SERVICE= in front is
-    /// for that service, all= for all of them together; may be repeated [default: 1000000]
+    /// for that service, all= for all of them together; may be repeated. All together are never more than the limit of
+    /// descriptors (ulimit -n) less those that are held back for logs, snapshots, admin and control [default: that, and at
+    /// most 1000000 for each service]
     #[arg(long, value_name = "[SCOPE=]N")]
     pub(crate) max_connections: Vec<Scoped<usize>>,
 

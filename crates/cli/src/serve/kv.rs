@@ -1,7 +1,7 @@
 //! The settings of the key-value services, and the services.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use super::durable::LogOptions;
 use super::endpoint::{Endpoint, Kind, KvMode};
 use super::follow::{Following, Needs, TakenOver};
 use super::kv_home::{self, Carrier, Durability, KvHome};
-use super::log::{Logs, OpenLog};
+use super::log::{Logs, OpenLog, disk_size, kv_directory};
 use super::settings::Settings;
 use super::tls::Fronts;
 use crate::exit::Failure;
@@ -72,7 +72,8 @@ pub(crate) struct KvOptions {
     pub(crate) home_growth: Option<Size>,
 
     /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
-    /// never less than the last snapshot is long. 0 is never: SAVE and BGSAVE make one [default: 256MiB]
+    /// never less than the last snapshot is long. Where the disk is nearly full one is made sooner. 0 is never: SAVE and BGSAVE make
+    /// one, and a full disk refuses changes [default: an eighth of the disk, at most 256MiB]
     #[arg(
         id = "kv-snapshot-growth",
         long = "kv-snapshot-growth",
@@ -152,6 +153,11 @@ pub(crate) struct KvOptions {
     /// streams, unless ACL says otherwise
     #[arg(id = "kv-log-past-tokens", long = "kv-log-past-tokens")]
     pub(crate) log_past_tokens: bool,
+
+    /// Closes clients of the Redis protocol that have to log in, with AUTH or HELLO, and have not done so after this long; 0
+    /// is never [default: 30]
+    #[arg(id = "kv-login", long = "kv-login", value_name = "SECS")]
+    pub(crate) login: Option<Span>,
 
     /// Closes clients of the Redis protocol that are silent between commands for this long; 0 is
     /// never [default: 0]. Silence within a command is --idle
@@ -254,13 +260,20 @@ impl KvOptions {
             subscriber_output: output(self.subscriber_output, own.subscriber_output),
             stall: settings.deadlines.idle(Kind::Kv(KvMode::Resp), own.stall),
             idle: self.timeout.and_then(Span::limit),
+            login_within: match self.login {
+                Some(within) => within.limit(),
+                None => own.login_within,
+            },
             ..own
         }
     }
 
-    /// What the log may grow before a snapshot is made; bytes.
-    fn growth(&self) -> u64 {
-        self.snapshot_growth.map_or(GROWTH, |size| size.0)
+    /// What the log in this directory may grow before a snapshot is made; bytes.
+    fn growth(&self, directory: &Path) -> u64 {
+        self.snapshot_growth.map_or_else(
+            || GROWTH.min(disk_size(directory).unwrap_or(u64::MAX) / GROWTHS_OF_A_DISK),
+            |size| size.0,
+        )
     }
 
     /// What goes home before a snapshot does; bytes.
@@ -354,6 +367,9 @@ const LOG_READERS: usize = 2;
 
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
+
+/// A disk has room for so many of these at least, if nobody says how much that is.
+const GROWTHS_OF_A_DISK: u64 = 8;
 
 /// What may go home before a snapshot does.
 const HOME_GROWTH: u64 = 1 << 30;
@@ -572,7 +588,9 @@ impl Kv {
                 String::from_utf8_lossy(&key)
             )));
         }
-        kv_log.snapshots().set_growth(options.growth());
+        kv_log
+            .snapshots()
+            .set_growth(options.growth(&log.directory));
         if self.durability == Durability::Replicated {
             kv_log.await_home();
         }
@@ -644,7 +662,7 @@ impl Kv {
             replication: replication.clone(),
             target: home.target.clone(),
             options: log_options.clone(),
-            growth: options.growth(),
+            growth: options.growth(&kv_directory(log_options)),
             home_growth: options.home_growth(),
         })?;
         let mut told = Instant::now();
@@ -782,6 +800,7 @@ impl Kv {
             ("slow_subscriber", resp.slow_subscribers),
             ("large_reply", resp.large_replies),
             ("timed_out", resp.timed_out),
+            ("not_logged_in", resp.not_logged_in),
             ("protocol_error", resp.protocol_errors),
             ("denied", resp.denied),
         ] {

@@ -167,6 +167,7 @@ impl<'a> Life<'a> {
             reason = life.running.engine_reason(),
             workers = settings.workers,
             descriptors = settings.descriptors,
+            connections = settings.rules_of_all().connections,
             "serving"
         );
         Ok(life)
@@ -471,7 +472,7 @@ fn prepare(
     if let Some(threshold) = settings.stall_threshold {
         builder.watch(threshold);
     }
-    let all = settings.admission.rules_of_all();
+    let all = settings.rules_of_all();
     if !all.is_empty() {
         builder.admission(Admission::new(all));
     }

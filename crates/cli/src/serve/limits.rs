@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidewire::Limits;
+use tidewire::admission::Rules;
 use tidewire_ingest::Level;
 use tidewire_ingest::classic::{Classic, Mode};
 use tidewire_kv::service::BinaryService;
@@ -12,7 +13,35 @@ use super::endpoint::{Kind, KvMode};
 use super::http;
 use super::settings::Settings;
 
+/// Descriptors that are held back from connections for the logs, snapshots, the admin interface, control and what else a server opens.
+const HELD_BACK: u64 = 64;
+/// The same for each loop, beside one for each of its listeners.
+const HELD_BACK_A_LOOP: u64 = 6;
+
 impl Settings {
+    /// Connections of all services together that the limit of descriptors allows; `None` if it does not matter.
+    pub(crate) fn connections_by_descriptors(&self) -> Option<usize> {
+        if self.direct_descriptors {
+            // They are in tables of their own.
+            return None;
+        }
+        let descriptors = self.descriptors?;
+        let a_loop = HELD_BACK_A_LOOP + self.endpoints.len() as u64;
+        let held = HELD_BACK + a_loop * self.workers as u64;
+        let left = descriptors.saturating_sub(held).max(descriptors / 4);
+        Some(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// The rules of all services together: no more connections than there are descriptors for.
+    pub(crate) fn rules_of_all(&self) -> Rules {
+        let said = self.admission.rules_of_all();
+        let connections = [said.connections, self.connections_by_descriptors()];
+        Rules {
+            connections: connections.into_iter().flatten().min(),
+            ..said
+        }
+    }
+
     /// The limits in force for the connections of this service.
     pub(crate) fn limits(&self, kind: Kind) -> Limits {
         match kind {
@@ -55,8 +84,10 @@ impl Settings {
 
     fn changed(&self, kind: Kind, own: Limits) -> Limits {
         let said = &self.deadlines;
+        let most = self.connections_by_descriptors().unwrap_or(usize::MAX);
         Limits {
-            connections: self.admission.connections(kind).unwrap_or(own.connections),
+            connections: (self.admission.connections(kind))
+                .unwrap_or_else(|| own.connections.min(most)),
             linger: self.linger.unwrap_or(own.linger),
             idle: said.idle(kind, own.idle),
             first_byte: said.first_byte(kind, own.first_byte),

@@ -46,9 +46,7 @@ pub(crate) fn kv_settings(
             ))
         });
     }
-    // It may not have been made yet.
-    let disk = directory.ancestors().find_map(|path| statvfs(path).ok());
-    let suits = disk.map(|disk| disk.f_blocks * disk.f_frsize / SEGMENTS_OF_A_DISK);
+    let suits = disk_size(directory).map(|bytes| bytes / SEGMENTS_OF_A_DISK);
     match suits {
         Some(suits) if suits < own.segment_length(0) => {
             let chosen = own.clone().with_segments(suits);
@@ -58,6 +56,12 @@ pub(crate) fn kv_settings(
         }
         _ => Ok(own),
     }
+}
+
+/// Bytes of the disk of a directory, which may not have been made yet.
+pub(super) fn disk_size(directory: &Path) -> Option<u64> {
+    let disk = directory.ancestors().find_map(|path| statvfs(path).ok())?;
+    Some(disk.f_blocks * disk.f_frsize)
 }
 
 /// The logs that are needed.
@@ -323,6 +327,18 @@ fn report(directory: &Path, recovery: &Recovery) {
             directory = %directory.display(),
             "the file `claims` was damaged, and has been written anew: whether the end of the log is \
              all that was acknowledged as durable is not known"
+        );
+    }
+    if let Some(short) = &recovery.short {
+        tracing::warn!(
+            directory = %directory.display(),
+            file = short.file,
+            length = short.length,
+            last_batch = short.last,
+            durable_through = short.durable_through,
+            "the newest segment of the log ends without the room that is reserved behind the last batch, and the log was not \
+             closed: the file was made shorter, or was copied in part. Batches behind the last one may have been there, and \
+             acknowledged; nothing says how many. If there is a whole copy, use that"
         );
     }
     if let Some(cut) = &recovery.cut {

@@ -54,7 +54,7 @@ impl Settings {
             "turn-output": self.turn_output,
             "turn-send": self.turn_send,
             "turn-receive": self.turn_receive,
-            "admission": shown(&self.admission.rules_of_all()),
+            "admission": shown(&self.rules_of_all()),
             "handshake": json!({
                 "tls": self.handshake.tls.as_secs_f64(),
                 "proxy": self.handshake.proxy.as_secs_f64(),

@@ -1,7 +1,7 @@
 //! BITFIELD and BITFIELD_RO: integers of any width at any bit of a string, the highest bit first.
 
 use super::parse::{integer, is, parse_integer};
-use super::strings::LONGEST;
+use super::strings::{LONGEST, make_room};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Reply;
 use crate::store::{Value, events};
@@ -251,6 +251,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let mut changes = false;
     let mut run = |bytes: &mut Vec<u8>| {
         // Also where nothing of it will be written, as in Redis.
+        make_room(bytes, end);
         bytes.resize(bytes.len().max(end), 0);
         reply.array(operations.len());
         for operation in &operations {

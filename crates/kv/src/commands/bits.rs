@@ -1,7 +1,7 @@
 //! Commands about the bits of strings, the first of a byte being its highest.
 
 use super::parse::{integer, is, range};
-use super::strings::LONGEST;
+use super::strings::{LONGEST, make_room};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::store::{Deadline, Value, ValueRef, events};
 
@@ -52,6 +52,7 @@ fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let write = |bytes: &mut Vec<u8>| {
         if bytes.len() <= at / 8 {
+            make_room(bytes, at / 8 + 1);
             bytes.resize(at / 8 + 1, 0);
         }
         let old = bit_at(bytes, at);

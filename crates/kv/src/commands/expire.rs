@@ -2,15 +2,15 @@
 
 use super::parse::{integer, is};
 use super::strings::Unit;
-use super::{Ctx, Done, Error, FAST, Keys, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, READ, REMOVES, Spec, WRITE};
 use crate::reply::decimal;
 use crate::store::events;
 
 pub(crate) const SPECS: &[Spec] = &[
-    Spec::new("expire", -3, WRITE | FAST, Keys::ONE, expire),
-    Spec::new("pexpire", -3, WRITE | FAST, Keys::ONE, expire),
-    Spec::new("expireat", -3, WRITE | FAST, Keys::ONE, expire),
-    Spec::new("pexpireat", -3, WRITE | FAST, Keys::ONE, expire),
+    Spec::new("expire", -3, WRITE | REMOVES | FAST, Keys::ONE, expire),
+    Spec::new("pexpire", -3, WRITE | REMOVES | FAST, Keys::ONE, expire),
+    Spec::new("expireat", -3, WRITE | REMOVES | FAST, Keys::ONE, expire),
+    Spec::new("pexpireat", -3, WRITE | REMOVES | FAST, Keys::ONE, expire),
     Spec::new("persist", 2, WRITE | FAST, Keys::ONE, persist),
     Spec::new("ttl", 2, READ | FAST, Keys::ONE, ttl),
     Spec::new("pttl", 2, READ | FAST, Keys::ONE, ttl),

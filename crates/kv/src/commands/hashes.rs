@@ -2,7 +2,7 @@
 
 use super::parse::{check_pairs, check_samples, either_way, integer, is, sample_parts};
 use super::scan::Scan;
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::store::events;
 use crate::types::Hash;
 use crate::types::extended::{Extended, Read};
@@ -16,7 +16,7 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("hgetall", 2, READ, Keys::ONE, hgetall),
     Spec::new("hkeys", 2, READ, Keys::ONE, hkeys),
     Spec::new("hvals", 2, READ, Keys::ONE, hvals),
-    Spec::new("hdel", -3, WRITE | FAST, Keys::ONE, hdel),
+    Spec::new("hdel", -3, WRITE | REMOVES | FAST, Keys::ONE, hdel),
     Spec::new("hexists", 3, READ | FAST, Keys::ONE, hexists),
     Spec::new("hlen", 2, READ | FAST, Keys::ONE, hlen),
     Spec::new("hstrlen", 3, READ | FAST, Keys::ONE, hstrlen),

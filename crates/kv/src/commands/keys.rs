@@ -3,12 +3,12 @@
 use super::parse::{integer, is, parse_integer};
 use super::scan::{Scan, pattern};
 use super::subcommands::{self, Subcommands};
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::store::{Deadline, Kind, Value, ValueRef, events};
 
 pub(crate) const SPECS: &[Spec] = &[
-    Spec::new("del", -2, WRITE, Keys::REST, del),
-    Spec::new("unlink", -2, WRITE | FAST, Keys::REST, del),
+    Spec::new("del", -2, WRITE | REMOVES, Keys::REST, del),
+    Spec::new("unlink", -2, WRITE | REMOVES | FAST, Keys::REST, del),
     Spec::new("exists", -2, READ | FAST, Keys::REST, exists),
     Spec::new("touch", -2, READ | FAST, Keys::REST, touch),
     Spec::new("type", 2, READ | FAST, Keys::ONE, kind),
@@ -20,8 +20,8 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("keys", 2, READ, Keys::Walk, keys),
     Spec::new("scan", -2, READ, Keys::Walk, scan),
     Spec::new("dbsize", 1, READ | FAST, Keys::Walk, dbsize),
-    Spec::new("flushdb", -1, WRITE, Keys::All, flush),
-    Spec::new("flushall", -1, WRITE, Keys::All, flush),
+    Spec::new("flushdb", -1, WRITE | REMOVES, Keys::All, flush),
+    Spec::new("flushall", -1, WRITE | REMOVES, Keys::All, flush),
     Spec::new("swapdb", 3, WRITE | FAST, Keys::All, swapdb),
     Spec::new("object", -2, READ, Keys::SECOND, object),
     Spec::new("memory", -2, READ, Keys::SECOND, memory),

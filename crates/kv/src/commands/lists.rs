@@ -2,7 +2,7 @@
 
 use super::parse::{either_way, integer, is, range, timeout};
 use super::popping::{candidates, several, wait};
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::store::{Kind, Nothing, events};
 use crate::types::{End, List, Text};
 
@@ -20,24 +20,24 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("rpush", -3, WRITE | MEMORY | FAST, Keys::ONE, push),
     Spec::new("lpushx", -3, WRITE | MEMORY | FAST, Keys::ONE, pushx),
     Spec::new("rpushx", -3, WRITE | MEMORY | FAST, Keys::ONE, pushx),
-    Spec::new("lpop", -2, WRITE | FAST, Keys::ONE, pop),
-    Spec::new("rpop", -2, WRITE | FAST, Keys::ONE, pop),
+    Spec::new("lpop", -2, WRITE | REMOVES | FAST, Keys::ONE, pop),
+    Spec::new("rpop", -2, WRITE | REMOVES | FAST, Keys::ONE, pop),
     Spec::new("llen", 2, READ | FAST, Keys::ONE, llen),
     Spec::new("lrange", 4, READ, Keys::ONE, lrange),
     Spec::new("lindex", 3, READ, Keys::ONE, lindex),
     Spec::new("lset", 4, WRITE | MEMORY, Keys::ONE, lset),
     Spec::new("linsert", 5, WRITE | MEMORY, Keys::ONE, linsert),
-    Spec::new("lrem", 4, WRITE, Keys::ONE, lrem),
-    Spec::new("ltrim", 4, WRITE, Keys::ONE, ltrim),
+    Spec::new("lrem", 4, WRITE | REMOVES, Keys::ONE, lrem),
+    Spec::new("ltrim", 4, WRITE | REMOVES, Keys::ONE, ltrim),
     Spec::new("lpos", -3, READ, Keys::ONE, lpos),
     Spec::new("lmove", 5, WRITE | MEMORY, Keys::TWO, lmove),
     Spec::new("rpoplpush", 3, WRITE | MEMORY, Keys::TWO, rpoplpush),
-    Spec::new("lmpop", -4, WRITE, COUNTED, lmpop),
-    Spec::new("blpop", -3, WRITE, Keys::ALL_BUT_LAST, bpop),
-    Spec::new("brpop", -3, WRITE, Keys::ALL_BUT_LAST, bpop),
+    Spec::new("lmpop", -4, WRITE | REMOVES, COUNTED, lmpop),
+    Spec::new("blpop", -3, WRITE | REMOVES, Keys::ALL_BUT_LAST, bpop),
+    Spec::new("brpop", -3, WRITE | REMOVES, Keys::ALL_BUT_LAST, bpop),
     Spec::new("blmove", 6, WRITE | MEMORY, Keys::TWO, blmove),
     Spec::new("brpoplpush", 4, WRITE | MEMORY, Keys::TWO, brpoplpush),
-    Spec::new("blmpop", -5, WRITE, COUNTED_SECOND, blmpop),
+    Spec::new("blmpop", -5, WRITE | REMOVES, COUNTED_SECOND, blmpop),
 ];
 
 /// The end that the command's name begins with, behind a `b` for blocking.

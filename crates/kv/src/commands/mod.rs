@@ -59,7 +59,9 @@ use std::sync::LazyLock;
 
 pub(crate) use error::OUT_OF_MEMORY;
 pub use error::{Done, Error};
-pub use spec::{BRIEF, CREATES, FAST, Flags, Keys, MEMORY, READ, Run, Spec, UNBOUNDED, WRITE};
+pub use spec::{
+    BRIEF, CREATES, FAST, Flags, Keys, MEMORY, READ, REMOVES, Run, Spec, UNBOUNDED, WRITE,
+};
 
 use crate::reply::Reply;
 use crate::store::{Blocked, NoRoom, Units, View};

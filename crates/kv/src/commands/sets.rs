@@ -2,7 +2,7 @@
 
 use super::parse::{check_samples, either_way, integer, limit};
 use super::scan::Scan;
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, UNBOUNDED, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, UNBOUNDED, WRITE};
 use crate::store::{Value, events};
 use crate::types::Set;
 
@@ -13,12 +13,18 @@ const COUNTED: Keys = Keys::Counted {
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("sadd", -3, WRITE | MEMORY | FAST, Keys::ONE, sadd),
-    Spec::new("srem", -3, WRITE | FAST, Keys::ONE, srem),
+    Spec::new("srem", -3, WRITE | REMOVES | FAST, Keys::ONE, srem),
     Spec::new("smembers", 2, READ, Keys::ONE, smembers),
     Spec::new("sismember", 3, READ | FAST, Keys::ONE, sismember),
     Spec::new("smismember", -3, READ | FAST, Keys::ONE, smismember),
     Spec::new("scard", 2, READ | FAST, Keys::ONE, scard),
-    Spec::new("spop", -2, WRITE | FAST | UNBOUNDED, Keys::ONE, spop),
+    Spec::new(
+        "spop",
+        -2,
+        WRITE | REMOVES | FAST | UNBOUNDED,
+        Keys::ONE,
+        spop,
+    ),
     Spec::new("srandmember", -2, READ, Keys::ONE, srandmember),
     Spec::new("smove", 4, WRITE | FAST, Keys::TWO, smove),
     Spec::new("sinter", -2, READ, Keys::REST, sinter),

@@ -23,6 +23,8 @@ pub const BRIEF: Flags = 16;
 pub const UNBOUNDED: Flags = 32;
 /// Its subcommands that create something may need more memory; others may give some back, and are not refused.
 pub const CREATES: Flags = 64;
+/// It removes, or has something removed later, and makes nothing longer: on a full disk it may use what is held for that.
+pub const REMOVES: Flags = 128;
 
 /// A command.
 pub struct Spec {
@@ -243,6 +245,13 @@ impl Spec {
     #[must_use]
     pub fn is_unbounded(&self) -> bool {
         self.flags & UNBOUNDED != 0
+    }
+
+    /// Whether it makes nothing longer, and may make room.
+    #[inline]
+    #[must_use]
+    pub fn removes(&self) -> bool {
+        self.flags & REMOVES != 0
     }
 
     /// Whether it may need more memory, given these arguments.

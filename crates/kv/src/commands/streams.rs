@@ -8,7 +8,7 @@ mod pending;
 mod read;
 
 use super::parse::{integer, is};
-use super::{CREATES, Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{CREATES, Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::reply::Reply;
 use crate::store::{Collection, events};
 use crate::types::{Item, Stream, StreamId, Trim};
@@ -24,13 +24,13 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("xlen", 2, READ | FAST, Keys::ONE, xlen),
     Spec::new("xrange", -4, READ, Keys::ONE, xrange),
     Spec::new("xrevrange", -4, READ, Keys::ONE, xrange),
-    Spec::new("xdel", -3, WRITE | FAST, Keys::ONE, xdel),
-    Spec::new("xtrim", -4, WRITE, Keys::ONE, xtrim),
+    Spec::new("xdel", -3, WRITE | REMOVES | FAST, Keys::ONE, xdel),
+    Spec::new("xtrim", -4, WRITE | REMOVES, Keys::ONE, xtrim),
     Spec::new("xsetid", -3, WRITE | MEMORY | FAST, Keys::ONE, xsetid),
     Spec::new("xread", -4, READ, Keys::Streams, read::xread),
     Spec::new("xreadgroup", -7, WRITE, Keys::Streams, read::xreadgroup),
     Spec::new("xgroup", -2, WRITE | CREATES, Keys::SECOND, groups::xgroup),
-    Spec::new("xack", -4, WRITE | FAST, Keys::ONE, groups::xack),
+    Spec::new("xack", -4, WRITE | REMOVES | FAST, Keys::ONE, groups::xack),
     Spec::new("xpending", -3, READ, Keys::ONE, pending::xpending),
     Spec::new("xclaim", -6, WRITE | FAST, Keys::ONE, claim::xclaim),
     Spec::new("xautoclaim", -6, WRITE | FAST, Keys::ONE, claim::xautoclaim),

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use super::parse::{check_pairs, check_samples, either_way, float, is, sample_parts};
 use super::scan::Scan;
-use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::reply::{Proto, Reply};
 use crate::store::events;
 use crate::types::{Fit, Scored, ZSet, score};
@@ -27,7 +27,7 @@ const INTO: Keys = Keys::Counted { at: 2, first: true };
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("zadd", -4, WRITE | MEMORY | FAST, Keys::ONE, zadd),
     Spec::new("zincrby", 4, WRITE | MEMORY | FAST, Keys::ONE, zincrby),
-    Spec::new("zrem", -3, WRITE | FAST, Keys::ONE, zrem),
+    Spec::new("zrem", -3, WRITE | REMOVES | FAST, Keys::ONE, zrem),
     Spec::new("zscore", 3, READ | FAST, Keys::ONE, zscore),
     Spec::new("zmscore", -3, READ | FAST, Keys::ONE, zmscore),
     Spec::new("zcard", 2, READ | FAST, Keys::ONE, zcard),
@@ -48,15 +48,45 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("zrevrangebyscore", -4, READ, Keys::ONE, range::zrange),
     Spec::new("zrangebylex", -4, READ, Keys::ONE, range::zrange),
     Spec::new("zrevrangebylex", -4, READ, Keys::ONE, range::zrange),
-    Spec::new("zremrangebyrank", 4, WRITE, Keys::ONE, range::zremrange),
-    Spec::new("zremrangebyscore", 4, WRITE, Keys::ONE, range::zremrange),
-    Spec::new("zremrangebylex", 4, WRITE, Keys::ONE, range::zremrange),
-    Spec::new("zpopmin", -2, WRITE | FAST, Keys::ONE, pop::zpop),
-    Spec::new("zpopmax", -2, WRITE | FAST, Keys::ONE, pop::zpop),
-    Spec::new("zmpop", -4, WRITE, COUNTED, pop::zmpop),
-    Spec::new("bzpopmin", -3, WRITE | FAST, Keys::ALL_BUT_LAST, pop::bzpop),
-    Spec::new("bzpopmax", -3, WRITE | FAST, Keys::ALL_BUT_LAST, pop::bzpop),
-    Spec::new("bzmpop", -5, WRITE, COUNTED_SECOND, pop::bzmpop),
+    Spec::new(
+        "zremrangebyrank",
+        4,
+        WRITE | REMOVES,
+        Keys::ONE,
+        range::zremrange,
+    ),
+    Spec::new(
+        "zremrangebyscore",
+        4,
+        WRITE | REMOVES,
+        Keys::ONE,
+        range::zremrange,
+    ),
+    Spec::new(
+        "zremrangebylex",
+        4,
+        WRITE | REMOVES,
+        Keys::ONE,
+        range::zremrange,
+    ),
+    Spec::new("zpopmin", -2, WRITE | REMOVES | FAST, Keys::ONE, pop::zpop),
+    Spec::new("zpopmax", -2, WRITE | REMOVES | FAST, Keys::ONE, pop::zpop),
+    Spec::new("zmpop", -4, WRITE | REMOVES, COUNTED, pop::zmpop),
+    Spec::new(
+        "bzpopmin",
+        -3,
+        WRITE | REMOVES | FAST,
+        Keys::ALL_BUT_LAST,
+        pop::bzpop,
+    ),
+    Spec::new(
+        "bzpopmax",
+        -3,
+        WRITE | REMOVES | FAST,
+        Keys::ALL_BUT_LAST,
+        pop::bzpop,
+    ),
+    Spec::new("bzmpop", -5, WRITE | REMOVES, COUNTED_SECOND, pop::bzmpop),
     Spec::new("zrandmember", -2, READ, Keys::ONE, zrandmember),
     Spec::new("zunion", -3, READ, COUNTED, combine::combine),
     Spec::new("zinter", -3, READ, COUNTED, combine::combine),

@@ -41,9 +41,8 @@ pub struct KvLog {
     refused_full: AtomicU64,
     /// The position of the next unit.
     position: AtomicU64,
-    /// Units since the last snapshot, and their bytes.
+    /// Units since the last snapshot; their bytes are in `snapshots`.
     units: AtomicU64,
-    logged: AtomicU64,
     snapshots: Arc<Snapshots>,
     mistakes: Mistakes,
 }
@@ -110,7 +109,6 @@ impl KvLog {
             refused_full: AtomicU64::new(0),
             position: AtomicU64::new(0),
             units: AtomicU64::new(0),
-            logged: AtomicU64::new(0),
             snapshots: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -173,10 +171,10 @@ impl KvLog {
     /// With a stream whose next record has this position, and with so many units, with so many bytes, since the
     /// last snapshot.
     pub(super) fn at(self, position: u64, units: u64, logged: u64) -> KvLog {
+        self.snapshots.logged.store(logged, Relaxed);
         KvLog {
             position: AtomicU64::new(position),
             units: AtomicU64::new(units),
-            logged: AtomicU64::new(logged),
             ..self
         }
     }
@@ -211,7 +209,7 @@ impl KvLog {
     /// Bytes of units that are not in a snapshot yet.
     #[must_use]
     pub fn logged(&self) -> u64 {
-        self.logged.load(Relaxed)
+        self.snapshots.logged.load(Relaxed)
     }
 
     /// Units that are not in a snapshot yet.
@@ -238,7 +236,7 @@ impl KvLog {
     /// So many units, with so many bytes, are in a snapshot that counts.
     pub(super) fn cut(&self, units: u64, logged: u64) {
         self.units.fetch_sub(units, Relaxed);
-        self.logged.fetch_sub(logged, Relaxed);
+        self.snapshots.cut(logged);
     }
 
     /// Whether what was appended up to a ticket is on the disk, whatever the policy.
@@ -275,6 +273,7 @@ impl KvLog {
             policy,
             group_bytes: UNIT_MAX,
             group_first: GROUP_FIRST,
+            holds_reserve: true,
             payload_max: RECORD_MAX as u32,
             ..Settings::default()
         }
@@ -378,6 +377,7 @@ impl KvLog {
         };
         ask(&*behind.log).map_err(|refused| match refused {
             Refused::Busy => NoRoom::Busy,
+            Refused::DiskFull { .. } if self.snapshots.relieves() => NoRoom::Busy,
             Refused::DiskFull { .. } => {
                 self.refused_full.fetch_add(1, Relaxed);
                 NoRoom::DiskFull
@@ -397,6 +397,23 @@ impl KvLog {
 impl Effects for KvLog {
     fn reserve(&self, bytes: usize) -> Result<(), NoRoom> {
         self.promise(|log| log.reserve(bytes))
+    }
+
+    fn reserve_to_remove(&self, wanted: usize, least: usize) -> Result<usize, NoRoom> {
+        let mut promised = wanted;
+        self.promise(|log| match log.reserve(wanted) {
+            Err(Refused::DiskFull { .. } | Refused::Busy) => {
+                promised = least;
+                let reserved = log.reserve_to_make_room(least);
+                if reserved.is_ok() {
+                    // It may make so much that a snapshot does the rest.
+                    self.snapshots.nudge();
+                }
+                reserved
+            }
+            reserved => reserved,
+        })?;
+        Ok(promised)
     }
 
     fn unit_max(&self) -> usize {
@@ -441,7 +458,7 @@ impl Effects for KvLog {
                 let next = placed.first + u64::from(units.records());
                 self.position.fetch_max(next, Relaxed);
                 let bytes = units.frames().len() as u64;
-                self.logged.fetch_add(bytes, Relaxed);
+                self.snapshots.logged.fetch_add(bytes, Relaxed);
                 self.units.fetch_add(units.closed().into(), Relaxed);
                 placed.ticket.0
             }

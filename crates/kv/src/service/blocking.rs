@@ -182,7 +182,8 @@ impl RespConn {
         cx.local.begin_batch();
         let now_ms = cx.link.wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, waiter.db, now_ms, cx.link.random());
-        batch.set_patient(waited < Duration::from_millis(PATIENCE_MS));
+        let is_patient = waited < Duration::from_millis(PATIENCE_MS);
+        batch.set_patient(is_patient || shared.awaits_snapshot());
         let ran = batch.run(waiter.spec, &args, &mut reply);
         self.wait = Some(wait);
         match ran {

@@ -134,6 +134,11 @@ impl Card {
     }
 
     /// The line of CLIENT LIST and CLIENT INFO.
+    /// When it was opened, by the clock of the loops; milliseconds.
+    pub(crate) fn opened_ms(&self) -> u64 {
+        self.opened_ms
+    }
+
     pub(crate) fn line(&self, local: &str, now_ms: u64, command: &str) -> String {
         let names = self.names().clone();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

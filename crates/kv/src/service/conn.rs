@@ -109,6 +109,11 @@ impl Protocol for RespConn {
         shared.name_run(|| [link.random(), link.random(), link.random()]);
         self.card = Some(card);
         self.id = Some(cx.link.id());
+        if !self.session.is_authenticated()
+            && let Some(within) = shared.config.login_within
+        {
+            cx.link.set_timer_after(within);
+        }
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
@@ -133,6 +138,7 @@ impl Protocol for RespConn {
             Some(wait) if wait.is_busy() => self.wait_again(cx),
             Some(_) => self.wait_over(Over::TimedOut, cx),
             None if self.reading.is_some() => self.reading_expired(cx),
+            None if !self.session.is_authenticated() => self.look_at_login(cx),
             None => self.try_again(cx),
         }
     }
@@ -378,6 +384,22 @@ impl RespConn {
             cx.link.clear_timer();
             self.try_again(cx);
         }
+    }
+
+    /// Ends a connection that has not logged in in time. Its timer has other uses as well: a wrong password costs a pause.
+    fn look_at_login(&mut self, cx: &mut Cx<'_, Self>) {
+        let shared = cx.local.shared.clone();
+        if let (Some(within), Some(card)) = (shared.config.login_within, &self.card) {
+            let now_ms = cx.link.now().as_nanos() / 1_000_000;
+            let open = Duration::from_millis(now_ms.saturating_sub(card.opened_ms()));
+            if open >= within {
+                cx.local.stats.not_logged_in.add(1);
+                shared.tell_not_logged_in(now_ms);
+                return cx.link.finish_because("not logged in in time");
+            }
+            cx.link.set_timer_after(within - open);
+        }
+        self.try_again(cx);
     }
 
     /// Goes on with a command that could not run.
@@ -632,7 +654,9 @@ impl RespConn {
     fn is_patient(&self, cx: &mut Cx<'_, Self>) -> bool {
         let since_ms = self.session.waits_since_ms;
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
-        since_ms == 0 || now_ms.saturating_sub(since_ms) < PATIENCE_MS
+        since_ms == 0
+            || now_ms.saturating_sub(since_ms) < PATIENCE_MS
+            || cx.local.shared.awaits_snapshot()
     }
 
     /// Brings what others see up to date.

@@ -194,6 +194,11 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
             since(|s| &s.slow_subscribers) + since(|s| &s.large_replies),
         );
         line(text, "clients_timed_out", since(|s| &s.timed_out));
+        line(
+            text,
+            "clients_not_logged_in_in_time",
+            since(|s| &s.not_logged_in),
+        );
         line(text, "denied_connections", since(|s| &s.denied));
         line(
             text,

@@ -198,6 +198,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let (last, committed) = (call.shared.store.last_ticket(), log.update());
     line(text, "log_units_pending", last.saturating_sub(committed));
     line(text, "log_refused_disk_full", log.refused_full());
+    line(text, "log_waits_disk_full", log.snapshots().waits());
     line(text, "log_bytes_since_snapshot", log.logged());
     line(text, "snapshot_bytes", status.size);
     line(text, "snapshot_written", status.written);

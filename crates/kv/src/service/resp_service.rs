@@ -52,6 +52,8 @@ pub struct RespCounters {
     pub refused_patterns: u64,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub timed_out: u64,
+    /// Connections closed because they had to log in and did not do so in time.
+    pub not_logged_in: u64,
 }
 
 /// Serves a [`Store`] to clients of Redis.
@@ -241,6 +243,7 @@ impl RespService {
             large_replies: now.large_replies.value(),
             refused_patterns: now.refused_patterns.value(),
             timed_out: now.timed_out.value(),
+            not_logged_in: now.not_logged_in.value(),
         })
     }
 

@@ -39,6 +39,8 @@ pub struct Settings {
     /// Silence between commands after which a connection is closed, to the resolution of `stall`.
     /// Default `None`: never, as in Redis. Subscribers and blocked clients are spared.
     pub idle: Option<Duration>,
+    /// How long a connection that has to log in may take for that. Default 30 s; `None` is for ever.
+    pub login_within: Option<Duration>,
     /// Where the data lies, which CONFIG GET dir tells. Default `None`: `/`.
     pub directory: Option<PathBuf>,
     /// What the listeners were given as [`TcpOptions::keepalive`](tidewire::TcpOptions::keepalive), which CONFIG GET
@@ -57,6 +59,7 @@ impl Default for Settings {
             subscriber_output: 32 << 20,
             stall: Some(Duration::from_secs(60)),
             idle: None,
+            login_within: Some(Duration::from_secs(30)),
             directory: None,
             keepalive: tidewire::TcpOptions::default().keepalive,
         }
@@ -101,6 +104,7 @@ pub(crate) struct Config {
     pub(crate) client_output: AtomicUsize,
     pub(crate) client_output_max: usize,
     pub(crate) stall: Option<Duration>,
+    pub(crate) login_within: Option<Duration>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) keepalive: Option<Duration>,
     pub(crate) bulk_max: AtomicUsize,
@@ -136,6 +140,7 @@ impl Config {
             client_output: AtomicUsize::new(settings.client_output),
             client_output_max: settings.client_output,
             stall: settings.stall,
+            login_within: settings.login_within,
             directory: settings.directory,
             keepalive: settings.keepalive,
             bulk_max: AtomicUsize::new(settings.bulk_max),

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     /// What makes changes durable, if anything does; not there before the store is.
     pub(crate) durable: OnceLock<Durable<Message>>,
+    /// When it was last said that connections have not logged in in time; milliseconds, 0 for never.
+    told_not_logged_in_ms: AtomicU64,
     /// When that commits.
     pub(crate) promised: Option<Policy>,
     /// The home of the store, if it has one.
@@ -89,6 +91,7 @@ impl Shared {
             attention: Attention::default(),
             monitors: Apart::default(),
             durable: OnceLock::new(),
+            told_not_logged_in_ms: AtomicU64::new(0),
             promised,
             replication: OnceLock::new(),
             loaded: Loaded::default(),
@@ -153,6 +156,27 @@ impl Shared {
             Some(durable) if durable.log.holds_replies() => self.store.library_ticket(),
             _ => 0,
         }
+    }
+
+    /// Says that connections are closed that have not logged in: the first at once, then once a minute.
+    pub(crate) fn tell_not_logged_in(&self, now_ms: u64) {
+        let last_ms = self.told_not_logged_in_ms.load(Relaxed);
+        if last_ms > 0 && now_ms < last_ms + 60_000 {
+            return;
+        }
+        self.told_not_logged_in_ms.store(now_ms.max(1), Relaxed);
+        let closed = self.stats.read(|now, _| now.not_logged_in.value());
+        tracing::info!(
+            closed,
+            within = ?self.config.login_within,
+            "closing connections that have not logged in in time"
+        );
+    }
+
+    /// Whether the log goes on behind the snapshot that is being made: whoever waits for the log waits for that.
+    pub(crate) fn awaits_snapshot(&self) -> bool {
+        let durable = self.durable.get();
+        durable.is_some_and(|durable| durable.log.snapshots().is_relieving())
     }
 
     pub(crate) fn databases(&self) -> u16 {

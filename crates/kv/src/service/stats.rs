@@ -57,6 +57,8 @@ pub(crate) struct LoopStats {
     pub(crate) refused_patterns: Count,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub(crate) timed_out: Count,
+    /// Connections closed because they had to log in and did not do so in time.
+    pub(crate) not_logged_in: Count,
     pages: [OnceLock<Page>; PAGES],
     /// Error replies by their first word. Others take the lock only to read it.
     by_prefix: Mutex<Errors>,
@@ -106,6 +108,7 @@ impl LoopStats {
                 (&a.large_replies, &b.large_replies),
                 (&a.refused_patterns, &b.refused_patterns),
                 (&a.timed_out, &b.timed_out),
+                (&a.not_logged_in, &b.not_logged_in),
             ] {
                 to.add(from.value());
             }

@@ -154,6 +154,18 @@ pub trait Effects: Send + Sync {
         Ok(())
     }
 
+    /// Promises room for `wanted` bytes of what removes, or for `least` of them where the disk is full: that may use what is held for
+    /// it. How many were promised.
+    ///
+    /// # Errors
+    /// See [`NoRoom`].
+    fn reserve_to_remove(&self, wanted: usize, least: usize) -> Result<usize, NoRoom> {
+        match self.reserve(wanted) {
+            Err(_) if least < wanted => self.reserve(least).map(|()| least),
+            reserved => reserved.map(|()| wanted),
+        }
+    }
+
     /// Most bytes that a unit costs.
     fn unit_max(&self) -> usize {
         usize::MAX

@@ -32,6 +32,8 @@ pub(crate) struct Guards<'s> {
     pub(super) replays: bool,
     /// What is done is in the log already: it passes the hook by.
     pub(super) is_known: bool,
+    /// What runs removes, and may use room that is held for that.
+    pub(super) removes: bool,
     /// Decides whether a use of a key is counted.
     pub(super) luck: fastrand::Rng,
     /// Who changes keys; 0 for nobody who wants to know.
@@ -53,6 +55,7 @@ impl<'s> Guards<'s> {
             told: 0,
             replays: false,
             is_known: false,
+            removes: false,
             luck: fastrand::Rng::with_seed(0),
             client: 0,
         }

@@ -344,6 +344,14 @@ impl Store {
         self.living().max(0) as u64
     }
 
+    /// [`living_memory`](Store::living_memory), if no shard's lock has to be waited for.
+    pub(crate) fn living_memory_at_once(&self) -> Option<u64> {
+        let shards = 0..self.shards.len();
+        let used = shards.map(|at| self.try_lock(at).map(|shard| shard.used));
+        let living: Option<i64> = used.sum();
+        living.map(|bytes| bytes.max(0) as u64)
+    }
+
     fn living(&self) -> i64 {
         (0..self.shards.len()).map(|at| self.lock(at).used).sum()
     }

@@ -75,6 +75,7 @@ impl<'s> Guards<'s> {
         let Some(effects) = self.effects() else {
             return Ok(());
         };
+        let removes = self.removes;
         let pending = self.pending(stamp);
         if pending.units.open_cost() + bytes > effects.unit_max() {
             return Err(NoRoom::TooLarge);
@@ -96,11 +97,15 @@ impl<'s> Guards<'s> {
             false => effects.reserve(bytes),
         };
         let generous = more.max(AT_ONCE);
-        let got = match ask(generous) {
-            Err(_) if more < generous => ask(more).map(|()| more),
-            reserved => reserved.map(|()| generous),
-        }?;
-        pending.promised += got;
+        let got = if removes && !grows {
+            effects.reserve_to_remove(generous, more)
+        } else {
+            match ask(generous) {
+                Err(_) if more < generous => ask(more).map(|()| more),
+                reserved => reserved.map(|()| generous),
+            }
+        };
+        pending.promised += got?;
         Ok(())
     }
 
@@ -420,7 +425,7 @@ impl Store {
         if self.epochs.is_full() {
             return Err(NoRoom::Busy);
         }
-        effects.reserve(bound)?;
+        effects.reserve_to_remove(bound, bound)?;
         let mut units = Units::new(now_ms);
         let (mut hashes, mut gone) = (Vec::new(), Vec::new());
         let mut untold = Untold::default();

@@ -235,11 +235,11 @@ impl<'s> Runner<'s> {
     ) -> Ran {
         let store = self.guards.store();
         // A transaction has reserved before it began.
-        if spec.is_write()
-            && !self.in_transaction
-            && let Err(why) = self.guards.reserve(store.bound(spec, args), self.now_ms)
-        {
-            return self.refuse(why, reply);
+        if spec.is_write() && !self.in_transaction {
+            self.guards.removes = spec.removes();
+            if let Err(why) = self.guards.reserve(store.bound(spec, args), self.now_ms) {
+                return self.refuse(why, reply);
+            }
         }
         if !self.take_locks(spec, args) {
             return self.shut_out(reply);
@@ -278,14 +278,16 @@ impl<'s> Runner<'s> {
         if self.guards.effects().is_none() {
             return Ok(());
         }
-        let (mut bound, mut grows) = (0, false);
+        let (mut bound, mut grows, mut removes) = (0, false, true);
         for (spec, args) in commands.filter(|(spec, _)| spec.is_write()) {
             bound += store.bound(spec, args);
             grows |= spec.is_unbounded();
+            removes &= spec.removes();
         }
         if bound == 0 {
             return Ok(());
         }
+        self.guards.removes = removes;
         self.guards.reserve(bound, self.now_ms)?;
         if grows {
             self.guards.begin_growing(self.now_ms)?;
@@ -300,6 +302,7 @@ impl<'s> Runner<'s> {
     /// # Errors
     /// There is no room. Behind the first only because the unit would be too large, or the log has failed.
     pub fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
+        self.guards.removes = false;
         self.guards.begin_growing(self.now_ms)?;
         let bound = self.guards.store().bound(spec, args);
         self.guards.reserve(bound, self.now_ms)
@@ -310,6 +313,7 @@ impl<'s> Runner<'s> {
     /// # Errors
     /// It does not.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
+        self.guards.removes = false;
         self.guards.reserve(1, self.now_ms)
     }
 
@@ -789,6 +793,7 @@ impl<'s> Runner<'s> {
         let shown = self.guards.effects().is_some();
         if shown {
             let bound = store.bound(waiter.spec, args);
+            self.guards.removes = waiter.spec.removes();
             match self.guards.reserve(bound, self.now_ms) {
                 Ok(()) => {}
                 Err(NoRoom::Busy) => return Served::Later,

@@ -122,6 +122,33 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
 /// wait before.
 const PATIENCE: (u32, Duration) = (20, Duration::from_millis(50));
 
+/// [`patient`] for a call that opens a file: it does not wait for a descriptor. `give` gives one back that was held for this, if any
+/// is left.
+pub(crate) fn opening<T>(
+    mut call: impl FnMut() -> io::Result<T>,
+    mut give: impl FnMut() -> bool,
+) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if has_no_descriptor(&error) => {
+                if !give() {
+                    return Err(error);
+                }
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Whether the process, or the system, may not open more files.
+pub(crate) fn has_no_descriptor(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE]
+        .map(Errno::raw_os_error)
+        .contains(&error.raw_os_error().unwrap_or(0))
+}
+
 /// Makes a call of the system again that was interrupted, and, for up to a second, one that failed
 /// because the process or the system has no descriptor or memory to spare just now: neither says
 /// anything about the disk.
@@ -150,6 +177,29 @@ pub(crate) fn is_scarce(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_opened_with_what_was_held_for_it_and_without_waiting() {
+        use rustix::io::Errno;
+        let mut held = 3;
+        let mut open = |missing: u32| {
+            let missing = std::cell::Cell::new(missing);
+            let call = || match missing.get() {
+                0 => Ok(()),
+                _ => Err(io::Error::from(Errno::MFILE)),
+            };
+            opening(call, || {
+                let is_left = held > 0;
+                held -= u32::from(is_left);
+                missing.set(missing.get().saturating_sub(u32::from(is_left)));
+                is_left
+            })
+        };
+        assert!(open(0).is_ok());
+        assert!(open(2).is_ok());
+        let error = open(2).unwrap_err();
+        assert!(has_no_descriptor(&error), "{error}");
+    }
 
     #[test]
     fn interrupted_and_scarce_calls_are_made_again_and_others_are_not() {

@@ -5,11 +5,11 @@ use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 
-use super::{Disk, DiskFile, patient};
+use super::{Disk, DiskFile, opening, patient};
 
 /// File systems that copy blocks when they are written, by the numbers that the system has for them:
 /// btrfs, ZFS, bcachefs.
@@ -24,6 +24,36 @@ pub struct RealDisk {
     path: PathBuf,
     directory: File,
     lock: File,
+    held_back: HeldBack,
+}
+
+/// Descriptors that are given back when a file is to be opened and there is no other: connections may have all.
+#[derive(Debug, Default)]
+struct HeldBack(Mutex<Vec<File>>);
+
+impl HeldBack {
+    /// How many: for a segment, the next one and its zeros, the reserve, claims, an index, a snapshot, and one more.
+    const MOST: usize = 8;
+
+    fn lock(&self) -> MutexGuard<'_, Vec<File>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds as many again as there are to be had.
+    fn fill(&self, from: &File) {
+        let mut held = self.lock();
+        while held.len() < HeldBack::MOST
+            && let Ok(file) = from.try_clone()
+        {
+            held.push(file);
+        }
+    }
+
+    fn open<T>(&self, directory: &File, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let opened = opening(call, || self.lock().pop().is_some());
+        self.fill(directory);
+        opened
+    }
 }
 
 impl RealDisk {
@@ -55,10 +85,13 @@ impl RealDisk {
             // The directory itself must survive a crash, too.
             patient(|| File::open(parent)?.sync_all())?;
         }
+        let held_back = HeldBack::default();
+        held_back.fill(&directory);
         Ok(RealDisk {
             path: path.to_owned(),
             directory,
             lock,
+            held_back,
         })
     }
 
@@ -73,7 +106,8 @@ impl Disk for RealDisk {
     type File = RealFile;
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = patient(|| listed(&self.path))?;
+        let list = || listed(&self.path);
+        let mut names = self.held_back.open(&self.directory, list)?;
         names.retain(|name| name != LOCK);
         Ok(names)
     }
@@ -81,13 +115,19 @@ impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        patient(|| options.open(self.path.join(name))).map(RealFile::new)
+        let open = || options.open(self.path.join(name));
+        self.held_back
+            .open(&self.directory, open)
+            .map(RealFile::new)
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        patient(|| options.open(self.path.join(name))).map(RealFile::new)
+        let open = || options.open(self.path.join(name));
+        self.held_back
+            .open(&self.directory, open)
+            .map(RealFile::new)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

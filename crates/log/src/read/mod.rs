@@ -54,6 +54,19 @@ impl<F> Readers<F> {
         }
     }
 
+    /// Closes the file of a segment that was removed: as long as it is open, its room is taken.
+    pub(crate) fn forget(&self, number: u64) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|(of, _)| *of != number);
+    }
+
+    /// The segments whose files are open.
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> Vec<u64> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.iter().map(|(number, _)| *number).collect()
+    }
+
     fn hint(&self, stream: u32, position: u64) -> Option<Hint> {
         let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |hint: &Hint| hint.stream == stream && hint.position == position;

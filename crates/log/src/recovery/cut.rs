@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use super::load::Loaded;
 use super::walk::{Walked, unread, walk_segment};
 use super::window::{Bytes, PIECE, Window};
-use super::{Cut, OpenError, free_name, rename_anew};
+use super::{Cut, OpenError, Short, free_name, rename_anew};
 use crate::Policy;
 use crate::claims::ClaimsFile;
 use crate::disk::{Disk, DiskFile};
@@ -34,7 +34,8 @@ pub(super) fn settle<D: Disk>(
     let is_os = settings.policy == Policy::Os;
     let claimed = loaded.claims.through;
     let last = loaded.segments.last().map(|found| found.number);
-    for found in &loaded.segments {
+    for at in 0..loaded.segments.len() {
+        let found = &loaded.segments[at];
         let is_last = Some(found.number) == last;
         let is_claimed = found.next_batch <= claimed + 1;
         if is_claimed && !is_last {
@@ -53,6 +54,10 @@ pub(super) fn settle<D: Disk>(
             Window::open(disk, &name).map_err(|error| OpenError::io(what("opening"), error))?;
         let used = found.view.used;
         let file = bytes.file().clone();
+        if is_last {
+            loaded.short = shortened(&mut bytes, &loaded, used)
+                .map_err(|error| OpenError::io(what("reading"), error))?;
+        }
         if is_last && fault.is_some() {
             kept_in.extend(keep_tail(disk, found.number, &mut bytes, used));
         }
@@ -102,6 +107,33 @@ pub(super) fn settle<D: Disk>(
         kept_in,
     });
     Ok((loaded, cut))
+}
+
+/// Less than is reserved behind the last batch of a log that is not closed; bytes.
+const NO_ROOM: u64 = 64;
+
+/// What is to be said if the newest segment, which was written up to `used`, was made shorter since.
+fn shortened<F: DiskFile>(
+    bytes: &mut Window<F>,
+    loaded: &Loaded<F>,
+    used: u64,
+) -> io::Result<Option<Short>> {
+    let last = loaded.next_batch - 1;
+    // Where the log was closed, or has been silent, or was never opened to the end, there is no doubt about what is its end.
+    let doubted = loaded
+        .claimed
+        .said
+        .filter(|said| !loaded.is_closed && said.through < last);
+    let (Some(_), Some(found)) = (doubted, loaded.segments.last()) else {
+        return Ok(None);
+    };
+    let is_short = bytes.length() < bytes.significant(used)? + NO_ROOM;
+    Ok(is_short.then(|| Short {
+        file: segment_name(found.number),
+        length: bytes.length(),
+        last,
+        durable_through: loaded.claims.through,
+    }))
 }
 
 /// Has what is behind a batch stand in a segment so that a sync makes it durable, whatever became of

@@ -5,7 +5,7 @@ use std::io;
 use super::walk::walk_segment;
 use super::walk::{Walked, unread};
 use super::window::{Bytes, Window};
-use super::{Claims, Damage, OpenError, scan_claims};
+use super::{Claims, Damage, OpenError, Short, scan_claims};
 use crate::catalog::{Segment, Spacing};
 use crate::claims::{self, CLAIMS, Claimed, ClaimsFile};
 use crate::disk::{Disk, DiskFile};
@@ -38,6 +38,10 @@ pub(crate) struct Loaded<F> {
     pub(crate) stale: Vec<u64>,
     /// What the claims file says.
     pub(crate) claimed: Claimed,
+    /// The last batch is a closing one.
+    pub(crate) is_closed: bool,
+    /// See [`Short`].
+    pub(crate) short: Option<Short>,
     /// Of the last batch: which opening wrote it, and the log's own clock.
     pub(crate) epoch: u32,
     pub(crate) lived_us: u64,
@@ -487,6 +491,8 @@ impl Load {
             beyond_bytes: self.beyond_bytes,
             stale: self.stale,
             claimed: self.claimed,
+            is_closed: self.walked.is_closed,
+            short: None,
             epoch: self.walked.epoch,
             lived_us: self.walked.lived_us,
             active: None,

@@ -22,6 +22,7 @@ use crate::claims::{CLAIMS, CLAIMS_MOVED};
 use crate::disk::Disk;
 use crate::format::{number_of, segment_name};
 use crate::gather::Gather;
+use crate::reserve::RESERVE;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
@@ -47,6 +48,8 @@ pub struct Recovery {
     pub durable_through: u64,
     /// What was cut off as a torn tail, if anything.
     pub cut: Option<Cut>,
+    /// The newest segment was made shorter since it was written: nothing says how much is missing, if anything.
+    pub short: Option<Short>,
     /// The file of claims was unreadable: what it said of the end of the log is not known.
     pub claims_lost: bool,
     /// Room that was reserved may be gone when it is written, as the file system copies blocks: a
@@ -69,6 +72,20 @@ pub struct Cut {
     /// The files in which what was cut off is kept, as far as there was room for it; `tidewire log
     /// dump FILE` shows one.
     pub kept_in: Vec<String>,
+}
+
+/// A newest segment that ends as no crash leaves it: without the room that is reserved behind the last batch, though the log was not closed.
+/// What was cut off had no claim on it but its own, if it was of the last half second or came without a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The file.
+    pub file: String,
+    /// Its length; bytes.
+    pub length: u64,
+    /// The last batch that is whole.
+    pub last: u64,
+    /// The last batch of which something says that it was durable. What came behind `last` may have been acknowledged.
+    pub durable_through: u64,
 }
 
 /// Something that is not what was written.
@@ -168,7 +185,7 @@ pub(crate) fn open<D: Disk>(
     if let Some(fault) = settings.fault() {
         return Err(OpenError::Settings(fault));
     }
-    tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
+    tidy(&disk, &settings).map_err(|error| OpenError::io("tidying the log's directory", error))?;
     let loaded = load_watched(&disk, settings.verify, Manner::Strict, watch)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
     if settings.mistakes.makes(|mistakes| mistakes.trust_index)
@@ -184,6 +201,7 @@ pub(crate) fn open<D: Disk>(
         records: loaded.records,
         durable_through: loaded.claims.through,
         cut,
+        short: loaded.short.take(),
         claims_lost: loaded.claimed.is_damaged,
         room_not_held: !disk.holds_room(),
     };
@@ -219,7 +237,7 @@ pub(crate) fn open<D: Disk>(
 }
 
 /// Finishes what an earlier opening had begun, and removes what is of no use any more.
-fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
+fn tidy<D: Disk>(disk: &D, settings: &Settings) -> io::Result<()> {
     let names = disk.list()?;
     let has = |number| names.contains(&segment_name(number));
     for name in &names {
@@ -233,7 +251,9 @@ fn tidy<D: Disk>(disk: &D) -> io::Result<()> {
             disk.rename(name, CLAIMS)?;
         }
         let is_orphan = |number| !has(number);
-        if [SPARE, REPAIR].contains(&&**name) || number_of(name, "idx").is_some_and(is_orphan) {
+        let is_reserve = name == RESERVE && !settings.holds_reserve;
+        let is_index = number_of(name, "idx").is_some_and(is_orphan);
+        if is_reserve || is_index || [SPARE, REPAIR].contains(&&**name) {
             disk.remove(name)?;
         }
     }

@@ -73,6 +73,8 @@ pub(crate) struct Walked {
     pub(crate) lived_us: u64,
     pub(crate) batches: u64,
     pub(crate) records: u64,
+    /// The last batch is a closing one.
+    pub(crate) is_closed: bool,
 }
 
 /// Goes over the batches of a segment, whose header was found to be good, and adds what they hold.
@@ -197,6 +199,7 @@ pub(crate) fn take_batch(
     walked.lived_us = walked.lived_us.max(batch.lived_us);
     let last = last_of(&batch, rest, offset)?;
     walked.next_batch = last + 1;
+    walked.is_closed = batch.flags.has(Flags::CLOSING);
     walked.batches += 1;
     walked.records += u64::from(batch.records);
     Ok(batch)

@@ -72,6 +72,8 @@ pub struct Writer<D: Disk> {
     /// The segment that is written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
     spare: Option<Spare<D::File>>,
+    /// There was no room for the spare.
+    fears_end: bool,
     /// When to try again to reserve room, if there was not enough.
     room_due: Option<Duration>,
     /// The number of the next batch.
@@ -144,6 +146,7 @@ impl<D: Disk> Writer<D> {
             claim_due: None,
             active,
             spare: None,
+            fears_end: false,
             room_due: None,
             next_batch,
             durable,
@@ -363,7 +366,14 @@ impl<D: Disk> Writer<D> {
             self.commit();
         }
         self.claim(now)?;
-        self.drop_spare();
+        match self.room_due {
+            None => {
+                self.drop_spare();
+                self.shared.reserve.drop_file(&self.shared.disk);
+            }
+            // On a full disk the next opening is to have it at once.
+            Some(_) => self.leave_reserve(),
+        }
         if let Some(active) = &self.active {
             // The room that was reserved is given back; it is no loss if that fails.
             let _ = active.file.truncate(active.used);

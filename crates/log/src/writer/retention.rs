@@ -75,6 +75,7 @@ impl<D: Disk> Writer<D> {
             let name = segment_name(number);
             let removed = self.shared.disk.remove(&name);
             removed.map_err(|error| Failed(format!("{name}: cannot be removed: {error}")))?;
+            self.shared.readers.forget(number);
             // There is none if the log was not closed since; it is of no use alone in any case.
             let _ = self.shared.disk.remove(&index_name(number));
             // One at a time, so that a crash never leaves a hole between those that are left.
@@ -92,6 +93,10 @@ impl<D: Disk> Writer<D> {
             return Ok(false);
         }
         self.retain(now)?;
+        if self.room_due.is_some() || self.shared.gather().looks_for_room() {
+            // There may be some by now.
+            self.keep_room(now.monotonic);
+        }
         Ok(true)
     }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use super::{Failed, Now, Writer};
 use crate::catalog::{BatchNotes, Index, Segment};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, has_no_descriptor};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Flags, Needs, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
     put_checkpoint, put_missing, segment_name,
 };
 use crate::gather::Gate;
 use crate::index::Saved;
+use crate::reserve::RESERVE;
 use crate::state::State;
 use crate::{Failure, Policy};
 
@@ -102,6 +103,7 @@ impl<D: Disk> Writer<D> {
         let Some(mut spare) = self.spare.take() else {
             return Err(Failed(format!("{name}: no room was reserved for it")));
         };
+        self.shared.reserve.no_spare();
         spare.length = spare.length.max(filled);
         let whole = SEGMENT_HEADER + self.taken.bytes.len() + checkpoint.len();
         let length = spare.length.max((whole + 2 * crate::format::ALIGN) as u64);
@@ -260,13 +262,14 @@ impl<D: Disk> Writer<D> {
     pub(crate) fn keep_room(&mut self, monotonic: Duration) {
         let shared = self.shared.clone();
         let settings = &shared.settings;
-        let (limit, wanted, checkpoint, wants_segment, wants_growth) = {
+        let (limit, wanted, checkpoint, wants_segment, wants_growth, asked) = {
             let gather = self.shared.gather();
             let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
             let checkpoint = gather.state.encoded_len();
             let segment = gather.wants_segment || gather.is_segment_blocked;
             let growth = gather.growth.is_wanted;
-            (gather.limit, wanted, checkpoint, segment, growth)
+            let asked = gather.looks_asked;
+            (gather.limit, wanted, checkpoint, segment, growth, asked)
         };
         // Twice as much, for a while of quiet; and the power of two keeps the calls few.
         let wanted = match wanted > limit {
@@ -287,6 +290,10 @@ impl<D: Disk> Writer<D> {
             Err(error) => (limit, Err(error)),
         };
         let is_stuck_by_other = other.is_some();
+        let has_reserve = match &secured {
+            Err(error) if is_full(error) => self.secure_from_reserve(limit, checkpoint),
+            _ => false,
+        };
         let largest = settings.group_bytes as u64;
         let mut is_growth_blocked = false;
         let room = wants_growth.then(|| {
@@ -308,7 +315,8 @@ impl<D: Disk> Writer<D> {
             is_segment_blocked = keep_other(error, &mut other);
             no_segment = !is_segment_blocked;
         }
-        if limit < wanted || secured.is_err() || room == Some(false) || is_segment_blocked {
+        let is_refused = limit < wanted || secured.is_err() || room == Some(false);
+        if is_refused || is_segment_blocked || self.fears_end {
             self.room_due = Some(monotonic + self.shared.settings.full_retry);
         } else {
             self.room_due = None;
@@ -328,6 +336,9 @@ impl<D: Disk> Writer<D> {
         let grown = limit > gather.limit || (wants_segment && !is_segment_blocked) || has_more;
         gather.growth.room = room;
         gather.growth.is_blocked = is_growth_blocked;
+        gather.fears_end = self.fears_end;
+        // Whoever has made room since then asks once more.
+        gather.looks_done = asked;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
         gather.is_stuck_by_other = is_stuck_by_other;
@@ -338,8 +349,9 @@ impl<D: Disk> Writer<D> {
             Gate::Shut => return,
             _ => match &secured {
                 Ok(()) => Gate::Open,
-                Err(error) if is_full(error) => Gate::DiskFull,
-                Err(_) => Gate::Blocked,
+                Err(error) if !is_full(error) => Gate::Blocked,
+                Err(_) if has_reserve => Gate::Reserve,
+                Err(_) => Gate::DiskFull,
             },
         };
         let has_changed = gate != gather.gate;
@@ -356,7 +368,14 @@ impl<D: Disk> Writer<D> {
             keep_other(error, &mut other);
         }
         let blocked = other.map(|error| {
-            let text = format!("no room can be reserved for the log: {error}");
+            let advice = match has_no_descriptor(&error) {
+                true => {
+                    ": the process has as many files and connections open as it may: raise its limit (ulimit -n), or \
+                     lower --max-connections"
+                }
+                false => "",
+            };
+            let text = format!("no room can be reserved for the log: {error}{advice}");
             Failure(text.into())
         });
         self.shared.progress().blocked = blocked;
@@ -375,11 +394,13 @@ impl<D: Disk> Writer<D> {
     /// Reserves the room for groups of this size, one of which may be larger by `growth`.
     fn secure(&mut self, group: usize, growth: u64, checkpoint: u64) -> io::Result<()> {
         self.have_claims()?;
-        let settings = &self.shared.settings;
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
         let full = settings.segment_length(checkpoint);
         let batch = settings.batch_of(group);
         let room = 2 * batch + growth;
         let least = (settings.segment_least(checkpoint, group) + growth).min(full);
+        self.hold_reserve(group, checkpoint)?;
         let mut left = 0;
         if let Some(active) = self
             .active
@@ -391,7 +412,12 @@ impl<D: Disk> Writer<D> {
                 // Twice as long, so that it is seldom done, if there is that much.
                 let generous = (2 * active.length).clamp(needs, full);
                 let file = active.file.clone();
-                let reserve = |length: u64| file.reserve(length).map(|()| length);
+                let (taken, idle) = (active.length, active.length - active.used);
+                let spare = self.spare.as_ref().map_or(0, |spare| spare.length);
+                let reserve = |length: u64| {
+                    shared.may_take(length - taken, idle + spare, true)?;
+                    file.reserve(length).map(|()| length)
+                };
                 match reserve(generous).or_else(|_| reserve(needs)) {
                     Ok(length) => active.length = length,
                     // Then behind it, if there is room.
@@ -403,22 +429,98 @@ impl<D: Disk> Writer<D> {
             // While much of it is left the next one can wait.
             let is_young = active.used < full / 4 && full - active.used >= 2 * batch + room;
             if left >= room && is_young && self.spare.is_none() {
+                self.fears_end = false;
                 return Ok(());
             }
         }
         let secured = self.have_spare(least, full);
+        self.fears_end = secured.as_ref().is_err_and(is_full);
         if left >= room { Ok(()) } else { secured }
+    }
+
+    /// Holds a next segment for what makes room, if that is asked for: while there is none, nothing else is taken.
+    fn hold_reserve(&self, group: usize, checkpoint: u64) -> io::Result<()> {
+        let settings = &self.shared.settings;
+        if !settings.holds_reserve {
+            return Ok(());
+        }
+        let full = settings.segment_length(checkpoint);
+        let least = settings.segment_least(checkpoint, group).min(full);
+        let idle = self.idle();
+        let may_take = |more| self.shared.may_take(more, idle, false);
+        self.shared.reserve.hold(&self.shared.disk, least, may_take)
+    }
+
+    /// Whether there is room for groups of this size in what is left or, as the last resort, in what is held for what makes
+    /// room.
+    fn secure_from_reserve(&mut self, group: usize, checkpoint: u64) -> bool {
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
+        if !settings.holds_reserve {
+            return false;
+        }
+        // What has begun to grow has its room in any case.
+        let grows = shared.gather().growth.grown.is_some();
+        let growth = if grows {
+            settings.group_bytes as u64
+        } else {
+            0
+        };
+        let room = 2 * settings.batch_of(group) + growth;
+        let least = settings.segment_least(checkpoint, group) + growth;
+        let least = least.min(settings.segment_length(checkpoint));
+        let left = self.active.as_ref().map_or(0, Active::left);
+        if shared.reserve.wants_spare() && self.give_spare() {
+            return left >= room;
+        }
+        let spare = self.spare.as_ref().map_or(0, |spare| spare.length);
+        if left >= room || spare >= least {
+            return true;
+        }
+        // A spare that is too short has nothing in it; it goes with the rename.
+        self.shared.zeros.end();
+        match shared.reserve.take(&shared.disk, least, SPARE) {
+            Ok(Some((file, length))) => {
+                self.spare = Some(Spare { file, length });
+                true
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// Removes the spare, if nothing was promised that may need it.
+    fn give_spare(&mut self) -> bool {
+        let mut gather = self.shared.gather();
+        if !gather.group.is_empty() || gather.reserved > 0 || gather.growth.grown.is_some() {
+            return false;
+        }
+        if gather.gate != Gate::Shut {
+            gather.gate = Gate::DiskFull;
+        }
+        drop(gather);
+        self.drop_spare();
+        true
+    }
+
+    /// Bytes that are taken of the disk for what is still to come.
+    fn idle(&self) -> u64 {
+        let active = self.active.as_ref();
+        let active = active.map_or(0, |active| active.length.saturating_sub(active.used));
+        active + self.spare.as_ref().map_or(0, |spare| spare.length)
     }
 
     /// Has a next segment of this length at least.
     fn have_spare(&mut self, least: u64, full: u64) -> io::Result<()> {
+        let idle = self.idle();
         match &mut self.spare {
             Some(spare) if spare.length >= least => {}
             Some(spare) => {
+                self.shared.may_take(least - spare.length, idle, true)?;
                 spare.file.reserve(least)?;
                 spare.length = least;
             }
             None => {
+                self.shared.may_take(least, idle, true)?;
                 let file = reserve(&self.shared.disk, least)?;
                 let length = least;
                 self.spare = Some(Spare { file, length });
@@ -456,8 +558,22 @@ impl<D: Disk> Writer<D> {
         }
     }
 
+    /// Has the spare be what is held for what makes room, if that was used.
+    pub(super) fn leave_reserve(&mut self) {
+        let is_used = self.shared.settings.holds_reserve && !self.shared.reserve.is_there();
+        if is_used && self.spare.is_some() {
+            self.shared.zeros.end();
+            // If that fails, it is removed as any other spare.
+            if self.shared.disk.rename(SPARE, RESERVE).is_ok() {
+                self.spare = None;
+            }
+        }
+        self.drop_spare();
+    }
+
     pub(super) fn drop_spare(&mut self) {
         self.shared.zeros.end();
+        self.shared.reserve.no_spare();
         if self.spare.take().is_some() {
             // It holds nothing, and opening the log removes it.
             let _ = self.shared.disk.remove(SPARE);

@@ -6,6 +6,7 @@ pub(crate) mod handover;
 pub(crate) mod kv;
 pub(crate) mod pki;
 pub(crate) mod schema;
+pub(crate) mod small_disk;
 pub(crate) mod tls_client;
 
 use std::ffi::OsStr;

@@ -10,21 +10,26 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidewire_log::disk::Disk;
-use tidewire_log::{EmbeddedLog, Log, Now, Step, Ticket, Watch};
+use tidewire_log::{EmbeddedLog, Log, Now, Room, Step, Ticket, Watch};
 
 use super::file::SnapshotFile;
 use super::format::{Header, PART, moved, name};
 use super::load::{Found, positions};
-use super::told::{Ended, Snapshots};
+use super::told::{Ended, Relief, Snapshots};
 use crate::durable::KvLog;
 use crate::store::{Effects, Store, Walk};
 
 /// Steps of the walk in one of the keeper's, unless a block is full before: a fraction of a millisecond.
 const STEPS: usize = 4;
-/// Bytes that the smallest snapshot takes, about.
-const LEAST: u64 = 4 << 10;
 /// Until a snapshot that has failed is tried again without being asked for.
 const AGAIN: Duration = Duration::from_secs(60);
+/// The same where there was no room for it, or where it has not helped a log without room.
+const SOON: Duration = Duration::from_secs(1);
+/// How often, and for how long at most, it is looked whether the log has given the room that it holds for what makes room.
+const BORROWS: Duration = Duration::from_millis(10);
+const BORROWS_MAX: Duration = Duration::from_secs(1);
+/// Between two lines about a disk that is full.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether the log has done what was asked for, if nobody says so.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -39,6 +44,16 @@ pub struct Keeper<D: Disk> {
     waste: Vec<u8>,
     /// Not before that without being asked for.
     pause_until: Duration,
+    /// One has ended that was to help a log without room, when so many bytes were logged; it is not known yet whether it has.
+    relieved: Option<u64>,
+    /// Changes that had waited when the snapshot that is being made was begun.
+    waits: u64,
+    /// Bytes of the last snapshot, and of the keys in memory when it was begun.
+    last: Option<(u64, u64)>,
+    /// When it was last said that the disk is full; `None` while it is not.
+    told_full: Option<Duration>,
+    /// What the log holds for what makes room is lent to the snapshot that is being made.
+    lent_at: Option<Duration>,
     _watch: Watch,
 }
 
@@ -57,7 +72,21 @@ struct Begun {
     /// Units of the log that it stands for, and their bytes.
     units: u64,
     logged: u64,
+    /// Bytes of the keys in memory.
+    living: u64,
     at: Duration,
+}
+
+/// Whether a snapshot is made without being asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    No,
+    /// The log has grown.
+    Grown,
+    /// The log has no room, and has it behind a snapshot.
+    Relieves,
+    /// The log has no room, and a snapshot does not help, or there is none for that either.
+    Hopeless,
 }
 
 enum State<D: Disk> {
@@ -101,7 +130,11 @@ impl<D: Disk> Keeper<D> {
                 size: found.size,
             };
             told.lock().found(found.header.began_ms, ended);
+            told.ended(found.size);
         }
+        told.set_relief(Relief::Open);
+        let room = told.clone();
+        log.leave_free(move || room.expected());
         let theirs = told.clone();
         let _watch = log.watch(Arc::new(move || {
             if theirs.awaits_log.load(Relaxed) {
@@ -116,6 +149,11 @@ impl<D: Disk> Keeper<D> {
             state: State::Idle,
             waste: Vec::new(),
             pause_until: Duration::ZERO,
+            relieved: None,
+            waits: 0,
+            last: None,
+            told_full: None,
+            lent_at: None,
             _watch,
         };
         if let Some(found) = found {
@@ -155,41 +193,119 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Whether there is time to leave the processor to others between steps: one is being made, and what was handed
-    /// out before it changed will hold up nobody soon.
+    /// out before it changed will hold up nobody soon, nor does the log want for room.
     #[must_use]
     pub fn may_rest(&self) -> bool {
         let walks = matches!(self.state, State::Walking { .. } | State::Wasting { .. });
-        walks && !self.store.is_half_handed_out()
+        walks && !self.store.is_half_handed_out() && !self.told.is_relieving()
     }
 
-    /// Whether the log has grown so much that one is made without being asked for.
-    fn is_due(&self) -> bool {
+    /// Whether one is to be made without being asked for.
+    fn due(&self, room: Room) -> Due {
         let growth = self.told.growth();
+        let (logged, size) = (self.kv_log.logged(), self.told.lock().size);
+        let may_be = growth > 0 && logged > 0;
         // And as much as it would write, so that what is written twice is not more than what is
         // written once.
-        let size = self.told.lock().size;
-        let logged = self.kv_log.logged();
-        // When the disk is full, what is cut behind it is what the log goes on with.
-        growth > 0 && logged > 0 && (logged >= growth.max(size) || self.kv_log.is_full())
+        let has_grown = logged >= growth.max(size);
+        match room {
+            Room::Enough | Room::Unknown if may_be && has_grown => Due::Grown,
+            Room::Enough | Room::Unknown => Due::No,
+            // What is cut behind it is what the log goes on with: so much that it is worth a snapshot, or all that is missing.
+            Room::Ending | Room::Short if may_be && self.is_worth_it(room, logged, size) => {
+                match self.has_room() {
+                    true => Due::Relieves,
+                    false => Due::Hopeless,
+                }
+            }
+            Room::Short => Due::Hopeless,
+            Room::Ending => Due::No,
+        }
     }
 
-    /// Bytes that a snapshot is likely to take. It is made of what is in memory, which has room to grow and tables
-    /// beside it, so it is mostly smaller. And it is made of the last one and what was logged since: what values have
-    /// lost, or were given more than once, is too much in that, and only what a command makes of a few bytes (SETRANGE, COPY)
-    /// is missing. Neither is a bound: the file takes more room while it is written, if there is some.
-    fn expected(&self) -> u64 {
-        let size = self.told.lock().size;
-        let by_log = size.saturating_add(self.kv_log.logged());
-        by_log.min(self.store.living_memory()).max(LEAST)
+    fn is_worth_it(&self, room: Room, logged: u64, size: u64) -> bool {
+        let segment = self.kv_log.segment_bytes();
+        if logged >= segment / 2 {
+            return true;
+        }
+        let Some(free) = self.log.disk().free().filter(|_| room == Room::Short) else {
+            return false;
+        };
+        // By what the log goes by when it looks again.
+        let likely = self.likely();
+        let cut = self.log.usage().used_bytes.saturating_sub(segment);
+        let then = (free + size + cut).saturating_sub(likely);
+        then >= likely + 2 * segment
+    }
+
+    /// Bytes that a snapshot takes if it is as small as the last one, for what is in memory.
+    fn likely(&self) -> u64 {
+        let expected = self.told.expected();
+        let (Some((size, then)), Some(now)) = (self.last, self.store.living_memory_at_once())
+        else {
+            return expected;
+        };
+        let likely = u128::from(size) * u128::from(now) / u128::from(then.max(1));
+        let likely = u64::try_from(likely).unwrap_or(u64::MAX);
+        // A little more: it is no bound.
+        expected.min(likely.saturating_add(likely / 16 + (64 << 10)))
+    }
+
+    /// Whether there is room for a snapshot, with what the log holds for what makes room.
+    fn has_room(&self) -> bool {
+        let free = self.log.disk().free();
+        let held = self.log.reserve_bytes();
+        free.is_none_or(|free| free.saturating_add(held) >= self.likely())
+    }
+
+    /// Whether room is awaited that the log holds for what makes room, without which there is too little for a snapshot.
+    fn borrows(&mut self, now: Duration) -> bool {
+        let free = self.log.disk().free();
+        let is_enough = free.is_none_or(|free| free >= self.likely());
+        if is_enough || !self.has_room() {
+            return false;
+        }
+        match self.lent_at {
+            // What was promised of it is not used: the snapshot is tried all the same, and says what it needs.
+            Some(since) => now < since + BORROWS_MAX,
+            None => {
+                self.lent_at = Some(now);
+                self.log.lend_reserve();
+                true
+            }
+        }
+    }
+
+    /// Says what the log needs, now and then.
+    fn tell_full(&mut self, now: Duration) {
+        if self.told_full.is_some_and(|told| now < told + TOLD_AGAIN) {
+            return;
+        }
+        self.told_full = Some(now);
+        let free = self.log.disk().free().unwrap_or(0);
+        let (snapshot, segment) = (self.told.expected(), self.kv_log.segment_bytes());
+        tracing::warn!(
+            free,
+            snapshot,
+            log = 2 * segment,
+            keys = self.told.living(),
+            "the disk of the key-value store is full: changes that make it larger are refused. To go on, about so many bytes have to \
+             be free for the next snapshot and for the log; removals (DEL, UNLINK, FLUSHALL, EXPIRE) are taken: remove keys or \
+             make room on the disk"
+        );
     }
 
     /// Why there is no snapshot: what it needs, and what there is.
-    fn no_room(&self, expected: u64, spare: u64) -> Failed {
+    fn no_room(&self, expected: u64) -> Failed {
         let free = self.log.disk().free();
         let free = free.map_or_else(|| "too little is".to_owned(), |n| format!("{n} are"));
-        let log = match spare {
-            0 => String::new(),
-            spare => format!(" and {spare} bytes for the log meanwhile"),
+        // A log that takes nothing more is helped by the snapshot alone.
+        let log = match self.log.room() {
+            Room::Short => String::new(),
+            _ => format!(
+                " and {} bytes for the log meanwhile",
+                self.kv_log.segment_bytes()
+            ),
         };
         Failed(format!(
             "there is no room for a snapshot beside the last one: about {expected} bytes for it{log} have to be free, \
@@ -198,14 +314,56 @@ impl<D: Disk> Keeper<D> {
     }
 
     fn begin_if_due(&mut self, now: Now) -> Step {
+        if let Some(living) = self.store.living_memory_at_once() {
+            self.told.set_living(living);
+        }
         let asked = self.told.lock().is_scheduled();
+        let room = self.log.room();
+        if room == Room::Unknown && !asked {
+            // It is about to say so.
+            self.told.awaits_log.store(true, Relaxed);
+            return Step::WaitUntil(now.monotonic + LOOK);
+        }
+        self.told.awaits_log.store(false, Relaxed);
+        if let Some(logged) = self.relieved
+            && (room != Room::Short || self.kv_log.logged() > logged)
+        {
+            (self.relieved, self.pause_until) = (None, Duration::ZERO);
+        }
+        let mut due = self.due(room);
+        let pauses = now.monotonic < self.pause_until;
+        if pauses && due == Due::Relieves && room == Room::Short {
+            due = Due::Hopeless;
+        }
+        if !asked && due != Due::Relieves && self.lent_at.take().is_some() {
+            self.log.hold_reserve();
+        }
+        if due == Due::Hopeless {
+            self.tell_full(now.monotonic);
+        } else if room != Room::Short {
+            self.told_full = None;
+        }
+        self.told.set_relief(match due {
+            Due::Hopeless => Relief::None,
+            Due::Relieves if room == Room::Short => Relief::Coming,
+            Due::No | Due::Grown | Due::Relieves => Relief::Open,
+        });
+        self.waits = self.told.waits();
         if !asked {
-            if !self.is_due() {
-                return Step::Idle;
+            match due {
+                Due::No => return Step::Idle,
+                Due::Hopeless => return Step::WaitUntil(now.monotonic + LOOK),
+                Due::Grown | Due::Relieves if pauses => {
+                    return Step::WaitUntil(self.pause_until);
+                }
+                Due::Grown | Due::Relieves => {}
             }
-            if now.monotonic < self.pause_until {
-                return Step::WaitUntil(self.pause_until);
-            }
+        }
+        if room == Room::Short && self.has_room() {
+            self.told.set_relief(Relief::Coming);
+        }
+        if self.borrows(now.monotonic) {
+            return Step::WaitUntil(now.monotonic + BORROWS);
         }
         let now_ms = now.unix_us / 1000;
         self.told.lock().begin(now_ms);
@@ -221,26 +379,14 @@ impl<D: Disk> Keeper<D> {
         if self.kv_log.has_failed() {
             return Err(Failed("the log has failed".into()));
         }
-        let disk = self.log.disk();
         let mut header = Header {
             log: self.log.identity(),
             position: 0,
             began_ms: now.unix_us / 1000,
             databases: 0,
         };
-        let expected = self.expected();
-        // The log has to go on meanwhile. One that takes nothing more as the disk is full is helped by the snapshot alone.
-        let spare = match self.kv_log.is_full() {
-            true => 0,
-            false => self.kv_log.segment_bytes(),
-        };
-        let mut file = SnapshotFile::create(disk, expected, spare).map_err(|error| {
-            if error.kind() == io::ErrorKind::StorageFull {
-                self.no_room(expected, spare)
-            } else {
-                failed("making the file of the snapshot")(error)
-            }
-        })?;
+        let mut file = self.file()?;
+        let living = self.store.living_memory();
         let (kv_log, store) = (&self.kv_log, &self.store);
         let begun = store.begin_epoch(|databases| {
             header.databases = databases;
@@ -249,6 +395,7 @@ impl<D: Disk> Keeper<D> {
                 ticket: store.last_ticket(),
                 units: kv_log.units(),
                 logged: kv_log.logged(),
+                living,
                 at: now.monotonic,
             }
         });
@@ -280,6 +427,21 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
+    /// Makes the file, with room for what is expected; the log has to go on meanwhile, if there is so much, and waits where there
+    /// is not.
+    fn file(&mut self) -> Result<SnapshotFile<D::File>, Failed> {
+        let (expected, likely) = (self.told.expected(), self.likely());
+        let beside = self.kv_log.segment_bytes();
+        let tries = [(expected, beside), (expected, 0), (likely, 0)];
+        for (bytes, spare) in tries {
+            match SnapshotFile::create(self.log.disk(), bytes, spare) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                made => return made.map_err(failed("making the file of the snapshot")),
+            }
+        }
+        Err(self.no_room(expected))
+    }
+
     fn walk(
         &mut self,
         begun: Begun,
@@ -287,6 +449,10 @@ impl<D: Disk> Keeper<D> {
         mut file: SnapshotFile<D::File>,
         now: Now,
     ) -> Step {
+        if self.told.waits() > self.waits {
+            // Changes wait for it by now.
+            self.told.set_relief(Relief::Coming);
+        }
         let mut more = true;
         for _ in 0..STEPS {
             more = self.store.walk(&mut walk, &mut file.items);
@@ -366,6 +532,8 @@ impl<D: Disk> Keeper<D> {
             size,
         });
         if counted.is_ok() {
+            self.last = Some((size, begun.living));
+            self.told.ended(size);
             self.kv_log.cut(begun.units, begun.logged);
             self.cut(begun.position);
         }
@@ -427,6 +595,7 @@ impl<D: Disk> Keeper<D> {
         if let Some(stream) = self.kv_log.stream() {
             self.log.discard(stream, position);
         }
+        self.log.look_for_room();
     }
 
     /// Removes what was written of one that does not count.
@@ -436,6 +605,15 @@ impl<D: Disk> Keeper<D> {
 
     fn end(&mut self, began: Duration, now: Now, result: Result<Ended, Failed>) {
         let took = now.monotonic.saturating_sub(began);
+        if self.told.is_relieving() && result.is_ok() {
+            // One that does not help is not made over and over.
+            self.relieved = Some(self.kv_log.logged());
+            self.pause_until = now.monotonic + (4 * took).clamp(SOON, AGAIN);
+        }
+        if self.lent_at.take().is_some() {
+            self.log.hold_reserve();
+        }
+        self.log.look_for_room();
         let mut status = self.told.lock();
         match &result {
             Ok(ended) => tracing::info!(
@@ -445,7 +623,12 @@ impl<D: Disk> Keeper<D> {
                 "snapshot made"
             ),
             Err(Failed(why)) => {
-                self.pause_until = now.monotonic + AGAIN;
+                self.pause_until = now.monotonic
+                    + if self.told.is_relieving() {
+                        SOON
+                    } else {
+                        AGAIN
+                    };
                 tracing::error!(%why, "the snapshot has failed; the log goes on, and nothing is lost");
             }
         }

@@ -1,6 +1,6 @@
 //! What is asked of snapshots, and what is known of them: what the keeper and the loops share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,7 +63,51 @@ pub struct Snapshots {
     pub(super) awaits_log: AtomicBool,
     /// Bytes of the log from which one is made without being asked for; 0 for never.
     growth: AtomicU64,
+    /// Bytes of units that are not in one yet.
+    pub(in crate::durable) logged: AtomicU64,
+    room: Room,
 }
+
+/// What is known of the room that the next snapshot takes, and of what it makes.
+#[derive(Debug)]
+struct Room {
+    /// Bytes of the last one; 0 for none.
+    size: AtomicU64,
+    /// Bytes that the keys take in memory, as of when so many bytes were logged.
+    living: AtomicU64,
+    living_at: AtomicU64,
+    /// A [`Relief`].
+    relief: AtomicU8,
+    /// How often a change had to wait for one, as the disk was full.
+    waits: AtomicU64,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            size: AtomicU64::new(0),
+            living: AtomicU64::new(u64::MAX),
+            living_at: AtomicU64::new(0),
+            relief: AtomicU8::new(Relief::None as u8),
+            waits: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Whether a log that has filled its disk goes on behind the next snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Relief {
+    /// No: none is made, or it would not help.
+    None,
+    /// It is about to be looked at.
+    Open,
+    /// One is being made that helps.
+    Coming,
+}
+
+/// Bytes that the smallest snapshot takes, about.
+const LEAST: u64 = 4 << 10;
 
 impl Snapshots {
     pub(super) fn lock(&self) -> MutexGuard<'_, Status> {
@@ -99,8 +143,70 @@ impl Snapshots {
         self.work.notify_all();
     }
 
+    /// Whether a change that finds the disk full is to wait for the snapshot behind which the log goes on; wakes whoever makes
+    /// it.
+    pub(in crate::durable) fn relieves(&self) -> bool {
+        let relieves = self.room.relief.load(Relaxed) != Relief::None as u8;
+        if relieves {
+            self.room.waits.fetch_add(1, Relaxed);
+            self.nudge();
+        }
+        relieves
+    }
+
+    /// Whether changes wait for one that is being made because the disk is full.
+    #[must_use]
+    pub fn is_relieving(&self) -> bool {
+        self.room.relief.load(Relaxed) == Relief::Coming as u8
+    }
+
+    /// How often a change had to wait for one, as the disk was full.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        self.room.waits.load(Relaxed)
+    }
+
+    pub(super) fn set_relief(&self, relief: Relief) {
+        self.room.relief.store(relief as u8, Relaxed);
+    }
+
+    /// Bytes that the keys take in memory now, with room to grow and tables.
+    pub(super) fn set_living(&self, bytes: u64) {
+        self.room
+            .living_at
+            .store(self.logged.load(Relaxed), Relaxed);
+        self.room.living.store(bytes, Relaxed);
+    }
+
+    pub(super) fn living(&self) -> u64 {
+        self.room.living.load(Relaxed)
+    }
+
+    /// Bytes that a snapshot is likely to take at most. It is made of what is in memory, which has room to grow and tables
+    /// beside it, so it is mostly smaller. And it is made of the last one and what was logged since: what values have
+    /// lost, or were given more than once, is too much in that, and only what a command makes of a few bytes (SETRANGE, COPY)
+    /// is missing. Neither is a bound: the file takes more room while it is written, if there is some.
+    pub(super) fn expected(&self) -> u64 {
+        let (room, logged) = (&self.room, self.logged.load(Relaxed));
+        let by_log = room.size.load(Relaxed).saturating_add(logged);
+        let since = logged.saturating_sub(room.living_at.load(Relaxed));
+        let by_memory = room.living.load(Relaxed).saturating_add(since);
+        by_log.min(by_memory).max(LEAST)
+    }
+
+    pub(super) fn ended(&self, size: u64) {
+        self.room.size.store(size, Relaxed);
+    }
+
+    /// So many bytes of the log are in one that counts.
+    pub(in crate::durable) fn cut(&self, logged: u64) {
+        self.logged.fetch_sub(logged, Relaxed);
+        let at = &self.room.living_at;
+        at.store(at.load(Relaxed).saturating_sub(logged), Relaxed);
+    }
+
     /// Wakes whoever makes them.
-    pub(super) fn nudge(&self) {
+    pub(in crate::durable) fn nudge(&self) {
         let _status = self.lock();
         self.work.notify_all();
     }

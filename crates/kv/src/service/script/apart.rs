@@ -287,7 +287,8 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         let now_ms = wall().as_millis() as u64;
         let mut batch = Batch::new(&shared, job.session.db, now_ms, job.seed);
         batch.set_no_touch(job.session.no_touch);
-        batch.set_patient(begun - first < Duration::from_millis(PATIENCE_MS));
+        let is_patient = begun - first < Duration::from_millis(PATIENCE_MS);
+        batch.set_patient(is_patient || shared.awaits_snapshot());
         batch.set_client(conn.not_told());
         let at = &mut At::Apart(apart);
         let outcome = match &job.work {

@@ -1,0 +1,156 @@
+//! Room of the disk that only what makes room may use.
+//!
+//! The one idea: it is a file of a spare segment's length under a name of its own, and becomes the spare by a rename. So no other
+//! process can take the room at the moment at which it is needed.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::disk::{Disk, DiskFile};
+
+/// The name of the file.
+pub(crate) const RESERVE: &str = "reserve";
+
+/// What is held.
+#[derive(Debug)]
+pub(crate) struct Reserve<F>(Mutex<Held<F>>);
+
+#[derive(Debug)]
+struct Held<F> {
+    file: Option<F>,
+    length: u64,
+    /// Bytes of a spare that was made of it, and is not in use yet.
+    taken: u64,
+    /// A caller makes room with it.
+    is_lent: bool,
+}
+
+impl<F> Default for Reserve<F> {
+    fn default() -> Reserve<F> {
+        Reserve(Mutex::new(Held {
+            file: None,
+            length: 0,
+            taken: 0,
+            is_lent: false,
+        }))
+    }
+}
+
+impl<F: DiskFile> Reserve<F> {
+    fn lock(&self) -> MutexGuard<'_, Held<F>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that are held, be it as the spare.
+    pub(crate) fn length(&self) -> u64 {
+        let held = self.lock();
+        held.length + held.taken
+    }
+
+    /// Whether the file is there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.lock().file.is_some()
+    }
+
+    /// Whether the spare is what was held, and a caller wants it.
+    pub(crate) fn wants_spare(&self) -> bool {
+        let held = self.lock();
+        held.is_lent && held.taken > 0
+    }
+
+    /// There is no spare any more.
+    pub(crate) fn no_spare(&self) {
+        self.lock().taken = 0;
+    }
+
+    /// Holds `least` bytes, if `may_take` allows what is missing.
+    ///
+    /// # Errors
+    /// [`StorageFull`](io::ErrorKind::StorageFull), also while it is lent, or what the system says.
+    pub(crate) fn hold<D: Disk<File = F>>(
+        &self,
+        disk: &D,
+        least: u64,
+        may_take: impl Fn(u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut held = self.lock();
+        if held.is_lent {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if held.file.is_none() {
+            let file = found_or_made(disk)?;
+            // What an earlier opening has held is held on, though nobody might take as much now. Blocks may be missing below its length.
+            held.length = file.len()?;
+            if held.length > 0
+                && let Err(error) = file.reserve(held.length)
+            {
+                held.length = 0;
+                disk.remove(RESERVE)?;
+                return Err(error);
+            }
+            held.file = Some(file);
+        }
+        if held.length < least {
+            may_take(least - held.length)?;
+            if let Some(file) = &held.file {
+                file.reserve(least)?;
+                held.length = least;
+            }
+        }
+        // A spare that was made of it is one like any other now.
+        held.taken = 0;
+        Ok(())
+    }
+
+    /// Makes the spare of it, if it is `least` bytes long.
+    pub(crate) fn take<D: Disk<File = F>>(
+        &self,
+        disk: &D,
+        least: u64,
+        spare: &str,
+    ) -> io::Result<Option<(F, u64)>> {
+        let mut held = self.lock();
+        if held.length < least.max(1) {
+            return Ok(None);
+        }
+        let Some(file) = held.file.clone() else {
+            return Ok(None);
+        };
+        disk.rename(RESERVE, spare)?;
+        held.file = None;
+        held.taken = std::mem::take(&mut held.length);
+        Ok(Some((file, held.taken)))
+    }
+
+    /// Gives the room to the disk until it is taken back; the writer gives a spare that was made of it.
+    pub(crate) fn lend<D: Disk<File = F>>(&self, disk: &D) {
+        let mut held = self.lock();
+        if held.file.take().is_some() {
+            // If that fails the room stays taken, and is found when it is held again.
+            let _ = disk.remove(RESERVE);
+        }
+        held.is_lent = true;
+        held.length = 0;
+    }
+
+    /// Whether it was lent.
+    pub(crate) fn take_back(&self) -> bool {
+        std::mem::take(&mut self.lock().is_lent)
+    }
+
+    /// Removes it.
+    pub(crate) fn drop_file<D: Disk<File = F>>(&self, disk: &D) {
+        let mut held = self.lock();
+        if held.file.take().is_some() {
+            let _ = disk.remove(RESERVE);
+        }
+        held.length = 0;
+    }
+}
+
+fn found_or_made<D: Disk>(disk: &D) -> io::Result<D::File> {
+    match disk.create(RESERVE) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => disk.open(RESERVE),
+        made => made,
+    }
+}
