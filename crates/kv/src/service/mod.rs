@@ -35,6 +35,7 @@ mod multi;
 mod persistence;
 mod pubsub;
 mod pubsub_commands;
+mod records;
 mod replication;
 mod resp_service;
 mod run;

@@ -8,6 +8,8 @@ mod binary;
 mod blocking;
 mod busy;
 mod commands;
+#[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
+mod commands_compared;
 #[path = "../common/mod.rs"]
 mod common;
 mod effects;
