@@ -64,6 +64,7 @@ pub use libraries::Library;
 pub(crate) use libraries::Seen;
 pub use limits::Limits;
 pub(crate) use loading::Loading;
+pub(crate) use memory::Form;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
 pub use set::SHARDS_MAX;
