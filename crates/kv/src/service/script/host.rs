@@ -24,7 +24,7 @@ use crate::store::{NoRoom, Ran};
 /// store from outside its locks, or are not for scripts.
 const ALLOWED: &[&str] = &[
     "command", "echo", "lastsave", "ping", "publish", "pubsub", "role", "select", "spublish",
-    "time",
+    "time", "wait", "waitaof",
 ];
 
 /// What a message takes beside its bytes until it is handed out; bytes.
