@@ -436,6 +436,20 @@ impl Store {
         self.lock(self.shard_of(hash)).unwatch(&watch);
     }
 
+    /// Keys that commands wait for, and those of them whose removal ends a wait. Locks each shard in turn, and goes through all
+    /// such keys.
+    #[must_use]
+    pub fn waited_for(&self) -> (usize, usize) {
+        let (mut keys, mut heeded) = (0, 0);
+        for at in 0..self.shards.len() {
+            let shard = self.lock(at);
+            keys += shard.waiters.len();
+            let queues = shard.waiters.values();
+            heeded += queues.filter(|queue| queue.heeds_absence()).count();
+        }
+        (keys, heeded)
+    }
+
     /// Whether it waits still: if not, its reply was delivered. No runner of the caller may hold locks.
     #[must_use]
     pub fn is_waiting(&self, waiter: &Arc<Waiter>) -> bool {

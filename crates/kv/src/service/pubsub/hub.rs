@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use tidewire::LoopHandle;
@@ -65,6 +65,8 @@ pub(crate) struct Hub<M> {
     known: RwLock<Known<M>>,
     /// Inboxes that are full.
     full: Arc<AtomicUsize>,
+    /// Those of all loops, for INFO.
+    inboxes: Mutex<Vec<Weak<Inbox<M>>>>,
 }
 
 impl<M> Default for Hub<M> {
@@ -75,6 +77,7 @@ impl<M> Default for Hub<M> {
                 by_pattern: Places::default(),
             }),
             full: Arc::default(),
+            inboxes: Mutex::default(),
         }
     }
 }
@@ -82,7 +85,7 @@ impl<M> Default for Hub<M> {
 impl<M> Hub<M> {
     /// One more subscriber on the inbox's loop. The result is the number of the last message that
     /// is not for it.
-    pub(crate) fn subscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) -> u64 {
+    pub(crate) fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, inbox: &Arc<Inbox<M>>) -> u64 {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = known.names.entry(kind, name) {
             places.add(inbox);
@@ -149,8 +152,19 @@ impl<M> Hub<M> {
     }
 
     /// An inbox for a loop.
-    pub(crate) fn inbox(&self, at: LoopHandle<M>) -> Inbox<M> {
-        Inbox::new(at, self.full.clone())
+    pub(crate) fn inbox(&self, at: LoopHandle<M>) -> Arc<Inbox<M>> {
+        let inbox = Arc::new(Inbox::new(at, self.full.clone()));
+        let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(&inbox));
+        inbox
+    }
+
+    /// Bytes of messages that loops have not handed out yet.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let inboxes = inboxes.iter().filter_map(Weak::upgrade);
+        inboxes.map(|inbox| inbox.bytes()).sum()
     }
 
     /// Whether any loop has more to hand out than it should: what makes more of it is to wait.

@@ -3,6 +3,7 @@
 //! A name is held only against those whose plain beginning it has: of a hundred thousand that differ there, one.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::types::glob::Glob;
 
@@ -10,7 +11,7 @@ use crate::types::glob::Glob;
 const PREFIX_MAX: usize = 64;
 
 /// Those that begin alike, by their texts.
-type Alike<V> = HashMap<Box<[u8]>, Pattern<V>>;
+type Alike<V> = HashMap<Arc<[u8]>, Pattern<V>>;
 
 /// Patterns, each with something.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl<V> Patterns<V> {
     }
 
     /// What is kept of a pattern, which is added if need be; `None` if it is too long to be one.
-    pub(super) fn entry(&mut self, name: &[u8]) -> Option<&mut V>
+    pub(super) fn entry(&mut self, name: &Arc<[u8]>) -> Option<&mut V>
     where
         V: Default,
     {
@@ -72,12 +73,12 @@ impl<V> Patterns<V> {
             self.by_prefix.insert(prefix.into(), HashMap::new());
         }
         let these = self.by_prefix.get_mut(prefix)?;
-        if !these.contains_key(name) {
+        if !these.contains_key(&**name) {
             self.len += 1;
             let value = V::default();
-            these.insert(name.into(), Pattern { glob, value });
+            these.insert(name.clone(), Pattern { glob, value });
         }
-        these.get_mut(name).map(|pattern| &mut pattern.value)
+        these.get_mut(&**name).map(|pattern| &mut pattern.value)
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
@@ -116,10 +117,7 @@ impl<V> Patterns<V> {
     }
 
     /// Those with each of the beginnings of a channel.
-    fn beginning<'m>(
-        &'m self,
-        channel: &'m [u8],
-    ) -> impl Iterator<Item = &'m HashMap<Box<[u8]>, Pattern<V>>> {
+    fn beginning<'m>(&'m self, channel: &'m [u8]) -> impl Iterator<Item = &'m Alike<V>> {
         let most = channel.len().min(PREFIX_MAX);
         (0..=most)
             .filter(|&len| self.lengths[len] > 0)
@@ -136,14 +134,20 @@ mod tests {
     fn a_name_is_held_against_those_that_begin_as_it_does() {
         let mut patterns: Patterns<usize> = Patterns::default();
         for n in 0..10_000 {
-            *patterns.entry(format!("user:{n}:*").as_bytes()).unwrap() = n;
+            *patterns
+                .entry(&format!("user:{n}:*").into_bytes().into())
+                .unwrap() = n;
         }
         assert_eq!(patterns.candidates(b"user:77:name"), 1);
         assert_eq!(patterns.candidates(b"other"), 0);
-        *patterns.entry(b"*").unwrap() = 10_000;
+        *patterns.entry(&Arc::from(&b"*"[..])).unwrap() = 10_000;
         let found: Vec<usize> = patterns.matching(b"user:77:x").map(|(_, n)| *n).collect();
         assert_eq!(found, [10_000, 77]);
-        assert!(patterns.entry(&vec![b'a'; glob::LONGEST + 1]).is_none());
+        assert!(
+            patterns
+                .entry(&vec![b'a'; glob::LONGEST + 1].into())
+                .is_none()
+        );
     }
 
     #[test]
@@ -162,7 +166,7 @@ mod tests {
                 patterns.remove(&name);
                 names.remove(&name);
             } else {
-                patterns.entry(&name).unwrap();
+                patterns.entry(&Arc::from(&name[..])).unwrap();
                 names.insert(name);
             }
             assert_eq!(patterns.len(), names.len());
