@@ -28,7 +28,7 @@ struct Kind {
 
 /// What a client sends. `{}` in a word is another word each time, of some length.
 enum Hold {
-    /// One command whose last words are many short ones: the words before, those behind.
+    /// One command with many short words: the words before them, the words behind.
     Many(&'static str, &'static str),
     /// One command with a few long words.
     Long(&'static str, &'static str),
@@ -37,7 +37,7 @@ enum Hold {
     /// The beginning of a command with many arguments, or with a long one.
     HalfMany,
     HalfLong,
-    /// A reply or messages that nobody reads.
+    /// A reply that stays unread.
     Unread(&'static str),
 }
 

@@ -11,6 +11,8 @@ use crate::number::parse_integer;
 
 /// Bytes of memory that an argument takes while its command is read, however short it is.
 const ARGUMENT: usize = size_of::<(u32, u32)>() + size_of::<&[u8]>();
+/// Arguments whose memory is no matter.
+const FEW: usize = 1024;
 /// Longest line of a header, or of a command typed as a line; bytes.
 const LINE_MAX: usize = 64 << 10;
 
@@ -185,29 +187,47 @@ impl Parser {
     /// Reads what `bytes` begin with. They start where an earlier call said [`Step::Needs`], or at
     /// the end of the step before. The arguments of a whole command are pushed onto `args`.
     pub fn next<'a>(&mut self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, bounds: &Bounds) -> Step {
+        if let Some(partial) = self.partial.take() {
+            return self.go_on(partial, bytes, args, bounds);
+        }
         let before = args.len();
-        let partial = self.partial.take();
-        let mut progress = partial.as_ref().map_or(
-            Progress {
-                at: 0,
-                scanned: 0,
-                missing: None,
-            },
-            |partial| Progress {
-                at: partial.at,
-                scanned: partial.scanned,
-                missing: partial.missing,
-            },
-        );
+        let mut progress = Progress {
+            at: 0,
+            scanned: 0,
+            missing: None,
+        };
+        let step = read(bytes, args, bounds, &mut progress);
+        if !matches!(step, Step::Command { .. }) {
+            if let Step::Needs(_) = step
+                && !bytes.is_empty()
+            {
+                self.remember(Box::default(), bytes, &args[before..], &progress);
+            }
+            args.truncate(before);
+        }
+        step
+    }
+
+    /// Goes on with an unfinished command, now that more of it has come.
+    #[cold]
+    #[inline(never)]
+    fn go_on<'a>(
+        &mut self,
+        partial: Box<Partial>,
+        bytes: &'a [u8],
+        args: &mut Vec<&'a [u8]>,
+        bounds: &Bounds,
+    ) -> Step {
+        let before = args.len();
+        let mut progress = Progress {
+            at: partial.at,
+            scanned: partial.scanned,
+            missing: partial.missing,
+        };
         let step = read(bytes, args, bounds, &mut progress);
         match step {
-            Step::Command { .. } => {
-                if let Some(partial) = partial {
-                    partial.put_before(bytes, args, before);
-                }
-            }
-            Step::Needs(_) if !bytes.is_empty() => {
-                let partial = partial.unwrap_or_default();
+            Step::Command { .. } => partial.put_before(bytes, args, before),
+            Step::Needs(_) => {
                 self.remember(partial, bytes, &args[before..], &progress);
                 args.truncate(before);
             }
@@ -278,7 +298,7 @@ fn read<'a>(
                             ProtocolError::ArgumentCount
                         });
                     }
-                    Some(Ok(n)) if n > bounds.command_max / ARGUMENT => {
+                    Some(Ok(n)) if n > FEW && n > bounds.command_max / ARGUMENT => {
                         return Step::Error(ProtocolError::CommandTooBig);
                     }
                     Some(Ok(n)) => {

@@ -313,7 +313,7 @@ impl Clients {
         all
     }
 
-    /// Shows everybody, in no order.
+    /// Shows each client, in no order.
     pub(super) fn each(&self, mut show: impl FnMut(&Arc<Card>)) {
         for part in &self.parts {
             let part = part.lock().unwrap_or_else(PoisonError::into_inner);

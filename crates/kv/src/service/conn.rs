@@ -635,7 +635,7 @@ impl RespConn {
             && let Some(id) = self.id
             && !std::mem::replace(&mut self.passes_much, true)
         {
-            // Nobody says when that has gone, so it is looked at again.
+            // The engine does not say when output has left, so the loop looks again.
             cx.local.busy.push(id);
             cx.local.at.signal();
         }

@@ -30,7 +30,7 @@ pub(crate) const PREFIX: usize = 256;
 /// What stays because of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// Its name, and those of its library.
+    /// The client's name, and the names of its library.
     Names,
     /// Its channels and patterns.
     Subscriptions,
@@ -175,8 +175,8 @@ impl Shared {
         (accounts + base + tracked).saturating_sub(limit)
     }
 
-    /// Evicts the largest clients until all hold no more than they may; how many went. Those that said CLIENT NO-EVICT
-    /// stay.
+    /// Evicts the largest clients until all hold no more than they may; how many went. Clients that said
+    /// CLIENT NO-EVICT ON stay.
     #[cold]
     pub(crate) fn evict_clients(&self) -> u64 {
         let Ok(_one) = self.clients.total.evicting.try_lock() else {

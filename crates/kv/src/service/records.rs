@@ -61,7 +61,7 @@ impl Record {
         if let [only] = &self.keys[..] {
             return range(only).unwrap_or((0, 0, 0));
         }
-        // Those that follow on each other are one.
+        // Ranges that follow on each other are one.
         let mut all: Option<(i64, i64)> = None;
         for (first, last, step) in self.keys.iter().filter_map(range) {
             all = match all {

@@ -232,7 +232,7 @@ pub(crate) struct Subscriptions {
     names: [SubscribedNames; 3],
     /// Bytes of memory of its channels and patterns.
     memory: usize,
-    /// Those of its patterns alone.
+    /// Bytes of memory of its patterns alone.
     pattern_memory: usize,
 }
 

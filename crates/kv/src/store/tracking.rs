@@ -92,7 +92,7 @@ impl Tracker {
         self.noted_bytes() + self.pending().bytes
     }
 
-    /// Those of what was noted alone.
+    /// Bytes of memory of its notes alone.
     fn noted_bytes(&self) -> usize {
         self.noted.load(Relaxed).max(0) as usize
     }
@@ -170,10 +170,10 @@ impl fmt::Debug for Tracker {
     }
 }
 
-/// Who has read a key. The first pays for the note, the others for their place in it.
+/// The clients that have read a key. The first pays for the note, each other one for its place in it.
 pub(crate) type Trackers = Vec<Arc<Tracker>>;
 
-/// What each of those in a note pays, in their order; `len` is the length of the key.
+/// What each client in a note pays, in their order; `len` is the length of the key.
 fn prices(len: usize) -> impl Iterator<Item = i64> {
     let first = (NOTE + len) as i64;
     std::iter::once(first).chain(std::iter::repeat(READER as i64))
@@ -263,7 +263,7 @@ pub struct Tracking {
     items: AtomicUsize,
     /// Bytes of memory of all notes.
     bytes: AtomicI64,
-    /// Those that clients paid for which have ended since the notes were last swept.
+    /// Bytes of notes that ended clients paid for, since the notes were last swept.
     ended: AtomicUsize,
 }
 
@@ -346,7 +346,7 @@ impl Tracking {
         }
     }
 
-    /// Takes those out of a note that want to hear nothing more. `len` is the length of its key.
+    /// Takes ended clients out of a note. `len` is the length of its key.
     fn drop_those_over(&self, trackers: &mut Trackers, len: usize) {
         if !trackers.iter().any(|tracker| tracker.is_over()) {
             return;
@@ -365,7 +365,7 @@ impl Tracking {
         self.items.fetch_sub(trackers.len(), Relaxed);
     }
 
-    /// Has those in a note pay for it, or be paid back if `sign` is -1.
+    /// Has the clients in a note pay for it, or be paid back if `sign` is -1.
     fn pay(&self, trackers: &Trackers, len: usize, sign: i64) {
         let mut all = 0;
         for (tracker, price) in trackers.iter().zip(prices(len)) {

@@ -216,7 +216,7 @@ fn a_blocked_client_counts_its_command_and_its_keys() {
     });
 }
 
-/// Half a command, with many arguments in it, and replies that nobody reads.
+/// Half a command, with many arguments in it.
 #[test]
 fn input_and_output_count_while_they_are_there() {
     on_every_shape(|| {
@@ -352,7 +352,7 @@ fn the_largest_clients_are_evicted() {
     });
 }
 
-/// Notes are shared: the first client pays for the name, and who comes later for a place beside it.
+/// Notes are shared: the first client pays for the name, each later one for its place beside it.
 #[test]
 fn tracked_names_are_paid_for_once() {
     let mut w = World::new();
@@ -383,7 +383,7 @@ fn tracked_names_are_paid_for_once() {
     assert_eq!(info(&mut w, &mut watch, "mem_tracking_gone"), 0);
 }
 
-/// It does not close its side, and nobody waits for that.
+/// The peer does not close its side, and the server does not wait for that.
 #[test]
 fn a_client_that_is_ended_is_gone_at_once() {
     on_every_shape(|| {

@@ -65,7 +65,7 @@ pub(crate) struct Hub<M> {
     known: RwLock<Known<M>>,
     /// Inboxes that are full.
     full: Arc<AtomicUsize>,
-    /// Those of all loops, for INFO.
+    /// The inboxes of all loops, for INFO.
     inboxes: Mutex<Vec<Weak<Inbox<M>>>>,
 }
 
