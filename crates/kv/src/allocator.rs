@@ -39,6 +39,15 @@ impl Allocator {
     }
 }
 
+/// Has the allocator give memory back to the system that was freed some time ago. It looks for such memory only when it is
+/// asked for a large block, which a server that has become idle never does.
+pub(crate) fn give_back() {
+    // More than the largest block of a class.
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(
+        4 * MIMALLOC_CLASSED,
+    )));
+}
+
 /// The longest size that is small: its class is aligned as it is.
 const MIMALLOC_SMALL: usize = 1024;
 /// The longest class of a power of two that is aligned as it is.

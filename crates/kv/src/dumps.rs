@@ -43,6 +43,7 @@ fn stream_to_dump(stream: &Stream) -> rdb::Stream {
             .map(|consumer| rdb::Consumer {
                 name: consumer.name().to_vec(),
                 seen_ms: consumer.seen_ms(),
+                active_ms: consumer.active_ms(),
                 pending: consumer
                     .pending_from(StreamId::MIN)
                     .filter_map(|id| group.pending_of(id))
@@ -136,8 +137,9 @@ fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
     for group in &dumped.groups {
         let pending = group.consumers.iter().flat_map(|c| &c.pending);
         let mut numbers = pending.flat_map(|(_, ms, count)| [*ms, *count]);
-        let seen = group.consumers.iter().map(|c| c.seen_ms);
-        if numbers.any(|n| n > MOST) || seen.chain(group.read).any(|n| n > MOST) {
+        let times = |c: &rdb::Consumer| [Some(c.seen_ms), c.active_ms];
+        let times = group.consumers.iter().flat_map(times).flatten();
+        if numbers.any(|n| n > MOST) || times.chain(group.read).any(|n| n > MOST) {
             return None;
         }
         if !stream.create_group(&group.name, id(group.last), group.read) {
@@ -150,6 +152,7 @@ fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
         stream.change_group(&group.name, |_, made| {
             for consumer in &group.consumers {
                 let (number, _) = made.enter(&consumer.name, consumer.seen_ms);
+                made.set_active(number, consumer.active_ms);
                 for &(at, delivered_ms, count) in &consumer.pending {
                     made.assign(Pending {
                         id: id(at),
@@ -186,6 +189,7 @@ mod tests {
                 consumers: vec![rdb::Consumer {
                     name: b"c".to_vec(),
                     seen_ms: 70,
+                    active_ms: Some(70),
                     pending: vec![((5, 1), 60, 2)],
                 }],
             }],

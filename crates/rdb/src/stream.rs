@@ -44,6 +44,9 @@ pub struct Consumer {
     pub name: Vec<u8>,
     /// When it last asked for something.
     pub seen_ms: u64,
+    /// When it was last given something, `None` for never. Streams of before Redis 7.2 do not say; as there, it is taken to be
+    /// when the consumer last asked.
+    pub active_ms: Option<u64>,
     /// What it was given and has not acknowledged: the id, when it was given last, and how often.
     pub pending: Vec<(Id, u64, u64)>,
 }
@@ -218,10 +221,10 @@ fn take_group(kind: u8, cursor: &mut Cursor<'_>) -> Result<Group, Fault> {
             seen_ms: u64::from_le_bytes(cursor.array()?),
             ..Consumer::default()
         };
-        if kind >= WITH_ACTIVITY {
-            // When it was last given something: nothing can be done with it.
-            cursor.take(8)?;
-        }
+        consumer.active_ms = match kind {
+            WITH_ACTIVITY.. => u64::try_from(i64::from_le_bytes(cursor.array()?)).ok(),
+            _ => Some(consumer.seen_ms),
+        };
         for _ in 0..cursor.length()? {
             let id = take_raw_id(cursor)?;
             // Each entry is of one consumer.

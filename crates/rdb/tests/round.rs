@@ -27,14 +27,19 @@ fn stream(n: usize, rng: &mut fastrand::Rng) -> Stream {
     entries.dedup_by_key(|(id, _): &mut (_, Vec<Vec<u8>>)| *id);
     let last = entries.last().map_or((7, 7), |(id, _)| *id);
     let mut ids = entries.iter().map(|(id, _)| *id);
-    let mut consumer = |n: usize, rng: &mut fastrand::Rng| Consumer {
-        name: text(9, rng),
-        seen_ms: rng.u64(..),
-        pending: ids
-            .by_ref()
-            .take(n)
-            .map(|id| (id, rng.u64(..), rng.u64(1..300)))
-            .collect(),
+    let mut consumer = |n: usize, rng: &mut fastrand::Rng| {
+        let seen_ms = rng.u64(..);
+        Consumer {
+            name: text(9, rng),
+            seen_ms,
+            // What is written does not say, and so it is taken for this.
+            active_ms: Some(seen_ms),
+            pending: ids
+                .by_ref()
+                .take(n)
+                .map(|id| (id, rng.u64(..), rng.u64(1..300)))
+                .collect(),
+        }
     };
     let groups = (0..rng.usize(..3)).map(|at| Group {
         name: text(at + 1, rng),

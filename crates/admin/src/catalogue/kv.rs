@@ -29,10 +29,14 @@ metrics! {
     MAX_BYTES = Gauge "tidewire_kv_max_memory_bytes" [];
     /// Clients of the Redis protocol.
     CLIENTS = Gauge "tidewire_kv_clients" [];
-    /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `not_logged_in` (it had to log in, and did not in time), `protocol_error`, `denied` (another host, without a password).
+    /// Clients cut, by the reason: `slow_subscriber` (it did not take its messages), `large_reply` (a reply above the limit of output), `timed_out`, `not_logged_in` (it had to log in, and did not in time), `protocol_error`, `denied` (another host, without a password), `evicted` (all clients together held more than `--kv-maxmemory-clients`, and this one most).
     CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
     /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory (`pubsub-patterns-limit`).
     PATTERNS_REFUSED = Counter "tidewire_kv_patterns_refused_total" [];
+    /// Commands refused because more would have stayed than one client may make the server hold (`--kv-query-buffer`).
+    HOLDINGS_REFUSED = Counter "tidewire_kv_holdings_refused_total" [];
+    /// Memory that the server holds because of clients of the Redis protocol; bytes: input, output, names, subscriptions, transactions, waits, tracking.
+    CLIENTS_BYTES = Gauge "tidewire_kv_clients_memory_bytes" [];
     /// Commands for which the log of messages was read, where keys show it (`--kv-log-keys`).
     LOG_READS = Counter "tidewire_kv_log_reads_total" [];
     /// Entries that they have shown.

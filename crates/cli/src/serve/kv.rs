@@ -134,6 +134,16 @@ pub(crate) struct KvOptions {
     )]
     pub(crate) subscriber_output: Option<Size>,
 
+    /// What all clients may make the server hold together: input, output, names, subscriptions, transactions, waits, tracking.
+    /// Beyond it the largest client is evicted. 0 is no limit; CONFIG SET maxmemory-clients takes a percentage of maxmemory too
+    /// [default: half of the machine's memory]
+    #[arg(
+        id = "kv-maxmemory-clients",
+        long = "kv-maxmemory-clients",
+        value_name = "SIZE"
+    )]
+    pub(crate) maxmemory_clients: Option<Size>,
+
     /// Largest command of a client, 1 MiB to less than 4 GiB [default: 1GiB]
     #[arg(id = "kv-query-buffer", long = "kv-query-buffer", value_name = "SIZE")]
     pub(crate) query_buffer: Option<Size>,
@@ -241,6 +251,7 @@ impl KvOptions {
         Ok(KvSettings {
             password: self.password()?,
             protected: !settings.is_open(Kind::Kv(KvMode::Resp)),
+            clients_max: settings.limits(Kind::Kv(KvMode::Resp)).connections,
             keepalive: settings.tcp.keepalive,
             ..bounds
         })
@@ -258,6 +269,9 @@ impl KvOptions {
             query_buffer: bytes(self.query_buffer, own.query_buffer),
             client_output: output(self.client_output, own.client_output),
             subscriber_output: output(self.subscriber_output, own.subscriber_output),
+            clients_memory: self
+                .maxmemory_clients
+                .map_or(own.clients_memory, |size| size.0),
             stall: settings.deadlines.idle(Kind::Kv(KvMode::Resp), own.stall),
             idle: self.timeout.and_then(Span::limit),
             login_within: match self.login {
@@ -803,10 +817,13 @@ impl Kv {
             ("not_logged_in", resp.not_logged_in),
             ("protocol_error", resp.protocol_errors),
             ("denied", resp.denied),
+            ("evicted", resp.evicted_clients),
         ] {
             to.add(&metrics::CUT, &[reason], n);
         }
         to.add(&metrics::PATTERNS_REFUSED, &[], resp.refused_patterns);
+        to.add(&metrics::HOLDINGS_REFUSED, &[], resp.refused_holding);
+        to.add(&metrics::CLIENTS_BYTES, &[], self.resp.0.clients_memory());
         let log = self.resp.0.log_counters();
         to.add(&metrics::LOG_READS, &[], log.reads);
         to.add(&metrics::LOG_ENTRIES, &[], log.entries);

@@ -31,6 +31,7 @@ mod kv_durable;
 mod kv_follow;
 mod kv_forgotten;
 mod kv_histories;
+mod kv_holdings;
 mod kv_home;
 mod kv_limits;
 mod kv_loading;

@@ -4,7 +4,7 @@ use super::parse::{integer, is, parse_integer};
 use super::strings::{LONGEST, make_room};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
 use crate::reply::Reply;
-use crate::store::{Value, events};
+use crate::store::{Form, Value, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("bitfield", -2, WRITE | MEMORY, Keys::ONE, bitfield),
@@ -244,7 +244,8 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
         return Ok(());
     };
-    if end > LONGEST {
+    // As in Redis, a field begins below the longest string and may end behind it.
+    if end > LONGEST + size_of::<u64>() {
         return Err(Error::TOO_LONG);
     }
     let reply = &mut *ctx.reply;
@@ -265,6 +266,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let mut fresh = vec![0; end];
         run(&mut fresh)?;
         ctx.db.set(args[1], Value::Str(fresh));
+        ctx.db.set_form(args[1], Form::Edited);
     }
     if changes {
         ctx.db.event(events::STRING, "setbit", args[1]);

@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::strings::{LONGEST, make_room};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Deadline, Value, ValueRef, events};
+use crate::store::{Deadline, Form, Value, ValueRef, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("setbit", 4, WRITE | MEMORY, Keys::ONE, setbit),
@@ -67,6 +67,7 @@ fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let mut fresh = vec![0; at / 8 + 1];
             let old = write(&mut fresh)?;
             ctx.db.set(key, Value::Str(fresh));
+            ctx.db.set_form(key, Form::Edited);
             old
         }
     };
@@ -248,6 +249,7 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         ctx.db.event_stored(events::STRING, "set", to, removed);
     } else {
         ctx.db.set_string(to, &result, Deadline::Clear);
+        ctx.db.set_form(to, Form::Edited);
         ctx.db.event(events::STRING, "set", to);
     }
     ctx.reply.integer(len as i64);

@@ -2,7 +2,7 @@
 
 use super::parse::is;
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Value, ValueRef, events};
+use crate::store::{Form, Value, ValueRef, events};
 use crate::types::hll::{self, Registers, Wrong};
 
 pub(crate) const SPECS: &[Spec] = &[
@@ -70,6 +70,7 @@ fn store(ctx: &mut Ctx<'_, '_>, key: &[u8], new: Vec<u8>) -> Done {
     if ctx.db.edit_string(key, put)?.is_none() {
         ctx.db
             .set(key, Value::Str(new.take().expect("it was not put")));
+        ctx.db.set_form(key, Form::Edited);
     }
     Ok(())
 }

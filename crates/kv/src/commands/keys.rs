@@ -4,7 +4,7 @@ use super::parse::{integer, is, parse_integer};
 use super::scan::{Scan, pattern};
 use super::subcommands::{self, Subcommands};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
-use crate::store::{Deadline, Kind, Value, ValueRef, events};
+use crate::store::{Deadline, Form, Kind, Value, ValueRef, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("del", -2, WRITE | REMOVES, Keys::REST, del),
@@ -88,8 +88,10 @@ fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let done = !(only_new && ctx.db.exists(to));
     if done && from != to {
+        let form = ctx.db.peek_form(from);
         let (value, deadline_ms) = ctx.db.take(from).expect("it exists");
         put(ctx, to, value, deadline_ms);
+        ctx.db.set_form(to, form);
         ctx.db.event(events::GENERIC, "rename_from", from);
         ctx.db.event(events::GENERIC, "rename_to", to);
     }
@@ -146,6 +148,7 @@ fn copy(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             "ERR source and destination objects are the same",
         ));
     }
+    let form = ctx.db.peek_form(from);
     let source = ctx.db.value(from).map(|value| value.to_value());
     let done = match source {
         None => false,
@@ -155,6 +158,7 @@ fn copy(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let free = replace || !ctx.db.exists(to);
             if free {
                 put(ctx, to, value, deadline_ms);
+                ctx.db.set_form(to, form);
                 ctx.db.event(events::GENERIC, "copy_to", to);
             }
             ctx.db.swap_db(here);
@@ -176,11 +180,13 @@ fn move_(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let here = ctx.db.swap_db(db);
     let taken = ctx.db.exists(key);
     ctx.db.swap_db(here);
+    let form = ctx.db.peek_form(key);
     let value = if taken { None } else { ctx.db.take(key) };
     let done = value.is_some();
     if let Some((value, deadline_ms)) = value {
         ctx.db.swap_db(db);
         put(ctx, key, value, deadline_ms);
+        ctx.db.set_form(key, form);
         ctx.db.swap_db(here);
         ctx.db.event(events::GENERIC, "move_from", key);
         ctx.db.swap_db(db);
@@ -314,7 +320,10 @@ fn object(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         return Ok(());
     };
     match sub {
-        "encoding" => ctx.reply.bulk(encoding(value).as_bytes()),
+        "encoding" => {
+            let form = ctx.db.peek_form(args[2]);
+            ctx.reply.bulk(encoding(value, form).as_bytes());
+        }
         "refcount" => ctx.reply.integer(1),
         "freq" if ctx.db.counts_uses() => {
             let count = ctx.db.frequency(args[2]).unwrap_or(0);
@@ -340,11 +349,12 @@ fn object(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-fn encoding(value: ValueRef<'_>) -> &'static str {
+fn encoding(value: ValueRef<'_>, form: Form) -> &'static str {
     /// Longest string that Redis keeps beside its key.
     const EMBEDDED: usize = 44;
     match value {
-        ValueRef::Str(s) if parse_integer(s).is_some() => "int",
+        ValueRef::Str(_) if form == Form::Edited => "raw",
+        ValueRef::Str(s) if form == Form::Given && parse_integer(s).is_some() => "int",
         ValueRef::Str(s) if s.len() <= EMBEDDED => "embstr",
         ValueRef::Str(_) => "raw",
         ValueRef::List(x) => x.encoding(),

@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::reply::decimal;
-use crate::store::{Deadline, Value, events};
+use crate::store::{Deadline, Form, Value, events};
 use crate::types::extended::{Extended, Read};
 
 const PAIRS: Keys = Keys::Range {
@@ -367,6 +367,7 @@ fn setrange(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let mut fresh = vec![0; end];
             fresh[offset..].copy_from_slice(patch);
             ctx.db.set(key, Value::Str(fresh));
+            ctx.db.set_form(key, Form::Edited);
             end
         }
     };
@@ -435,6 +436,7 @@ fn incrbyfloat(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let by = Extended::parse(args[2]).ok_or(Error::NOT_FLOAT)?;
     let text = sum(old, by)?;
     put(ctx, key, text.as_bytes(), Deadline::Keep);
+    ctx.db.set_form(key, Form::Text);
     ctx.db.event(events::STRING, "incrbyfloat", key);
     ctx.reply.bulk(text.as_bytes());
     Ok(())

@@ -9,13 +9,18 @@ use std::fmt;
 use super::inline;
 use crate::number::parse_integer;
 
+/// Bytes of memory that an argument takes while its command is read, however short it is.
+const ARGUMENT: usize = size_of::<(u32, u32)>() + size_of::<&[u8]>();
+/// Arguments whose memory is no matter.
+const FEW: usize = 1024;
 /// Longest line of a header, or of a command typed as a line; bytes.
 const LINE_MAX: usize = 64 << 10;
 
 /// What a client may send. Anything beyond is a [`ProtocolError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Arguments of one command, its name included. Default 1,048,576.
+    /// Arguments of one command, its name included. Default 2,147,483,647, as in Redis; `command_max` allows fewer, as each
+    /// takes 24 bytes of memory while its command is read.
     pub args_max: usize,
     /// Bytes of one argument. Default 512 MiB.
     pub bulk_max: usize,
@@ -28,7 +33,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
-            args_max: 1 << 20,
+            args_max: i32::MAX as usize,
             bulk_max: 512 << 20,
             command_max: 1 << 30,
             unauthenticated: false,
@@ -142,7 +147,7 @@ pub struct Parser {
 }
 
 /// An unfinished command. Positions count from its first byte.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Partial {
     /// Where the next header starts.
     at: usize,
@@ -151,6 +156,17 @@ struct Partial {
     /// Arguments announced and not yet there; `None` before the header was read.
     missing: Option<usize>,
     args: Vec<(u32, u32)>,
+}
+
+impl Partial {
+    /// Puts the arguments that were read earlier in front of those from `at` on, now that the command is whole.
+    #[cold]
+    fn put_before<'a>(&self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, at: usize) {
+        let late = args.split_off(at);
+        let early = self.args.iter();
+        args.extend(early.map(|&(start, end)| &bytes[start as usize..end as usize]));
+        args.extend(late);
+    }
 }
 
 /// How far the reading of a command got.
@@ -171,53 +187,84 @@ impl Parser {
     /// Reads what `bytes` begin with. They start where an earlier call said [`Step::Needs`], or at
     /// the end of the step before. The arguments of a whole command are pushed onto `args`.
     pub fn next<'a>(&mut self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, bounds: &Bounds) -> Step {
+        if let Some(partial) = self.partial.take() {
+            return self.go_on(partial, bytes, args, bounds);
+        }
         let before = args.len();
-        let mut progress = match self.partial.take() {
-            None => Progress {
-                at: 0,
-                scanned: 0,
-                missing: None,
-            },
-            Some(partial) => {
-                args.extend(
-                    partial
-                        .args
-                        .iter()
-                        .map(|&(start, end)| &bytes[start as usize..end as usize]),
-                );
-                Progress {
-                    at: partial.at,
-                    scanned: partial.scanned,
-                    missing: partial.missing,
-                }
-            }
+        let mut progress = Progress {
+            at: 0,
+            scanned: 0,
+            missing: None,
         };
         let step = read(bytes, args, bounds, &mut progress);
         if !matches!(step, Step::Command { .. }) {
             if let Step::Needs(_) = step
                 && !bytes.is_empty()
             {
-                self.remember(bytes, &args[before..], &progress);
+                self.remember(Box::default(), bytes, &args[before..], &progress);
             }
             args.truncate(before);
         }
         step
     }
 
+    /// Goes on with an unfinished command, now that more of it has come.
     #[cold]
-    fn remember(&mut self, bytes: &[u8], args: &[&[u8]], progress: &Progress) {
+    #[inline(never)]
+    fn go_on<'a>(
+        &mut self,
+        partial: Box<Partial>,
+        bytes: &'a [u8],
+        args: &mut Vec<&'a [u8]>,
+        bounds: &Bounds,
+    ) -> Step {
+        let before = args.len();
+        let mut progress = Progress {
+            at: partial.at,
+            scanned: partial.scanned,
+            missing: partial.missing,
+        };
+        let step = read(bytes, args, bounds, &mut progress);
+        match step {
+            Step::Command { .. } => partial.put_before(bytes, args, before),
+            Step::Needs(_) => {
+                self.remember(partial, bytes, &args[before..], &progress);
+                args.truncate(before);
+            }
+            _ => args.truncate(before),
+        }
+        step
+    }
+
+    /// Adds what was read now. What was read before is not touched: an unfinished command comes back with every chunk.
+    #[cold]
+    fn remember(
+        &mut self,
+        mut partial: Box<Partial>,
+        bytes: &[u8],
+        args: &[&[u8]],
+        progress: &Progress,
+    ) {
         let base = bytes.as_ptr().addr();
         let range = |arg: &&[u8]| {
             let start = arg.as_ptr().addr() - base;
             // Commands are shorter than 4 GiB.
             (start as u32, (start + arg.len()) as u32)
         };
-        self.partial = Some(Box::new(Partial {
-            at: progress.at,
-            scanned: progress.scanned,
-            missing: progress.missing,
-            args: args.iter().map(range).collect(),
-        }));
+        partial.at = progress.at;
+        partial.scanned = progress.scanned;
+        partial.missing = progress.missing;
+        partial.args.extend(args.iter().map(range));
+        self.partial = Some(partial);
+    }
+
+    /// Bytes of memory that it keeps of an unfinished command, beside the input.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let partial = self.partial.as_ref();
+        partial.map_or(0, |partial| {
+            size_of::<Partial>() + partial.args.capacity() * size_of::<(u32, u32)>()
+        })
     }
 
     /// Whether a command has begun and not ended.
@@ -250,6 +297,9 @@ fn read<'a>(
                         } else {
                             ProtocolError::ArgumentCount
                         });
+                    }
+                    Some(Ok(n)) if n > FEW && n > bounds.command_max / ARGUMENT => {
+                        return Step::Error(ProtocolError::CommandTooBig);
                     }
                     Some(Ok(n)) => {
                         progress.at = at;
@@ -442,7 +492,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_as_redis_says_it() {
         assert_eq!(bad(b"*x\r\n"), "invalid multibulk length");
-        assert_eq!(bad(b"*1048577\r\n"), "invalid multibulk length");
+        assert_eq!(bad(b"*2147483648\r\n"), "invalid multibulk length");
+        // Not more than the query buffer could hold the places of.
+        let much = "command larger than the query buffer limit";
+        assert_eq!(bad(b"*2147483647\r\n"), much);
         assert_eq!(
             bad(b"*99999999999999999999\r\n"),
             "invalid multibulk length"
@@ -479,6 +532,39 @@ mod tests {
             Step::Error(ProtocolError::BulkLengthUnauthenticated)
         );
         assert!(matches!(end(b"*10\r\n$16384\r\n"), Step::Needs(_)));
+    }
+
+    #[test]
+    fn there_may_be_as_many_arguments_as_the_query_buffer_holds() {
+        const MANY: usize = 1_200_000;
+        let mut text = format!("*{MANY}\r\n").into_bytes();
+        (0..MANY).for_each(|n| text.extend_from_slice(format!("$1\r\n{}\r\n", n % 10).as_bytes()));
+        for piece in [usize::MAX, 64 << 10] {
+            let (commands, end) = parse(&text, piece, Bounds::default());
+            assert!(matches!(end, Step::Needs(_)), "{end:?}");
+            let args = &commands[0];
+            assert_eq!((commands.len(), args.len()), (1, MANY));
+            assert!((0..MANY).all(|n| args[n] == [b'0' + (n % 10) as u8]));
+        }
+        let bounds = Bounds {
+            command_max: MANY * ARGUMENT - 1,
+            ..Bounds::default()
+        };
+        assert_eq!(
+            parse(&text, usize::MAX, bounds).1,
+            Step::Error(ProtocolError::CommandTooBig)
+        );
+    }
+
+    #[test]
+    fn what_is_kept_of_an_unfinished_command_counts() {
+        let mut text = b"*1000\r\n".to_vec();
+        (0..999).for_each(|_| text.extend_from_slice(b"$1\r\nx\r\n"));
+        let mut parser = Parser::default();
+        assert_eq!(parser.memory(), 0);
+        let step = parser.next(&text, &mut Vec::new(), &Bounds::default());
+        assert!(matches!(step, Step::Needs(_)));
+        assert!(parser.memory() >= 999 * 8, "{}", parser.memory());
     }
 
     #[test]

@@ -12,7 +12,9 @@ use tidewire::{Cx, Instant, Permit};
 
 use super::acl::{Account, Denied, Where};
 use super::batch::Batch;
+use super::call::TOO_MUCH_HELD;
 use super::conn::{PATIENCE_MS, RETRY, RespConn};
+use super::holdings::{Holding, arguments_memory, waiting_memory};
 use super::message::Message;
 use super::run::{Outcome, count_error};
 use super::table::table;
@@ -30,6 +32,8 @@ pub(crate) struct Wait {
     until: Option<Instant>,
     /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
     unblocked: Option<bool>,
+    /// It was refused when its key was ready, because rights had changed.
+    refused: bool,
     /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
     busy_since: Option<Instant>,
 }
@@ -118,6 +122,18 @@ impl RespConn {
             return Outcome::Done;
         };
         let timeout = blocked.timeout;
+        let kept = blocked.instead.as_deref();
+        let kept = kept.map_or_else(|| arguments_memory(args), arguments_memory);
+        let held = kept + waiting_memory(&blocked.keys);
+        let most = batch.shared.config.query_buffer.load(Relaxed);
+        let holdings = &self.card().holdings;
+        let others = holdings.sum() - holdings.get(Holding::Wait);
+        if others + held as u64 > most as u64 {
+            reply.error(TOO_MUCH_HELD);
+            cx.local.note_refused(most, &cx.link);
+            return Outcome::Done;
+        }
+        self.card().holdings.set(Holding::Wait, held);
         let to = Box::new(Place {
             permit: Mutex::new(Some(permit)),
             account: self.session.account().clone(),
@@ -139,6 +155,7 @@ impl RespConn {
             took: None,
             until: timeout.map(|timeout| cx.link.now() + timeout),
             unblocked: None,
+            refused: false,
             busy_since: None,
         }));
         Outcome::Waits
@@ -216,7 +233,8 @@ impl RespConn {
     /// Its key is ready, and its user may not run the command any more: so it has done nothing.
     #[cold]
     pub(crate) fn wait_refused(&mut self, cx: &mut Cx<'_, RespConn>) {
-        let Some(wait) = &self.wait else { return };
+        let Some(wait) = &mut self.wait else { return };
+        wait.refused = true;
         let waiter = wait.waiter.clone();
         let shared = cx.local.shared.clone();
         self.session.heed(&shared);
@@ -287,11 +305,16 @@ impl RespConn {
                 self.note_time(entry, &args, took, cx);
             }
             if reply.bytes().first() == Some(&b'-') {
-                cx.local.stats.command(entry.id).failed.add(1);
+                let counts = cx.local.stats.command(entry.id);
+                match wait.refused {
+                    true => counts.rejected.add(1),
+                    false => counts.failed.add(1),
+                }
                 count_error(reply.bytes(), cx);
             }
         }
         self.card().wait.store(0, Relaxed);
+        self.card().holdings.set(Holding::Wait, 0);
         cx.link.clear_timer();
         self.silence(reply, 0);
         self.flush(reply, cx);

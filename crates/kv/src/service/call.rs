@@ -1,6 +1,7 @@
 //! A command that is about the connection or the server rather than about keys, while it runs.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tidewire::Cx;
 
@@ -11,6 +12,10 @@ use super::shared::{Here, Shared};
 use super::table;
 use crate::commands::{Error, subcommands};
 use crate::reply::Reply;
+
+/// The reply to a command that would leave more behind than its client may have held.
+pub(crate) const TOO_MUCH_HELD: &str = "ERR the client would make the server hold more than the query buffer limit \
+    allows (client-query-buffer-limit)";
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,17 @@ impl Call<'_, '_> {
     /// Milliseconds of the loops' clock.
     pub(crate) fn now_ms(&self) -> u64 {
         self.cx.link.now().as_nanos() / 1_000_000
+    }
+
+    /// Whether so many bytes more may stay because of this client; else it is told.
+    pub(crate) fn may_hold(&mut self, more: usize) -> bool {
+        let limit = self.shared.config.query_buffer.load(Relaxed);
+        if self.card.holdings.sum() + more as u64 <= limit as u64 {
+            return true;
+        }
+        self.reply.error(TOO_MUCH_HELD);
+        self.cx.local.note_refused(limit, &self.cx.link);
+        false
     }
 
     /// Without the connection and the loop.

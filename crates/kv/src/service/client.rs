@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
-use super::clients::Card;
+use super::clients::{Card, NAME_MAX};
 use super::message::Message;
 use super::session::Replies;
 use super::{table, tracking};
@@ -138,7 +138,10 @@ pub(super) fn rename(card: &Card, name: &[u8]) -> Result<(), &'static str> {
     if !is_printable(name) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
     }
-    card.names().name = name.into();
+    if name.len() > NAME_MAX {
+        return Err("ERR Client names are at most 1024 bytes long");
+    }
+    card.rename(|names| names.name = name.into());
     Ok(())
 }
 
@@ -160,13 +163,14 @@ fn set_info(call: &mut Call<'_, '_>) {
         let why = " cannot contain spaces, newlines or special characters.";
         return call.reply.error(Error::quoting("ERR ", option, why).0);
     }
-    let mut names = call.card.names();
-    if is_name {
-        names.lib_name = value.into();
-    } else {
-        names.lib_ver = value.into();
+    if value.len() > NAME_MAX {
+        let why = " is at most 1024 bytes long";
+        return call.reply.error(Error::quoting("ERR ", option, why).0);
     }
-    drop(names);
+    call.card.rename(|names| match is_name {
+        true => names.lib_name = value.into(),
+        false => names.lib_ver = value.into(),
+    });
     call.reply.ok();
 }
 

@@ -4,14 +4,16 @@
 //! in parts, each with a lock of its own, taken when a connection comes or goes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidewire::{Endpoint, Handle};
 
 use super::acl::Account;
+use super::holdings::{BASE, Holding, Holdings, Total};
 use super::message::Message;
+use crate::store::Tracker;
 
 const PARTS: usize = 16;
 
@@ -29,13 +31,11 @@ pub(crate) struct Card {
     pub(crate) channels: AtomicU32,
     pub(crate) patterns: AtomicU32,
     pub(crate) shard_channels: AtomicU32,
-    /// Bytes of memory of its patterns.
-    pub(crate) pattern_memory: AtomicU64,
     /// Commands queued by MULTI, plus one; 0 outside.
     pub(crate) queued: AtomicU32,
     pub(crate) watching: AtomicU32,
-    /// Bytes of memory of what its transaction has queued and watches.
-    pub(crate) held: AtomicU64,
+    /// Bytes of memory of what stays because of it.
+    pub(crate) holdings: Holdings,
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
@@ -53,10 +53,20 @@ pub(crate) struct Card {
     pub(crate) wait: AtomicU64,
     /// Its next command waits for the end of CLIENT PAUSE.
     pub(crate) held_back: AtomicBool,
-    /// Unconsumed input and queued output when it last ran; bytes.
+    /// Unconsumed input, the parsed part of it, and queued output; bytes. Brought up to date when the connection runs, and
+    /// some times a second while they are large.
     pub(crate) input_len: AtomicU32,
+    pub(crate) parsed_len: AtomicU64,
     pub(crate) output_len: AtomicU64,
+    /// Bytes of lines that MONITOR has for it and its loop has not taken yet.
+    pub(crate) unseen_len: AtomicU64,
     names: Mutex<Names>,
+}
+
+impl fmt::Debug for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Card({})", self.id)
+    }
 }
 
 /// What a client calls itself.
@@ -67,6 +77,33 @@ pub(crate) struct Names {
     pub(crate) lib_ver: Box<[u8]>,
     /// Who it is; nobody has asked before that is known.
     pub(crate) user: Option<Arc<Account>>,
+    /// What is noted for its CLIENT TRACKING.
+    pub(crate) tracker: Weak<Tracker>,
+}
+
+/// Bytes that a client's name, and each name of its library, may have. Redis has no limit, and libraries use some dozens.
+pub(crate) const NAME_MAX: usize = 1024;
+/// Bytes of a name that logs keep.
+const NAME_LOGGED: usize = 128;
+
+impl Names {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.lib_name.len() + self.lib_ver.len()
+    }
+
+    /// As logs keep them.
+    fn shortened(self) -> Names {
+        let short = |name: Box<[u8]>| match name.len() {
+            ..=NAME_LOGGED => name,
+            _ => name[..NAME_LOGGED].into(),
+        };
+        Names {
+            name: short(self.name),
+            lib_name: short(self.lib_name),
+            lib_ver: short(self.lib_ver),
+            ..self
+        }
+    }
 }
 
 impl Card {
@@ -88,10 +125,9 @@ impl Card {
             channels: AtomicU32::new(0),
             patterns: AtomicU32::new(0),
             shard_channels: AtomicU32::new(0),
-            pattern_memory: AtomicU64::new(0),
             queued: AtomicU32::new(0),
             watching: AtomicU32::new(0),
-            held: AtomicU64::new(0),
+            holdings: Holdings::default(),
             resp3: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
@@ -105,7 +141,9 @@ impl Card {
             wait: AtomicU64::new(0),
             held_back: AtomicBool::new(false),
             input_len: AtomicU32::new(0),
+            parsed_len: AtomicU64::new(0),
             output_len: AtomicU64::new(0),
+            unseen_len: AtomicU64::new(0),
             names: Mutex::new(Names {
                 user: Some(user),
                 ..Names::default()
@@ -115,6 +153,35 @@ impl Card {
 
     pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what the client calls itself. Only its own loop does.
+    pub(crate) fn rename(&self, change: impl FnOnce(&mut Names)) {
+        let mut names = self.names();
+        change(&mut names);
+        self.holdings.set(Holding::Names, names.bytes());
+    }
+
+    /// The client's name as logs keep it.
+    pub(crate) fn logged_name(&self) -> Vec<u8> {
+        let names = self.names();
+        names.name[..names.name.len().min(NAME_LOGGED)].to_vec()
+    }
+
+    /// Bytes of memory of what is noted for its CLIENT TRACKING, and of what it has not been told yet.
+    pub(crate) fn tracked_bytes(&self) -> u64 {
+        let tracker = self.names().tracker.upgrade();
+        tracker.map_or(0, |tracker| tracker.bytes() as u64)
+    }
+
+    /// Bytes of memory of all that the server holds because of this client.
+    pub(crate) fn memory(&self) -> u64 {
+        BASE + self.holdings.sum()
+            + self.tracked_bytes()
+            + u64::from(self.input_len.load(Relaxed))
+            + self.parsed_len.load(Relaxed)
+            + self.output_len.load(Relaxed)
+            + self.unseen_len.load(Relaxed)
     }
 
     pub(crate) fn subscriptions(&self) -> u32 {
@@ -141,13 +208,23 @@ impl Card {
 
     pub(crate) fn line(&self, local: &str, now_ms: u64, command: &str) -> String {
         let names = self.names().clone();
+        self.line_with(&names, local, now_ms, command)
+    }
+
+    /// As [`line`](Card::line), with shortened names: for a log.
+    pub(crate) fn logged_line(&self, local: &str, now_ms: u64, command: &str) -> String {
+        let names = self.names().clone().shortened();
+        self.line_with(&names, local, now_ms, command)
+    }
+
+    fn line_with(&self, names: &Names, local: &str, now_ms: u64, command: &str) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let queued = self.queued.load(Relaxed);
         let mut line = String::with_capacity(320);
         let _ = write!(
             line,
             "id={} addr={} laddr={local} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
+             ssub={} multi={} qbuf={} qbuf-free=0 argv-mem={} multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
              omem={} tot-mem={} events=r cmd={command} user={} redir={} resp={} lib-name={} \
              lib-ver={}",
             self.id,
@@ -162,12 +239,10 @@ impl Card {
             self.shard_channels.load(Relaxed),
             i64::from(queued) - 1,
             self.input_len.load(Relaxed),
-            self.held.load(Relaxed),
+            self.holdings.get(Holding::Wait) + self.parsed_len.load(Relaxed),
+            self.holdings.get(Holding::Transaction),
             self.output_len.load(Relaxed),
-            u64::from(self.input_len.load(Relaxed))
-                + self.held.load(Relaxed)
-                + self.pattern_memory.load(Relaxed)
-                + self.output_len.load(Relaxed),
+            self.memory(),
             names
                 .user
                 .as_ref()
@@ -208,6 +283,8 @@ impl Card {
 #[derive(Default)]
 pub(crate) struct Clients {
     last_id: AtomicU64,
+    count: AtomicUsize,
+    pub(super) total: Total,
     parts: [Mutex<BTreeMap<u64, Arc<Card>>>; PARTS],
 }
 
@@ -218,11 +295,15 @@ impl Clients {
     }
 
     pub(crate) fn add(&self, card: Arc<Card>) {
-        self.part(card.id).insert(card.id, card);
+        if self.part(card.id).insert(card.id, card).is_none() {
+            self.count.fetch_add(1, Relaxed);
+        }
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        self.part(id).remove(&id);
+        if self.part(id).remove(&id).is_some() {
+            self.count.fetch_sub(1, Relaxed);
+        }
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Card>> {
@@ -232,19 +313,31 @@ impl Clients {
     /// Everybody, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Card>> {
         let mut all: Vec<Arc<Card>> = Vec::new();
-        for part in &self.parts {
-            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend(part.values().cloned());
-        }
+        self.each(|card| all.push(card.clone()));
         all.sort_by_key(|card| card.id);
         all
     }
 
+    /// Shows each client, in no order.
+    pub(super) fn each(&self, mut show: impl FnMut(&Arc<Card>)) {
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            part.values().for_each(&mut show);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
-        let parts = self.parts.iter();
-        parts
-            .map(|part| part.lock().unwrap_or_else(PoisonError::into_inner).len())
-            .sum()
+        self.count.load(Relaxed)
+    }
+
+    /// Bytes of memory that the server holds because of all of them, and those of it that are noted for CLIENT TRACKING.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        let (mut all, mut tracked) = (0, 0);
+        self.each(|card| {
+            all += card.memory();
+            tracked += card.tracked_bytes();
+        });
+        (all, tracked)
     }
 
     fn part(&self, id: u64) -> MutexGuard<'_, BTreeMap<u64, Arc<Card>>> {

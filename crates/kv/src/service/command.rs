@@ -6,6 +6,7 @@ use super::call::{Asked, Call, Flow};
 use super::docs;
 use super::key_flags;
 use super::key_specs;
+use super::records::{NONE, Record};
 use super::table::{Entry, table};
 use crate::commands::subcommands::Subcommands;
 use crate::reply::Reply;
@@ -118,16 +119,28 @@ fn names(reply: &mut Reply, keep: impl Fn(&str, Categories) -> bool) {
 }
 
 fn details(reply: &mut Reply, entry: &Entry) {
-    let flags = entry.flags();
-    let (first, last, step) = entry.key_positions();
-    let categories: Vec<_> = category::names(category::of(entry, None)).collect();
-    reply.array(10);
-    reply.bulk(entry.name.as_bytes());
-    reply.integer(entry.arity.into());
-    reply.set(flags.len());
-    for flag in &flags {
-        reply.simple(flag);
+    let categories = category::of(entry, None);
+    one(reply, entry.name, entry.arity, entry.record, categories);
+    let subcommands = entry.subcommands();
+    reply.array(subcommands.len());
+    for (sub, arity) in subcommands {
+        let name = format!("{}|{sub}", entry.name);
+        let record = Record::of(&name).unwrap_or(&NONE);
+        one(reply, &name, *arity, record, category::of(entry, Some(sub)));
+        // It has no subcommands of its own.
+        reply.array(0);
     }
+}
+
+/// Writes the details of a command or a subcommand, but for its subcommands, which are the last.
+fn one(reply: &mut Reply, name: &str, arity: i16, record: &Record, categories: Categories) {
+    let (first, last, step) = record.positions();
+    let categories: Vec<_> = category::names(categories).collect();
+    reply.array(10);
+    reply.bulk(name.as_bytes());
+    reply.integer(arity.into());
+    reply.set(record.flags.len());
+    record.flags.iter().for_each(|flag| reply.simple(flag));
     reply.integer(first);
     reply.integer(last);
     reply.integer(step);
@@ -135,11 +148,11 @@ fn details(reply: &mut Reply, entry: &Entry) {
     for category in categories {
         reply.simple(&format!("@{category}"));
     }
-    // Tips.
-    reply.array(0);
-    key_specs::write(reply, entry);
-    // Subcommands.
-    reply.array(0);
+    reply.array(record.tips.len());
+    for tip in &record.tips {
+        reply.bulk(tip.as_bytes());
+    }
+    key_specs::write(reply, record);
 }
 
 fn write_docs(reply: &mut Reply, entry: &Entry) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tidewire_log::Policy as Commits;
 
 use super::call::{Call, Flow};
+use super::holdings::ClientsLimit;
 use super::settings::Settings;
 use super::shared::Shared;
 use super::thresholds::{self, Threshold};
@@ -114,7 +115,7 @@ const LIVE: &[Live] = &[
     },
     Live {
         name: "maxclients",
-        read: |_| "1000000".to_string(),
+        read: |s| s.config.clients_max.to_string(),
         write: None,
     },
     Live {
@@ -130,6 +131,27 @@ const LIVE: &[Live] = &[
                 .ok_or_else(|| format!("argument must be between {least} and {most} inclusive"))?;
             if take {
                 s.config.query_buffer.store(bytes, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
+        name: "maxmemory-clients",
+        read: |s| s.clients.total.limit().to_string(),
+        write: Some(|s, value, take| {
+            let percent = value.strip_suffix('%');
+            let limit = match percent {
+                Some(percent) => {
+                    let percent = between(percent, 0, 100)
+                        .map_err(|_| "argument must be a memory or percent value")?;
+                    ClientsLimit::Percent(percent as u8)
+                }
+                None => ClientsLimit::Bytes(
+                    memory(value).ok_or("argument must be a memory or percent value")?,
+                ),
+            };
+            if take {
+                s.clients.total.set_limit(limit);
             }
             Ok(())
         }),
@@ -421,7 +443,7 @@ const LIVE: &[Live] = &[
         name: "slowlog-max-len",
         read: |s| s.config.slow_len.load(Relaxed).to_string(),
         write: Some(|s, value, take| {
-            // Each entry may hold 4 KiB.
+            // Each entry may hold 5 KiB.
             let most = between(value, 0, 100_000)?;
             if take {
                 s.config.slow_len.store(most as usize, Relaxed);

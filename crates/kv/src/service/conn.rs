@@ -10,6 +10,7 @@ use tidewire::{Closed, ConnId, Cx, Input, Next, Protocol, Turn};
 use super::batch::Batch;
 use super::blocking::{Over, Wait};
 use super::clients::Card;
+use super::holdings::IN_PASSING;
 use super::local::{Command, KEPT_REPLY, RespLocal};
 use super::log_keys::Reading;
 use super::message::Message;
@@ -57,6 +58,8 @@ pub struct RespConn {
     pub(crate) reading: Option<Box<Reading>>,
     /// From another host, and there is no password: told so, and ended.
     denied: bool,
+    /// It has much input or output under way, and its loop looks at it again.
+    passes_much: bool,
 }
 
 impl std::fmt::Debug for RespConn {
@@ -156,6 +159,7 @@ impl Protocol for RespConn {
                 reply.raw(&bytes);
                 self.end_wait(&mut reply, cx);
                 if self.session.closing {
+                    self.leave(cx.local);
                     cx.link.finish();
                 }
             }
@@ -230,23 +234,7 @@ impl Protocol for RespConn {
         if let Some(id) = self.id {
             self.give_reading_up(id, local);
         }
-        if let Some(transaction) = self.session.transaction.take() {
-            transaction.forget(&shared.store);
-        }
-        if let (Some(mut subscriptions), Some(id)) = (self.session.subscriptions.take(), self.id) {
-            for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-                let names = std::mem::take(subscriptions.of(kind));
-                local.leaving.add(id, kind, names);
-            }
-            local.end_subscriptions();
-        }
-        self.leave(&shared);
-        if let Some(card) = self.card {
-            if self.session.monitor.take().is_some() {
-                shared.monitors.remove(card.id, &shared.attention);
-            }
-            shared.clients.remove(card.id);
-        }
+        self.leave(local);
     }
 }
 
@@ -264,6 +252,7 @@ impl RespConn {
             away: None,
             reading: None,
             denied: false,
+            passes_much: false,
         }
     }
 
@@ -278,6 +267,7 @@ impl RespConn {
             away: None,
             reading: None,
             denied: false,
+            passes_much: false,
         }
     }
 
@@ -549,26 +539,41 @@ impl RespConn {
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
         self.give_reading_up(cx.link.id(), cx.local);
         if self.abandon_wait(cx) {
-            let shared = cx.local.shared.clone();
-            self.leave(&shared);
+            self.leave(cx.local);
             cx.link.finish();
         } else {
             self.session.closing = true;
         }
     }
 
-    /// It hears nothing more. Those who are told in its place hear that it has gone, also of what has been posted to
-    /// it and it will never take.
-    fn leave(&mut self, shared: &Shared) {
+    /// The client has gone, as far as others can tell, though its peer may take its time to close: it is not listed, is
+    /// subscribed to nothing and holds nothing. Clients whose changes it was told of in their place hear that it has gone,
+    /// also of what has been posted to it and it will never take.
+    pub(crate) fn leave(&mut self, local: &mut RespLocal) {
+        let shared = local.shared.clone();
         self.session.waits_for_takeover = None;
+        if let Some(transaction) = self.session.transaction.take() {
+            transaction.forget(&shared.store);
+        }
+        if let (Some(mut subscriptions), Some(id)) = (self.session.subscriptions.take(), self.id) {
+            for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+                let names = std::mem::take(subscriptions.of(kind));
+                local.leaving.add(id, kind, names);
+            }
+            local.end_subscriptions();
+        }
         if let Some(following) = self.session.set_tracking(None) {
             following.close(&shared.store);
         }
-        if let Some(card) = &self.card {
-            card.gone.store(true, Relaxed);
-            if card.hears_for_others.load(Relaxed) {
-                shared.store.tracking().notify_again();
-            }
+        let Some(card) = &self.card else { return };
+        if self.session.monitor.take().is_some() {
+            shared.monitors.remove(card.id, &shared.attention);
+        }
+        shared.clients.remove(card.id);
+        card.gone.store(true, Relaxed);
+        shared.clients.forget_account(card);
+        if card.hears_for_others.load(Relaxed) {
+            shared.store.tracking().notify_again();
         }
     }
 
@@ -607,9 +612,7 @@ impl RespConn {
     ) -> Next {
         self.flush(reply, cx);
         input.consume(input.len());
-        // It hears nothing more, though its peer may take its time to close.
-        let shared = cx.local.shared.clone();
-        self.leave(&shared);
+        self.leave(cx.local);
         match why {
             Some(why) => cx.link.finish_because(why),
             None => cx.link.finish(),
@@ -661,12 +664,58 @@ impl RespConn {
 
     /// Brings what others see up to date.
     #[inline]
-    fn show(&self, unread: usize, cx: &mut Cx<'_, Self>) {
+    fn show(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         let card = self.card();
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
         card.active_ms.store(now_ms, Relaxed);
+        let output = cx.link.queued_len() as u64;
         card.input_len.store(unread as u32, Relaxed);
-        card.output_len.store(cx.link.queued_len() as u64, Relaxed);
+        card.output_len.store(output, Relaxed);
+        if card.holdings.has_changed(unread as u64 + output) {
+            self.account(unread, cx);
+        }
+    }
+
+    /// Brings the sum of what all clients hold up to date with this one, which holds much, or did.
+    #[cold]
+    pub(crate) fn account(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
+        let output = cx.link.queued_len() as u64;
+        let parsed = self.parser.memory() as u64;
+        let card = self.card();
+        card.parsed_len.store(parsed, Relaxed);
+        let passing = unread as u64 + output + parsed;
+        let shared = &cx.local.shared;
+        shared.clients.account(card, passing);
+        if passing > IN_PASSING
+            && let Some(id) = self.id
+            && !std::mem::replace(&mut self.passes_much, true)
+        {
+            // The engine does not say when output has left, so the loop looks again.
+            cx.local.busy.push(id);
+            cx.local.at.signal();
+        }
+        if cx.local.shared.clients_excess() > 0 {
+            cx.local.evict_clients(cx.link.now());
+        }
+    }
+
+    /// Looks again at input and output of a connection that had much of them; whether it still has.
+    pub(crate) fn look_again(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let Some(card) = &self.card else { return false };
+        let output = cx.link.queued_len();
+        // What is held besides is carried input, with its room to grow.
+        let unread = cx.link.held().saturating_sub(output);
+        let unread = unread.min(u32::MAX as usize);
+        card.input_len.store(unread as u32, Relaxed);
+        card.output_len.store(output as u64, Relaxed);
+        let parsed = self.parser.memory() as u64;
+        card.parsed_len.store(parsed, Relaxed);
+        let passing = (unread + output) as u64 + parsed;
+        if card.holdings.has_changed(passing) {
+            cx.local.shared.clients.account(card, passing);
+        }
+        self.passes_much = passing > IN_PASSING;
+        self.passes_much
     }
 
     /// Hands a published message to this subscriber, or cuts it if it takes none.
@@ -697,6 +746,15 @@ impl RespConn {
             cx.link.write_shared(bytes.clone());
         } else {
             cx.link.write(bytes);
+        }
+        let queued = cx.link.queued_len() as u64;
+        if let Some(card) = &self.card
+            && queued > IN_PASSING
+        {
+            card.output_len.store(queued, Relaxed);
+            if card.holdings.has_changed(queued) {
+                self.account(0, cx);
+            }
         }
     }
 

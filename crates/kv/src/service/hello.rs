@@ -38,15 +38,12 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
         rest = more;
     }
     let mut name = None;
-    let mut account = None;
+    let mut login = None;
     while let [option, more @ ..] = rest {
         match (option.to_ascii_lowercase().as_slice(), more) {
             (b"auth", [user, password, more @ ..]) => {
-                account = call.shared.acl.authenticate(user, password);
-                if account.is_none() {
-                    wrong_password(call, user, b"HELLO");
-                    return Flow::Done;
-                }
+                // As in Redis, the last one counts.
+                login = Some((*user, *password));
                 rest = more;
             }
             (b"setname", [given, more @ ..]) => {
@@ -58,6 +55,14 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
                 call.reply.error(error.0);
                 return Flow::Done;
             }
+        }
+    }
+    let mut account = None;
+    if let Some((user, password)) = login {
+        account = call.shared.acl.authenticate(user, password);
+        if account.is_none() {
+            wrong_password(call, user, b"HELLO");
+            return Flow::Done;
         }
     }
     if account.is_none() && !call.session.is_authenticated() {
@@ -106,9 +111,9 @@ fn become_user(call: &mut Call<'_, '_>, account: Arc<Account>) {
 /// Answers to who has shown no password of this user, which ACL LOG tells of.
 fn wrong_password(call: &mut Call<'_, '_>, user: &[u8], what: &[u8]) {
     let acl = &call.shared.acl;
-    let client = call
-        .card
-        .line(&call.shared.local_addr(), call.now_ms(), "auth");
+    let local = call.shared.local_addr();
+    let command = String::from_utf8_lossy(what).to_ascii_lowercase();
+    let client = call.card.logged_line(&local, call.now_ms(), &command);
     let now_ms = call.cx.link.wall().as_millis() as u64;
     let what_for = (Reason::Auth, Where::TopLevel);
     let most = acl.log_max.load(Relaxed);
@@ -185,8 +190,11 @@ pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     call.card.db.store(0, Relaxed);
     call.card.no_evict.store(false, Relaxed);
     call.card.no_touch.store(false, Relaxed);
-    call.card.names().name = Box::default();
-    call.card.names().user = Some(call.session.account().clone());
+    let user = call.session.account().clone();
+    call.card.rename(|names| {
+        names.name = Box::default();
+        names.user = Some(user);
+    });
     call.reply.simple("RESET");
     Flow::Done
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::acl::Reason;
 use super::call::{Call, Flow};
+use super::held::Held;
 use super::hello::REDIS_VERSION;
 use super::pubsub::Kind;
 use super::replication;
@@ -93,7 +94,7 @@ fn clients(call: &mut Call<'_, '_>, text: &mut String) {
         |f: &dyn Fn(&super::clients::Card) -> bool| all.iter().filter(|card| f(card)).count();
     line(text, "connected_clients", all.len());
     line(text, "cluster_connections", 0);
-    line(text, "maxclients", 1_000_000);
+    line(text, "maxclients", call.shared.config.clients_max);
     let input = all.iter().map(|card| card.input_len.load(Relaxed)).max();
     let output = all.iter().map(|card| card.output_len.load(Relaxed)).max();
     line(text, "client_recent_max_input_buffer", input.unwrap_or(0));
@@ -111,11 +112,15 @@ fn clients(call: &mut Call<'_, '_>, text: &mut String) {
         "watching_clients",
         count(&|card| card.watching.load(Relaxed) > 0),
     );
+    let (keys, heeded) = call.shared.store.waited_for();
+    line(text, "total_blocking_keys", keys);
+    line(text, "total_blocking_keys_on_nokey", heeded);
 }
 
 fn memory(call: &mut Call<'_, '_>, text: &mut String) {
     let store = &call.shared.store;
     let used = store.used_memory();
+    let held = Held::of(&call.shared);
     let most = store.maxmemory();
     let (resident, peak) = resident();
     line(text, "used_memory", used);
@@ -125,8 +130,15 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "used_memory_peak", peak.max(used));
     line(text, "used_memory_peak_human", human(peak.max(used)));
     line(text, "used_memory_dataset", used);
-    // Only what the store holds is counted, and all of it counts.
+    // `used_memory` is what `maxmemory` bounds: keys and values. Clients have `maxmemory-clients`, the others limits of their own.
+    line(text, "used_memory_overhead", held.sum());
     line(text, "mem_not_counted_for_evict", 0);
+    line(text, "mem_clients_normal", held.clients);
+    line(text, "mem_clients_slaves", 0);
+    line(text, "mem_tracking_gone", held.tracking);
+    line(text, "mem_logs", held.logs);
+    line(text, "mem_messages", held.messages);
+    line(text, "maxmemory_clients", call.shared.clients_limit());
     line(text, "maxmemory", most);
     line(text, "maxmemory_human", human(most));
     line(text, "maxmemory_policy", store.policy().name());
@@ -205,6 +217,12 @@ fn stats(call: &mut Call<'_, '_>, text: &mut String) {
             "pubsub_patterns_refused",
             since(|s| &s.refused_patterns),
         );
+        line(
+            text,
+            "client_memory_refusals",
+            since(|s| &s.refused_holding),
+        );
+        line(text, "evicted_clients", since(|s| &s.evicted_clients));
     });
     for (name, reason) in [
         ("acl_access_denied_auth", Reason::Auth),

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{ConnId, Instant, LoopHandle};
+use tidewire::{ConnId, Conns, Instant, LoopHandle};
 
+use super::conn::RespConn;
 use super::durable::Waiting;
 use super::log_keys::Followers;
 use super::message::Message;
@@ -49,6 +50,10 @@ pub struct RespLocal {
     pub(crate) parked: BTreeSet<ConnId>,
     /// What the command that could not run waits for is that.
     pub(crate) parks: bool,
+    /// Connections that had much input or output under way when they were last looked at.
+    pub(crate) busy: Vec<ConnId>,
+    /// How often the allocator is still to be asked for memory that they have freed.
+    giving_back: u8,
     /// What runs scripts, once there was one.
     pub(crate) interpreter: Option<Box<Interpreter>>,
 }
@@ -73,6 +78,8 @@ impl RespLocal {
             spent: false,
             parked: BTreeSet::new(),
             parks: false,
+            busy: Vec::new(),
+            giving_back: 0,
             interpreter: None,
         };
         local.find_log();
@@ -97,6 +104,8 @@ pub(crate) struct Unpublished {
     pub(crate) payload: Vec<u8>,
 }
 
+/// How often, in a row, the allocator is asked for memory that connections have freed: some wait for a second with it.
+const GIVING_BACK: u8 = 15;
 /// Of so many batches, one has all its commands timed.
 const TIMED_ONE_IN: u32 = 64;
 
@@ -110,6 +119,54 @@ impl RespLocal {
             self.warned = Some(now);
         }
         may
+    }
+
+    /// Looks again at connections that had much input or output under way; whether that is to be done again.
+    pub(crate) fn look_at_busy(&mut self, all: &mut Conns<'_, RespConn>) -> bool {
+        let busy = std::mem::take(&mut self.busy);
+        for id in busy {
+            let mut still = false;
+            all.with(id, self, |conn, cx| still = conn.look_again(cx));
+            if still {
+                self.busy.push(id);
+            } else {
+                self.giving_back = GIVING_BACK;
+            }
+        }
+        if self.giving_back > 0 {
+            self.giving_back -= 1;
+            crate::allocator::give_back();
+        }
+        self.giving_back > 0 || !self.busy.is_empty()
+    }
+
+    /// Evicts the largest clients if all hold more than they may.
+    #[cold]
+    pub(crate) fn evict_clients(&mut self, now: Instant) {
+        let evicted = self.shared.evict_clients();
+        if evicted == 0 {
+            return;
+        }
+        self.stats.evicted_clients.add(evicted);
+        if self.may_warn(now) {
+            tracing::warn!(
+                evicted,
+                limit = self.shared.clients_limit(),
+                "clients hold more memory than maxmemory-clients: closing the largest",
+            );
+        }
+    }
+
+    /// Counts and logs a command that was refused because more would stay than its client may have held.
+    #[cold]
+    pub(crate) fn note_refused(&mut self, limit: usize, link: &tidewire::Link<'_>) {
+        self.stats.refused_holding.add(1);
+        if self.may_warn(link.now()) {
+            tracing::warn!(
+                peer = %link.peer().client(), limit,
+                "a client asks the server to hold more than the query buffer limit: refusing its command",
+            );
+        }
     }
 
     /// Has this loop woken when the log moves from now on.

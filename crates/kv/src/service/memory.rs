@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::call::{Call, Flow};
+use super::held::Held;
 use super::info::resident;
 
 /// Steps of freeing that MEMORY PURGE takes at most.
@@ -47,8 +48,7 @@ struct Figures {
     resident: u64,
     peak: u64,
     limit: u64,
-    scripts: u64,
-    clients: u64,
+    held: Held,
     /// Of each database that has keys: its number and its tables.
     databases: Vec<(u16, u64)>,
 }
@@ -59,10 +59,7 @@ impl Figures {
         let databases = store.keyspaces();
         let used = store.used_memory();
         let (resident, peak) = resident();
-        let buffers = |card: &std::sync::Arc<super::clients::Card>| {
-            use std::sync::atomic::Ordering::Relaxed;
-            card.output_len.load(Relaxed) + u64::from(card.input_len.load(Relaxed))
-        };
+        let held = Held::of(&call.shared);
         Figures {
             used,
             tables: databases.iter().map(|keys| keys.tables).sum(),
@@ -70,8 +67,7 @@ impl Figures {
             resident,
             peak: peak.max(used),
             limit: store.maxmemory(),
-            scripts: super::script::memory(&call.shared),
-            clients: call.shared.clients.all().iter().map(buffers).sum(),
+            held,
             databases: (0..)
                 .zip(databases)
                 .filter(|(_, keys)| keys.keys > 0)
@@ -87,20 +83,21 @@ fn ratio(a: u64, b: u64) -> f64 {
 
 fn stats(call: &mut Call<'_, '_>) {
     let now = Figures::of(call);
-    let overhead = now.tables.min(now.used);
-    let dataset = now.used - overhead;
+    let tables = now.tables.min(now.used);
+    let overhead = tables + now.held.sum();
+    let dataset = now.used - tables;
     let fragments = now.resident as i64 - now.used as i64;
     let whole = |n: u64| Figure::Whole(n as i64);
     let mut all: Vec<(String, Figure)> = vec![
         ("peak.allocated".into(), whole(now.peak)),
-        ("total.allocated".into(), whole(now.used)),
+        ("total.allocated".into(), whole(now.used + now.held.sum())),
         ("startup.allocated".into(), whole(0)),
         ("replication.backlog".into(), whole(0)),
         ("clients.slaves".into(), whole(0)),
-        ("clients.normal".into(), whole(now.clients)),
+        ("clients.normal".into(), whole(now.held.clients)),
         ("cluster.links".into(), whole(0)),
         ("aof.buffer".into(), whole(0)),
-        ("lua.caches".into(), whole(now.scripts)),
+        ("lua.caches".into(), whole(now.held.scripts)),
         ("functions.caches".into(), whole(0)),
     ];
     for (db, bytes) in &now.databases {
@@ -188,11 +185,11 @@ fn advice(now: &Figures) -> String {
             now.resident, now.used
         );
     }
-    if now.clients > now.used / 4 {
+    if now.held.clients > now.used / 4 {
         let _ = writeln!(
             text,
-            "Requests and replies of clients take {} bytes: CLIENT LIST shows whose.",
-            now.clients
+            "Clients take {} bytes: CLIENT LIST shows whose, and maxmemory-clients bounds it.",
+            now.held.clients
         );
     }
     if text.is_empty() {

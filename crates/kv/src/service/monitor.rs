@@ -9,14 +9,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidewire::{Cx, Handle};
+use tidewire::Cx;
 
 use super::acl::Place;
 use super::acl::category;
 use super::attention::Attention;
 use super::call::{Call, Flow};
+use super::clients::Card;
 use super::conn::RespConn;
 use super::message::Message;
+use super::secrets;
 use super::table::Entry;
 
 /// Bytes that wait for one who looks; more are those of a client that does not read.
@@ -31,7 +33,7 @@ pub(crate) struct Monitors {
 /// One who looks.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    handle: Handle<Message>,
+    card: Arc<Card>,
     lines: Mutex<Lines>,
 }
 
@@ -48,20 +50,25 @@ impl Monitor {
 
     /// What it was not shown yet.
     fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.lines()).text
+        let mut lines = self.lines();
+        self.card.unseen_len.store(0, Relaxed);
+        std::mem::take(&mut *lines).text
     }
 
     fn show(&self, line: &[u8]) {
         let mut lines = self.lines();
         if lines.text.len() + line.len() > WAITING_MAX {
             lines.text = Vec::new();
-            return self.handle.abort();
+            self.card.unseen_len.store(0, Relaxed);
+            return self.card.handle.abort();
         }
         lines.text.extend_from_slice(line);
+        let unseen = lines.text.capacity() as u64;
+        self.card.unseen_len.store(unseen, Relaxed);
         if !std::mem::replace(&mut lines.posted, true)
-            && self.handle.try_post(Message::Monitored).is_err()
+            && self.card.handle.try_post(Message::Monitored).is_err()
         {
-            self.handle.abort();
+            self.card.handle.abort();
         }
     }
 }
@@ -71,13 +78,13 @@ impl Monitors {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, id: u64, handle: Handle<Message>, attention: &Attention) -> Arc<Monitor> {
+    fn add(&self, card: &Arc<Card>, attention: &Attention) -> Arc<Monitor> {
         let monitor = Arc::new(Monitor {
-            handle,
+            card: card.clone(),
             lines: Mutex::default(),
         });
         let mut all = self.all();
-        all.insert(id, monitor.clone());
+        all.insert(card.id, monitor.clone());
         attention.set_monitored(true);
         monitor
     }
@@ -93,9 +100,8 @@ impl Monitors {
 /// Runs MONITOR.
 pub(super) fn monitor(call: &mut Call<'_, '_>) -> Flow {
     if call.session.monitor.is_none() {
-        let handle = call.card.handle.clone();
         let shared = &call.shared;
-        let monitor = shared.monitors.add(call.card.id, handle, &shared.attention);
+        let monitor = shared.monitors.add(call.card, &shared.attention);
         call.session.monitor = Some(monitor);
         call.card.monitors.store(true, Relaxed);
     }
@@ -128,8 +134,8 @@ impl RespConn {
         if leaf & admin != 0 {
             return;
         }
-        let secret = matches!(entry.name, "auth" | "hello");
-        let line = line(here.wall(), self.session.db, from, args, secret);
+        let args = secrets::shown(entry, args);
+        let line = line(here.wall(), self.session.db, from, &args);
         for (id, monitor) in &*here.shared().monitors.all() {
             if *id != self.card().id {
                 monitor.show(&line);
@@ -150,15 +156,12 @@ impl RespConn {
 }
 
 /// A command as it is shown.
-fn line(at: Duration, db: u16, from: &str, args: &[&[u8]], secret: bool) -> Vec<u8> {
+fn line(at: Duration, db: u16, from: &str, args: &[&[u8]]) -> Vec<u8> {
     let mut line =
         format!("+{}.{:06} [{db} {from}]", at.as_secs(), at.subsec_micros()).into_bytes();
-    for (n, arg) in args.iter().enumerate() {
+    for arg in args {
         line.extend_from_slice(b" \"");
-        match secret && n > 0 {
-            true => line.extend_from_slice(b"(redacted)"),
-            false => quote(arg, &mut line),
-        }
+        quote(arg, &mut line);
         line.push(b'"');
     }
     line.extend_from_slice(b"\r\n");

@@ -10,6 +10,7 @@ use super::acl::Where;
 use super::batch::Batch;
 use super::call::{Call, Flow};
 use super::conn::RespConn;
+use super::holdings::Holding;
 use super::memory;
 use super::run::{Outcome, count_as_error, count_error};
 use super::script::{self, At, Kind, runs_beside};
@@ -134,18 +135,22 @@ pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
     let transaction = call.session.transaction.get_or_insert_default();
     for key in &call.args[1..] {
         let more = 2 * key.len() + WATCH_BYTES;
-        if transaction.held + more > call.shared.config.query_buffer.load(Relaxed) {
+        let limit = call.shared.config.query_buffer.load(Relaxed);
+        if call.card.holdings.sum() + more as u64 > limit as u64 {
             call.reply
                 .error("ERR more keys are watched than the query buffer limit allows");
+            call.cx.local.note_refused(limit, &call.cx.link);
             return Flow::Done;
         }
         if transaction.watched.insert((db, Box::from(*key))) {
             let watch = call.shared.store.watch(db, key, now_ms);
             transaction.watches.push(watch);
             transaction.held += more;
+            call.card
+                .holdings
+                .set(Holding::Transaction, transaction.held);
         }
     }
-    call.card.held.store(transaction.held as u64, Relaxed);
     call.card
         .watching
         .store(transaction.watches.len() as u32, Relaxed);
@@ -168,7 +173,7 @@ pub(super) fn forget(call: &mut Call<'_, '_>) {
     }
     call.card.queued.store(0, Relaxed);
     call.card.watching.store(0, Relaxed);
-    call.card.held.store(0, Relaxed);
+    call.card.holdings.set(Holding::Transaction, 0);
 }
 
 impl RespConn {
@@ -191,13 +196,15 @@ impl RespConn {
         };
         let args_bytes: usize = args.iter().map(|arg| arg.len() + size_of::<u32>()).sum();
         let more = args_bytes + size_of::<Queued>();
-        if transaction.held + more > cx.local.shared.config.query_buffer.load(Relaxed) {
+        let limit = cx.local.shared.config.query_buffer.load(Relaxed);
+        if card.holdings.sum() + more as u64 > limit as u64 {
+            cx.local.note_refused(limit, &cx.link);
             return Err("ERR transaction larger than the query buffer limit");
         }
         // A transaction that will be refused need not be kept.
         if !transaction.failed {
             transaction.held += more;
-            card.held.store(transaction.held as u64, Relaxed);
+            card.holdings.set(Holding::Transaction, transaction.held);
             for arg in args {
                 transaction.text.extend_from_slice(arg);
                 transaction.ends.push(transaction.text.len() as u32);
@@ -289,7 +296,7 @@ impl RespConn {
     fn show_no_transaction(&self) {
         self.card().queued.store(0, Relaxed);
         self.card().watching.store(0, Relaxed);
-        self.card().held.store(0, Relaxed);
+        self.card().holdings.set(Holding::Transaction, 0);
     }
 
     /// EXEC while a script takes long: the transaction is over.

@@ -5,10 +5,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use tidewire_log::Policy;
 
 use super::blocking::UNBLOCKED;
-use super::call::{Call, Flow};
+use super::call::{Asked, Call, Flow};
 use super::info::line;
+use super::shared::Shared;
 use super::{loading, replication, saving};
 use crate::number::parse_integer;
+
+const NO_WAIT: &str = "ERR WAIT cannot be used with replica instances. Please also note that if a replica is configured to be \
+    writable (which is not the default) writes to replicas are just local and are not propagated.";
+const NO_WAITAOF: &str = "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local \
+    and are not propagated.";
 
 /// Waits until what this client has written is on the disk.
 pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
@@ -23,37 +29,15 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     // Before a wait that began on the owner goes on: what it waits for is never to be.
     if replication::is_slave(&shared) {
         show_wait(call, 0);
-        call.reply.error(
-            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local \
-             and are not propagated.",
-        );
+        call.reply.error(NO_WAITAOF);
         return Flow::Done;
     }
-    let synced = match shared.durable.get() {
-        None if local > 0 => {
-            call.reply.error(
-                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
-            );
+    let synced = match synced(&shared, local, call.session.written) {
+        Ok(synced) => synced,
+        Err(why) => {
+            show_wait(call, 0);
+            call.reply.error(why);
             return Flow::Done;
-        }
-        None => false,
-        Some(durable) => {
-            let written = call.session.written;
-            let synced = match durable.log.policy() {
-                Policy::Sync => {
-                    written <= durable.log.committed() || written <= durable.log.update()
-                }
-                // Whoever waits does not wait until one is due.
-                _ if local > 0 => durable.log.sync(written),
-                _ => durable.log.is_synced(written),
-            };
-            if !synced && local > 0 && durable.log.never_settles() {
-                show_wait(call, 0);
-                call.reply
-                    .error("MISCONF the log has failed; nobody can say what is on the disk");
-                return Flow::Done;
-            }
-            synced
         }
     };
     // There is no replica that could ever say so.
@@ -70,15 +54,60 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
+/// Whether what was written is on the disk; `local` says that it is waited for.
+fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static str> {
+    let Some(durable) = shared.durable.get() else {
+        return match local {
+            0 => Ok(false),
+            _ => Err("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."),
+        };
+    };
+    let synced = match durable.log.policy() {
+        Policy::Sync => written <= durable.log.committed() || written <= durable.log.update(),
+        // Whoever waits does not wait until one is due.
+        _ if local > 0 => durable.log.sync(written),
+        _ => durable.log.is_synced(written),
+    };
+    if !synced && local > 0 && durable.log.never_settles() {
+        return Err("MISCONF the log has failed; nobody can say what is on the disk");
+    }
+    Ok(synced)
+}
+
+/// Answers WAIT in a script, where nothing waits.
+pub(super) fn wait_for_none(call: &mut Asked<'_>) {
+    if replication::is_slave(call.shared) {
+        return call.reply.error(NO_WAIT);
+    }
+    let asked = parse_integer(call.args[1]).ok_or("ERR value is not an integer or out of range");
+    match asked.and_then(|_| timeout(call.args[2])) {
+        Ok(_) => call.reply.integer(0),
+        Err(why) => call.reply.error(why),
+    }
+}
+
+/// Answers WAITAOF in a script, where nothing waits.
+pub(super) fn waitaof_for_none(call: &mut Asked<'_>, written: u64) {
+    if replication::is_slave(call.shared) {
+        return call.reply.error(NO_WAITAOF);
+    }
+    let synced = numbers(call.args).and_then(|(local, ..)| synced(call.shared, local, written));
+    match synced {
+        Ok(synced) => {
+            call.reply.array(2);
+            call.reply.integer(synced.into());
+            call.reply.integer(0);
+        }
+        Err(why) => call.reply.error(why),
+    }
+}
+
 /// Waits until so many replicas have what this client has written. There are none, so it waits until its time is
 /// over, if it is asked for one.
 pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
     if replication::is_slave(&call.shared) {
         show_wait(call, 0);
-        call.reply.error(
-            "ERR WAIT cannot be used with replica instances. Please also note that if a replica is configured to be \
-             writable (which is not the default) writes to replicas are just local and are not propagated.",
-        );
+        call.reply.error(NO_WAIT);
         return Flow::Done;
     }
     let asked = parse_integer(call.args[1]).ok_or("ERR value is not an integer or out of range");

@@ -1,11 +1,13 @@
 //! SUBSCRIBE and its kin, PUBLISH, PUBSUB.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Asked, Call, Flow};
+use super::holdings::Holding;
 use super::local::Unpublished;
 use super::pubsub::{Audience, InboxFull, Kind, notice};
-use super::session::pattern_memory;
+use super::session::{Subscriptions, subscription_memory};
 use crate::commands::subcommands::Subcommands;
 use crate::store::Effects;
 use crate::types::glob::{self, Glob};
@@ -36,27 +38,26 @@ pub(super) fn psubscribe(call: &mut Call<'_, '_>) -> Flow {
         call.reply.error(TOO_LONG);
         return Flow::Done;
     }
-    if !may_keep(call) {
+    if !may_keep_patterns(call) {
         return Flow::Done;
     }
     join(call, Kind::Pattern, "psubscribe")
 }
 
+/// Bytes of memory that a call would add to what its client is subscribed to.
+fn more_memory(call: &Call<'_, '_>, kind: Kind) -> usize {
+    let known = call.session.subscriptions.as_deref();
+    let new = call.args[1..].iter();
+    let new = new.filter(|name| known.is_none_or(|known| !known.has(kind, name)));
+    new.map(|name| subscription_memory(kind, name)).sum()
+}
+
 /// Whether the patterns of a call fit into what those of a client may take; else it is told.
-fn may_keep(call: &mut Call<'_, '_>) -> bool {
-    let known = call.session.subscriptions.as_mut();
-    let (has, taken) = match known {
-        Some(known) => {
-            let memory = known.pattern_memory();
-            (Some(&*known.of(Kind::Pattern)), memory)
-        }
-        None => (None, 0),
-    };
-    let new = call.args[1..].iter().copied();
-    let new = new.filter(|name| has.is_none_or(|has| !has.contains(*name)));
-    let more: usize = new.map(pattern_memory).sum();
+fn may_keep_patterns(call: &mut Call<'_, '_>) -> bool {
+    let known = call.session.subscriptions.as_deref();
+    let taken = known.map_or(0, Subscriptions::pattern_memory);
     let limit = call.shared.config.patterns.load(Relaxed);
-    if taken.saturating_add(more) <= limit {
+    if taken.saturating_add(more_memory(call, Kind::Pattern)) <= limit {
         return true;
     }
     call.reply.error(format!(
@@ -90,12 +91,17 @@ pub(super) fn sunsubscribe(call: &mut Call<'_, '_>) -> Flow {
 
 fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
     let conn = call.cx.link.id();
-    for name in &call.args[1..] {
+    if !call.may_hold(more_memory(call, kind)) {
+        return Flow::Done;
+    }
+    for &name in &call.args[1..] {
         let subscriptions = call.session.subscriptions.get_or_insert_default();
-        if subscriptions.add(kind, name) {
+        if !subscriptions.has(kind, name) {
+            let shared = Arc::from(name);
+            subscriptions.add(kind, &shared);
             let local = &mut *call.cx.local;
             let subscribers = &mut local.subscribers;
-            subscribers.add(&call.shared.hub, &local.at, kind, name, conn);
+            subscribers.add(&call.shared.hub, &local.at, kind, &shared, conn);
         }
         let count = show(call, kind);
         notice(call.reply, what, Some(name), count);
@@ -104,7 +110,7 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
 }
 
 fn leave(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
-    let mut names: Vec<Box<[u8]>> = call.args[1..].iter().map(|&name| name.into()).collect();
+    let mut names: Vec<Arc<[u8]>> = call.args[1..].iter().map(|&name| name.into()).collect();
     if names.is_empty()
         && let Some(subscriptions) = &mut call.session.subscriptions
     {
@@ -164,8 +170,8 @@ fn show(call: &mut Call<'_, '_>, kind: Kind) -> usize {
     call.card.patterns.store(patterns as u32, Relaxed);
     call.card.shard_channels.store(shards as u32, Relaxed);
     let subscriptions = call.session.subscriptions.as_ref();
-    let memory = subscriptions.map_or(0, |these| these.pattern_memory());
-    call.card.pattern_memory.store(memory as u64, Relaxed);
+    let memory = subscriptions.map_or(0, |these| these.memory());
+    call.card.holdings.set(Holding::Subscriptions, memory);
     match kind {
         Kind::Shard => shards,
         Kind::Channel | Kind::Pattern => channels + patterns,

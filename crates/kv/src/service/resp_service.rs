@@ -29,6 +29,8 @@ const TICKS: u32 = 0;
 /// as long as there is more.
 const FREEING: usize = 2;
 const FREEING_PAUSE: Duration = Duration::from_millis(1);
+/// How soon connections with much input or output under way are looked at again.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// How soon it is looked again whether the store is there: until then nothing in it is any loop's to remove.
 const LOADING_PAUSE: Duration = Duration::from_millis(100);
 
@@ -50,6 +52,10 @@ pub struct RespCounters {
     pub large_replies: u64,
     /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory.
     pub refused_patterns: u64,
+    /// Commands refused because more would have stayed than one client may make the server hold.
+    pub refused_holding: u64,
+    /// Clients cut because all clients together held more than they may.
+    pub evicted_clients: u64,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub timed_out: u64,
     /// Connections closed because they had to log in and did not do so in time.
@@ -200,6 +206,7 @@ impl RespService {
         }
         let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
+        self.shared.store.sweep_tracking();
         let freeing = (0..FREEING).all(|_| self.shared.store.free_some());
         let seed = wall.as_nanos() as u64;
         let evicting = self.shared.store.evict_some(now_ms, seed);
@@ -219,6 +226,12 @@ impl RespService {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.shared.clients.len()
+    }
+
+    /// Bytes of memory that the server holds because of its clients: see CLIENT LIST. Goes through all of them.
+    #[must_use]
+    pub fn clients_memory(&self) -> u64 {
+        self.shared.clients.memory().0
     }
 
     fn commands(&self) -> u64 {
@@ -242,6 +255,8 @@ impl RespService {
             slow_subscribers: now.slow_subscribers.value(),
             large_replies: now.large_replies.value(),
             refused_patterns: now.refused_patterns.value(),
+            refused_holding: now.refused_holding.value(),
+            evicted_clients: now.evicted_clients.value(),
             timed_out: now.timed_out.value(),
             not_logged_in: now.not_logged_in.value(),
         })
@@ -331,6 +346,9 @@ impl Service for RespService {
         }
         local.subscribers = subscribers;
         local.end_subscriptions();
+        if !local.busy.is_empty() && all.timer().is_none() {
+            all.set_timer_after(BUSY_PAUSE);
+        }
         Followers::woken(&self.shared, local, all);
         if !local.parked.is_empty() && (!self.shared.store.is_kept() || self.shared.is_busy()) {
             for id in std::mem::take(&mut local.parked) {
@@ -350,6 +368,16 @@ impl Service for RespService {
         // What expires is committed too.
         local.find_log();
         local.arm();
+        let busy = local.look_at_busy(all);
+        if all.number() != TICKS {
+            if busy {
+                all.set_timer_after(BUSY_PAUSE);
+            }
+            return;
+        }
+        if self.shared.clients_excess() > 0 {
+            local.evict_clients(all.now());
+        }
         let pause = self.tick(all.wall());
         all.set_timer_after(pause);
     }

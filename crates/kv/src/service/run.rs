@@ -13,6 +13,7 @@ use super::loading;
 use super::log_keys::NOT_HERE;
 use super::memory;
 use super::script::{self, At, Kind};
+use super::secrets;
 use super::session::Replies;
 use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
@@ -229,23 +230,9 @@ impl RespConn {
             id: 0,
             at_s: cx.link.wall().as_secs(),
             took_us,
-            args: match entry.name {
-                // They bring passwords.
-                "auth" | "hello" => vec![args[0].to_vec(), b"(redacted)".to_vec()],
-                "acl" if args[1].eq_ignore_ascii_case(b"setuser") => {
-                    let mut shown = shortened(&args[..2]);
-                    shown.push(b"(redacted)".to_vec());
-                    shown
-                }
-                "config" if brings_password(args) => {
-                    let mut shown = shortened(&args[..2]);
-                    shown.push(b"(redacted)".to_vec());
-                    shown
-                }
-                _ => shortened(args),
-            },
+            args: shortened(&secrets::shown(entry, args)),
             addr: cx.link.peer().client().to_string(),
-            name: self.card().names().name.to_vec(),
+            name: self.card().logged_name(),
         };
         shared
             .slowlog
@@ -410,8 +397,8 @@ impl RespConn {
     ) -> Outcome {
         let start = reply.len();
         let is_exec = entry.is_some_and(|entry| entry.name == "exec");
-        if is_exec && self.session.is_queuing() {
-            // Whatever speaks against it, the transaction is over.
+        if is_exec {
+            // Whatever speaks against it, the transaction is over; as in Redis, also if there is none.
             let why = error.0.strip_prefix(b"ERR ").unwrap_or(&error.0);
             self.drop_transaction(&cx.local.shared);
             reply.error([b"EXECABORT Transaction discarded because of: ", why].concat());
@@ -461,12 +448,6 @@ impl RespConn {
 /// may use with a body of their own, or the header that every request has.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// Whether CONFIG sets a password, perhaps among others.
-fn brings_password(args: &[&[u8]]) -> bool {
-    let is_password = |arg: &&[u8]| arg.eq_ignore_ascii_case(b"requirepass");
-    args[1].eq_ignore_ascii_case(b"set") && args[2..].iter().any(is_password)
 }
 
 /// Counts an error reply by its first word.

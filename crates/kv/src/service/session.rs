@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::acl::{Account, Rights};
 use super::message::Message;
+use super::holdings::{channel_memory, pattern_memory};
 use super::monitor::Monitor;
 use super::multi::Transaction;
 use super::pubsub::{Audience, Kind};
@@ -235,30 +236,45 @@ impl Session {
     }
 }
 
+/// Names that one connection listens to; each is shared with the tables of its loop and of the hub.
+pub(crate) type SubscribedNames = BTreeSet<Arc<[u8]>>;
+
 /// What a connection listens to. Never empty.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    names: [BTreeSet<Box<[u8]>>; 3],
-    /// Bytes of memory of its patterns, see [`pattern_memory`].
+    names: [SubscribedNames; 3],
+    /// Bytes of memory of its channels and patterns.
+    memory: usize,
+    /// Bytes of memory of its patterns alone.
     pattern_memory: usize,
 }
 
-/// Bytes of memory that a pattern takes at most: the text here, of the loop and of the hub, and twice what it is prepared
-/// in, at most twice as long; and the tables that they stand in.
-pub(crate) fn pattern_memory(name: &[u8]) -> usize {
-    1024 + 7 * name.len()
+/// Bytes of memory that a subscription takes.
+pub(crate) fn subscription_memory(kind: Kind, name: &[u8]) -> usize {
+    match kind {
+        Kind::Pattern => pattern_memory(name),
+        Kind::Channel | Kind::Shard => channel_memory(name),
+    }
 }
 
 impl Subscriptions {
-    pub(crate) fn of(&mut self, kind: Kind) -> &mut BTreeSet<Box<[u8]>> {
+    pub(crate) fn of(&mut self, kind: Kind) -> &mut SubscribedNames {
         &mut self.names[kind as usize]
     }
 
+    pub(crate) fn has(&self, kind: Kind, name: &[u8]) -> bool {
+        self.names[kind as usize].contains(name)
+    }
+
     /// Adds a name; false if it was there.
-    pub(crate) fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
-        let is_new = self.of(kind).insert(name.into());
-        if is_new && kind == Kind::Pattern {
-            self.pattern_memory += pattern_memory(name);
+    pub(crate) fn add(&mut self, kind: Kind, name: &Arc<[u8]>) -> bool {
+        let is_new = self.of(kind).insert(name.clone());
+        if is_new {
+            let memory = subscription_memory(kind, name);
+            self.memory += memory;
+            if kind == Kind::Pattern {
+                self.pattern_memory += memory;
+            }
         }
         is_new
     }
@@ -266,10 +282,19 @@ impl Subscriptions {
     /// Removes a name; false if it was not there.
     pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
         let was_there = self.of(kind).remove(name);
-        if was_there && kind == Kind::Pattern {
-            self.pattern_memory -= pattern_memory(name);
+        if was_there {
+            let memory = subscription_memory(kind, name);
+            self.memory -= memory;
+            if kind == Kind::Pattern {
+                self.pattern_memory -= memory;
+            }
         }
         was_there
+    }
+
+    /// Bytes of memory of all of them.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     /// Bytes of memory of its patterns.

@@ -20,8 +20,9 @@ pub struct Settings {
     /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
     pub protected: bool,
     /// Unconsumed input of one connection, and so the largest command; less than 4 GiB, and
-    /// [`QUERY_BUFFER_MIN`](Settings::QUERY_BUFFER_MIN) at least where people say it. What a
-    /// transaction has queued and watches may take as much memory. A larger command is refused as soon as it is announced, with an error, and the connection closes.
+    /// [`QUERY_BUFFER_MIN`](Settings::QUERY_BUFFER_MIN) at least where people say it. What one
+    /// client makes the server hold beside that (what its transaction has queued and watches, subscriptions, waits,
+    /// tracking) may take as much memory; a command that would exceed it is refused. A larger command is refused as soon as it is announced, with an error, and the connection closes.
     /// Default 1 GiB; memory grows with what was sent, not with what was announced.
     pub query_buffer: usize,
     /// Largest single argument; beyond it the same. Default 512 MiB.
@@ -33,6 +34,13 @@ pub struct Settings {
     /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
     /// be paced. `usize::MAX` is no limit. Default 32 MiB.
     pub subscriber_output: usize,
+    /// What all clients may make the server hold together (input, output, names, subscriptions, transactions, waits,
+    /// tracking); beyond it the largest client is evicted, counted and logged. CONFIG SET maxmemory-clients changes it. 0
+    /// is no limit. Default: half of the machine's memory, see [`Builder::memory_default`](tidewire::Builder::memory_default).
+    pub clients_memory: u64,
+    /// How many clients may be connected, which CONFIG GET maxclients and INFO tell. It sets nothing: the builder's
+    /// limits do. Default 1,000,000.
+    pub clients_max: usize,
     /// Silence after which a connection in the middle of a command is closed, and time for which
     /// a client may leave its replies unread. Default 60 s; `None` waits for ever.
     pub stall: Option<Duration>,
@@ -57,6 +65,8 @@ impl Default for Settings {
             bulk_max: 512 << 20,
             client_output: 1 << 30,
             subscriber_output: 32 << 20,
+            clients_memory: tidewire::Builder::memory_default() as u64,
+            clients_max: 1_000_000,
             stall: Some(Duration::from_secs(60)),
             idle: None,
             login_within: Some(Duration::from_secs(30)),
@@ -109,6 +119,7 @@ pub(crate) struct Config {
     pub(crate) keepalive: Option<Duration>,
     pub(crate) bulk_max: AtomicUsize,
     pub(crate) subscriber_output: AtomicUsize,
+    pub(crate) clients_max: usize,
     /// Seconds; 0 is never.
     pub(crate) timeout_s: AtomicU64,
     /// Microseconds from which on a command is kept in the slow log; negative is never.
@@ -145,6 +156,7 @@ impl Config {
             keepalive: settings.keepalive,
             bulk_max: AtomicUsize::new(settings.bulk_max),
             subscriber_output: AtomicUsize::new(settings.subscriber_output),
+            clients_max: settings.clients_max,
             timeout_s: AtomicU64::new(settings.idle.map_or(0, |d| d.as_secs().max(1))),
             slow_us: AtomicI64::new(10_000),
             slow_len: AtomicUsize::new(128),

@@ -12,6 +12,7 @@ use super::acl::Acl;
 use super::attention::Attention;
 use super::clients::Clients;
 use super::durable::Durable;
+use super::holdings::ClientsLimit;
 use super::latency::Spikes;
 use super::loading::Loaded;
 use super::log_keys::Shown;
@@ -85,6 +86,10 @@ impl Shared {
     pub(crate) fn new(store: Arc<Store>, settings: Settings, promised: Option<Policy>) -> Shared {
         let hub = Arc::new(Hub::default());
         store.announce_to(hub.clone());
+        let clients = Clients::default();
+        clients
+            .total
+            .set_limit(ClientsLimit::Bytes(settings.clients_memory));
         Shared {
             store,
             acl: Acl::new(settings.password.as_deref()),
@@ -96,7 +101,7 @@ impl Shared {
             replication: OnceLock::new(),
             loaded: Loaded::default(),
             config: Config::new(settings),
-            clients: Apart::default(),
+            clients: Apart(clients),
             hub,
             stats: Apart::default(),
             slowlog: Apart::default(),

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::holdings::arguments_memory;
+
 /// Arguments and bytes of each that are kept.
 const ARGS_MAX: usize = 32;
 const ARG_MAX: usize = 128;
@@ -16,6 +18,13 @@ pub(crate) struct Slow {
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) addr: String,
     pub(crate) name: Vec<u8>,
+}
+
+impl Slow {
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        size_of::<Slow>() + self.addr.len() + self.name.len() + arguments_memory(&self.args)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +47,11 @@ impl SlowLog {
         kept.next_id += 1;
         kept.entries.push_front(slow);
         kept.entries.truncate(most);
+    }
+
+    /// Bytes of memory of all that is kept. Goes through all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.kept().entries.iter().map(Slow::bytes).sum()
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -10,6 +10,8 @@ use crate::apart::Apart;
 
 /// Different error prefixes that are told apart; the rest is counted together.
 const ERRORS_MAX: usize = 128;
+/// Bytes of an error prefix that is told apart.
+const ERROR_MAX: usize = 32;
 /// Commands whose counters are set aside together: most clients use few.
 const PER_PAGE: usize = 16;
 const PAGES: usize = 32;
@@ -55,6 +57,10 @@ pub(crate) struct LoopStats {
     pub(crate) large_replies: Count,
     /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory.
     pub(crate) refused_patterns: Count,
+    /// Commands refused because more would have stayed than one client may make the server hold.
+    pub(crate) refused_holding: Count,
+    /// Clients cut because all clients together held more than they may.
+    pub(crate) evicted_clients: Count,
     /// Connections closed because half a command was all that came, or nothing at all.
     pub(crate) timed_out: Count,
     /// Connections closed because they had to log in and did not do so in time.
@@ -77,6 +83,11 @@ impl LoopStats {
     /// Counts an error reply by its first word.
     #[cold]
     pub(crate) fn error(&self, prefix: &[u8]) {
+        // A script may make errors of any words: as in Redis, a long one counts as no word.
+        let prefix = match prefix.len() {
+            ..=ERROR_MAX => prefix,
+            _ => b"ERR",
+        };
         count_error(&mut self.by_prefix(), &String::from_utf8_lossy(prefix), 1);
     }
 
@@ -107,6 +118,8 @@ impl LoopStats {
                 (&a.slow_subscribers, &b.slow_subscribers),
                 (&a.large_replies, &b.large_replies),
                 (&a.refused_patterns, &b.refused_patterns),
+                (&a.refused_holding, &b.refused_holding),
+                (&a.evicted_clients, &b.evicted_clients),
                 (&a.timed_out, &b.timed_out),
                 (&a.not_logged_in, &b.not_logged_in),
             ] {

@@ -3,12 +3,13 @@
 use std::sync::LazyLock;
 
 use super::call::{Call, Flow};
+use super::records::{NONE, Record};
 use super::{
     acl, client, cluster, command, config, hello, info, latency, misc, monitor, multi, persistence,
     pubsub_commands, replication, saving, script,
 };
 use crate::commands::subcommands::{self, Subcommands};
-use crate::commands::{self, BRIEF, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
+use crate::commands::{self, BRIEF, Error, FAST, Keys, Spec};
 
 /// Runs a command that is about the connection or the server.
 pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
@@ -146,6 +147,8 @@ pub(crate) struct Entry {
     /// None for a command that is one.
     subcommands: Subcommands,
     needs_keys: bool,
+    /// What COMMAND tells of it.
+    pub(super) record: &'static Record,
     pub(crate) what: What,
 }
 
@@ -210,46 +213,6 @@ impl Entry {
 }
 
 impl Entry {
-    /// The flags that COMMAND shows.
-    pub(crate) fn flags(&self) -> Vec<&'static str> {
-        let What::Data(spec) = self.what else {
-            if self.runs_script() {
-                return vec![
-                    "noscript",
-                    "stale",
-                    "skip_monitor",
-                    "no_mandatory_keys",
-                    "movablekeys",
-                ];
-            }
-            return match self.needs_keys {
-                true => vec!["noscript", "stale"],
-                false => vec!["noscript", "loading", "stale"],
-            };
-        };
-        let shown = [
-            (READ, "readonly"),
-            (WRITE, "write"),
-            (MEMORY, "denyoom"),
-            (FAST, "fast"),
-        ];
-        let mut flags: Vec<_> = shown
-            .iter()
-            .filter(|(bit, _)| spec.flags & bit != 0)
-            .map(|(_, name)| *name)
-            .collect();
-        if matches!(
-            spec.keys,
-            Keys::Counted { .. } | Keys::Sort | Keys::Streams | Keys::GeoStore(_)
-        ) {
-            flags.push("movablekeys");
-        }
-        if may_block(self.name) {
-            flags.push("blocking");
-        }
-        flags
-    }
-
     /// What it is about, by the names that Redis has for that.
     pub(crate) fn group(&self) -> &'static str {
         let What::Data(spec) = self.what else {
@@ -292,22 +255,6 @@ impl Entry {
         }
     }
 
-    /// The first key, the last, and the step from one to the next, as COMMAND shows them.
-    pub(crate) fn key_positions(&self) -> (i64, i64, i64) {
-        match self.what {
-            What::Data(Spec {
-                keys: Keys::Range { first, last, step },
-                ..
-            }) => ((*first).into(), (*last).into(), (*step).into()),
-            What::Data(Spec {
-                keys: Keys::Counted { first: true, .. } | Keys::Sort | Keys::GeoStore(_),
-                ..
-            }) => (1, 1, 1),
-            What::Session(SessionSpec { name: "watch", .. }) => (1, -1, 1),
-            _ => (0, 0, 0),
-        }
-    }
-
     /// The keys among the arguments of a call.
     pub(crate) fn keys<'a>(&self, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let mut keys = Vec::new();
@@ -341,28 +288,6 @@ impl Entry {
             What::Session(_) => self.name == "watch" || self.runs_script(),
         }
     }
-
-    /// Whether it may change keys.
-    pub(crate) fn is_write(&self) -> bool {
-        matches!(self.what, What::Data(spec) if spec.is_write())
-    }
-}
-
-/// Whether a command about keys may wait for them.
-fn may_block(name: &str) -> bool {
-    matches!(
-        name,
-        "blpop"
-            | "brpop"
-            | "blmove"
-            | "brpoplpush"
-            | "blmpop"
-            | "bzpopmin"
-            | "bzpopmax"
-            | "bzmpop"
-            | "xread"
-            | "xreadgroup"
-    )
 }
 
 /// Longest name there may be.
@@ -417,6 +342,7 @@ impl Table {
                     What::Session(spec) => NEED_KEYS.contains(&spec.name),
                     What::Data(_) => true,
                 },
+                record: Record::of(name).unwrap_or(&NONE),
                 what,
             });
             let mut at = hash(name.as_bytes(), folded(name.as_bytes()));

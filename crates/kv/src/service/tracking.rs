@@ -4,16 +4,17 @@
 //! has changed is written to it, or to the connection that it names instead.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use tidewire::{Cx, Handle};
 
 use super::batch::Batch;
-use super::call::Call;
+use super::call::{Call, TOO_MUCH_HELD};
 use super::clients::Card;
 use super::conn::RespConn;
+use super::holdings::{Holding, PREFIX};
 use super::message::Message;
 use super::run::Outcome;
 use super::session::Session;
@@ -45,7 +46,7 @@ pub(crate) struct Following {
     tracker: Arc<Tracker>,
     mode: Mode,
     no_loop: bool,
-    prefixes: BTreeSet<Box<[u8]>>,
+    prefixes: BTreeSet<Arc<[u8]>>,
     /// The connection that is told instead; 0 for none.
     redirect: u64,
     /// CLIENT CACHING was said for the command or transaction to come.
@@ -118,6 +119,7 @@ impl RespConn {
         let outcome = self.run_now(entry, batch, args, reply, cx);
         if let (What::Data(spec), Outcome::Done) = (entry.what, outcome) {
             batch.note(&self.session, spec, args);
+            self.bound_notes(cx);
         }
         let is_queuing = self.session.is_queuing();
         if let Some(following) = self.session.tracking_mut()
@@ -128,6 +130,19 @@ impl RespConn {
             following.caching = false;
         }
         outcome
+    }
+
+    /// Ends the connection if more was noted for it than it may have held: it cannot keep what it would not be told of.
+    fn bound_notes(&self, cx: &mut Cx<'_, RespConn>) {
+        let Some(following) = self.session.tracking() else {
+            return;
+        };
+        let limit = cx.local.shared.config.query_buffer.load(Relaxed);
+        let held = self.card().holdings.sum() + following.tracker.bytes() as u64;
+        if held > limit as u64 {
+            cx.local.note_refused(limit, &cx.link);
+            cx.link.abort_because("client memory limit");
+        }
     }
 
     /// The client that need not be told of what this one changes; 0 is nobody.
@@ -240,6 +255,7 @@ pub(super) fn end(call: &mut Call<'_, '_>) {
     let alone = !call.in_transaction;
     if let Some(before) = call.session.set_tracking(None) {
         call.shared.store.end_tracking(&before.tracker, alone);
+        call.card.names().tracker = Weak::new();
     }
     show(call.card, None);
 }
@@ -254,6 +270,9 @@ impl Following {
 /// Brings what others see up to date.
 fn show(card: &Card, following: Option<&Following>) {
     card.tracks.store(following.is_some(), Relaxed);
+    let prefixes = following.into_iter().flat_map(|f| &f.prefixes);
+    let held = prefixes.map(|prefix| PREFIX + prefix.len()).sum();
+    card.holdings.set(Holding::Prefixes, held);
     let broadcast = following.is_some_and(|f| f.mode == Mode::Broadcast);
     card.broadcast.store(broadcast, Relaxed);
     card.redirect_broken.store(false, Relaxed);
@@ -392,6 +411,13 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
     let known = call.session.tracking();
     let mut prefixes = known.map_or_else(BTreeSet::new, |f| f.prefixes.clone());
     add_prefixes(&mut prefixes, &wish.prefixes)?;
+    let held: usize = prefixes.iter().map(|prefix| PREFIX + prefix.len()).sum();
+    let before = call.card.holdings.get(Holding::Prefixes);
+    let limit = call.shared.config.query_buffer.load(Relaxed);
+    if call.card.holdings.sum() - before + held as u64 > limit as u64 {
+        call.cx.local.note_refused(limit, &call.cx.link);
+        return Err(Error::new(TOO_MUCH_HELD));
+    }
     let redirect = wish.redirect.as_ref().map_or(0, |card| card.id);
     if let Some(card) = &wish.redirect {
         card.hears_for_others.store(true, Relaxed);
@@ -413,9 +439,9 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
         }
     };
     if mode == Mode::Broadcast {
-        let is_new = |prefix: &&[u8]| known.is_none_or(|known| !known.prefixes.contains(*prefix));
-        let all = prefixes.iter().map(|prefix| &**prefix);
-        store.track_prefixes(&tracker, all.filter(is_new));
+        let is_new =
+            |prefix: &&Arc<[u8]>| known.is_none_or(|known| !known.prefixes.contains(*prefix));
+        store.track_prefixes(&tracker, prefixes.iter().filter(is_new));
     }
     let following = Following {
         tracker,
@@ -426,11 +452,12 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
         caching: false,
     };
     show(call.card, Some(&following));
+    call.card.names().tracker = Arc::downgrade(&following.tracker);
     call.session.set_tracking(Some(Box::new(following)));
     Ok(())
 }
 
-fn add_prefixes(known: &mut BTreeSet<Box<[u8]>>, more: &[&[u8]]) -> Result<(), Error> {
+fn add_prefixes(known: &mut BTreeSet<Arc<[u8]>>, more: &[&[u8]]) -> Result<(), Error> {
     let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
     let error = |a: &[u8], what: &str, b: &[u8]| {
         let shown =
@@ -456,7 +483,11 @@ fn add_prefixes(known: &mut BTreeSet<Box<[u8]>>, more: &[&[u8]]) -> Result<(), E
             return Err(error(prefix, "another provided", other));
         }
     }
-    known.extend(more.iter().map(|prefix| Box::from(*prefix)));
+    for &prefix in more {
+        if !known.contains(prefix) {
+            known.insert(prefix.into());
+        }
+    }
     Ok(())
 }
 

@@ -41,7 +41,6 @@ const ALL: &[Tuning] = &[
     of("lazyfree-lazy-user-del", "yes", Takes::YesOrNo),
     of("lazyfree-lazy-user-flush", "yes", Takes::YesOrNo),
     of("list-compress-depth", "0", COUNT),
-    of("maxmemory-clients", "0", Takes::Bytes),
     of("maxmemory-eviction-tenacity", "10", Takes::Number(0, 100)),
     of("stop-writes-on-bgsave-error", "yes", Takes::YesOrNo),
     of("stream-node-max-bytes", "4096", Takes::Bytes),

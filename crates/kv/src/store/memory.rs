@@ -33,6 +33,21 @@ const BOXED: u8 = 4;
 /// In which of two kinds of epochs it was last written down or changed.
 const EPOCH: u8 = 8;
 
+/// The string was changed in place, or is a number that was computed as text: see [`Form`].
+const EDITED: u8 = 16;
+const TEXT: u8 = 32;
+
+/// How a string came to be, until another takes its place: OBJECT ENCODING tells it, as Redis keeps such strings otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As a client or a command gave it.
+    Given,
+    /// It was changed in place.
+    Edited,
+    /// The text of a number that is no integer to Redis.
+    Text,
+}
+
 /// The address within a tagged pointer.
 const ADDR: usize = (1 << 48) - 1;
 /// The bit of a tagged pointer that says that there is a deadline.
@@ -279,6 +294,9 @@ impl Entry {
     pub(crate) fn set_string(&mut self, value: &[u8]) {
         let head = self.head();
         if !head.is_boxed() && head.value_len == value.len() {
+            if head.flags & (EDITED | TEXT) != 0 {
+                self.set_form(Form::Given);
+            }
             return self.write(head.value_at(), value);
         }
         if let Some(Value::Str(old)) = self.value_mut()
@@ -309,7 +327,11 @@ impl Entry {
     /// Lets `change` work on the bytes if the value is a string.
     pub(crate) fn edit_string<R>(&mut self, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         if self.head().is_boxed() {
-            return self.value_mut()?.string_mut().map(change);
+            let result = self.value_mut()?.string_mut().map(change);
+            if result.is_some() {
+                self.set_form(Form::Edited);
+            }
+            return result;
         }
         let ValueRef::Str(s) = self.value() else {
             return None;
@@ -321,6 +343,7 @@ impl Entry {
         } else {
             self.replace(Entry::string_of(self.key(), copy));
         }
+        self.set_form(Form::Edited);
         Some(result)
     }
 
@@ -384,6 +407,25 @@ impl Entry {
     pub(crate) fn set_epoch(&mut self, epoch: bool) {
         let flags = self.slice(0, 1)[0] & !EPOCH;
         self.write(0, &[flags | if epoch { EPOCH } else { 0 }]);
+    }
+
+    /// How its string came to be.
+    pub(crate) fn form(&self) -> Form {
+        match self.slice(0, 1)[0] {
+            flags if flags & EDITED != 0 => Form::Edited,
+            flags if flags & TEXT != 0 => Form::Text,
+            _ => Form::Given,
+        }
+    }
+
+    pub(crate) fn set_form(&mut self, form: Form) {
+        let flags = self.slice(0, 1)[0] & !(EDITED | TEXT);
+        let form = match form {
+            Form::Given => 0,
+            Form::Edited => EDITED,
+            Form::Text => TEXT,
+        };
+        self.write(0, &[flags | form]);
     }
 
     #[inline]

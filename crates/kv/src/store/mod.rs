@@ -64,6 +64,7 @@ pub use libraries::Library;
 pub(crate) use libraries::Seen;
 pub use limits::Limits;
 pub(crate) use loading::Loading;
+pub(crate) use memory::Form;
 pub use policy::Policy;
 pub use runner::{AHEAD, Ran, Runner};
 pub use set::SHARDS_MAX;
@@ -461,6 +462,20 @@ impl Store {
     pub fn unwatch(&self, watch: Watch) {
         let hash = self.hash(&watch.place.1);
         self.lock(self.shard_of(hash)).unwatch(&watch);
+    }
+
+    /// Keys that commands wait for, and those of them whose removal ends a wait. Locks each shard in turn, and goes through all
+    /// such keys.
+    #[must_use]
+    pub fn waited_for(&self) -> (usize, usize) {
+        let (mut keys, mut heeded) = (0, 0);
+        for at in 0..self.shards.len() {
+            let shard = self.lock(at);
+            keys += shard.waiters.len();
+            let queues = shard.waiters.values();
+            heeded += queues.filter(|queue| queue.heeds_absence()).count();
+        }
+        (keys, heeded)
     }
 
     /// Whether it waits still: if not, its reply was delivered. No runner of the caller may hold locks.

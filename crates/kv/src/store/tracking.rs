@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::guards::Guards;
@@ -24,8 +24,13 @@ const PENDING_MAX: usize = 1 << 20;
 const UNTOLD_MAX: usize = 16 << 20;
 /// What a name takes beside its bytes, about.
 const EACH: usize = 32;
+/// What a note takes beside the key's name, about; and each client in it but the first.
+const NOTE: usize = 192;
+const READER: usize = 24;
 /// Notes that one more may take away where there are too many.
 const EVICTIONS: usize = 16;
+/// Bytes of notes for clients that have ended from which on they are looked for.
+const SWEEP_MIN: usize = 1 << 20;
 /// Notes that one visit of a shard takes away where there are too many.
 const EVICTIONS_A_VISIT: usize = 1024;
 
@@ -44,6 +49,8 @@ pub struct Tracker {
     over: AtomicBool,
     pending: Mutex<Pending>,
     to: Mutex<Box<dyn Notify>>,
+    /// Bytes of memory of the notes that it pays for: see [`Trackers`].
+    noted: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +82,19 @@ impl Tracker {
             over: AtomicBool::new(false),
             pending: Mutex::default(),
             to: Mutex::new(to),
+            noted: AtomicI64::new(0),
         })
+    }
+
+    /// Bytes of memory of what was noted for this client, and of what waits to be told.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.noted_bytes() + self.pending().bytes
+    }
+
+    /// Bytes of memory of its notes alone.
+    fn noted_bytes(&self) -> usize {
+        self.noted.load(Relaxed).max(0) as usize
     }
 
     /// Has the client told otherwise, of what it has read before too.
@@ -151,8 +170,14 @@ impl fmt::Debug for Tracker {
     }
 }
 
-/// Who has read a key.
+/// The clients that have read a key. The first pays for the note, each other one for its place in it.
 pub(crate) type Trackers = Vec<Arc<Tracker>>;
+
+/// What each client in a note pays, in their order; `len` is the length of the key.
+fn prices(len: usize) -> impl Iterator<Item = i64> {
+    let first = (NOTE + len) as i64;
+    std::iter::once(first).chain(std::iter::repeat(READER as i64))
+}
 
 /// What was changed, and who is to hear of it.
 #[derive(Debug, Default)]
@@ -221,7 +246,7 @@ impl Untold {
 /// Beginnings of keys, and who is told of all that begin so.
 #[derive(Debug, Default)]
 struct Prefixes {
-    all: HashMap<Box<[u8]>, Trackers>,
+    all: HashMap<Arc<[u8]>, Trackers>,
     /// How many there are of each length.
     lengths: BTreeMap<usize, usize>,
 }
@@ -236,6 +261,10 @@ pub struct Tracking {
     keys_max: AtomicUsize,
     /// Clients in all notes, each as often as there are notes with it.
     items: AtomicUsize,
+    /// Bytes of memory of all notes.
+    bytes: AtomicI64,
+    /// Bytes of notes that ended clients paid for, since the notes were last swept.
+    ended: AtomicUsize,
 }
 
 impl Default for Tracking {
@@ -246,6 +275,8 @@ impl Default for Tracking {
             keys: AtomicUsize::new(0),
             keys_max: AtomicUsize::new(1_000_000),
             items: AtomicUsize::new(0),
+            bytes: AtomicI64::new(0),
+            ended: AtomicUsize::new(0),
         }
     }
 }
@@ -267,6 +298,12 @@ impl Tracking {
     #[must_use]
     pub fn items(&self) -> usize {
         self.items.load(Relaxed)
+    }
+
+    /// Bytes of memory of all notes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed).max(0) as usize
     }
 
     /// How many there may be, 0 for any number. 1,000,000 at first.
@@ -309,23 +346,45 @@ impl Tracking {
         }
     }
 
-    /// Takes those out of a note that want to hear nothing more.
-    fn drop_those_over(&self, trackers: &mut Trackers) {
+    /// Takes ended clients out of a note. `len` is the length of its key.
+    fn drop_those_over(&self, trackers: &mut Trackers, len: usize) {
+        if !trackers.iter().any(|tracker| tracker.is_over()) {
+            return;
+        }
         let before = trackers.len();
+        self.pay(trackers, len, -1);
         trackers.retain(|tracker| !tracker.is_over());
+        self.pay(trackers, len, 1);
         self.items.fetch_sub(before - trackers.len(), Relaxed);
     }
 
-    /// A note has gone that had so many clients.
-    fn forget_note(&self, clients: usize) {
+    /// A note has gone.
+    fn forget_note(&self, trackers: &Trackers, len: usize) {
+        self.pay(trackers, len, -1);
         self.keys.fetch_sub(1, Relaxed);
-        self.items.fetch_sub(clients, Relaxed);
+        self.items.fetch_sub(trackers.len(), Relaxed);
+    }
+
+    /// Has the clients in a note pay for it, or be paid back if `sign` is -1.
+    fn pay(&self, trackers: &Trackers, len: usize, sign: i64) {
+        let mut all = 0;
+        for (tracker, price) in trackers.iter().zip(prices(len)) {
+            tracker.noted.fetch_add(sign * price, Relaxed);
+            all += price;
+        }
+        self.bytes.fetch_add(sign * all, Relaxed);
     }
 
     /// Whether there are more notes than there may be.
     pub(super) fn is_too_much(&self) -> bool {
         let most = self.keys_max();
         most > 0 && self.keys() > most
+    }
+
+    /// Whether the notes for clients that have ended may be as much as those for the others. Looking at all notes then costs,
+    /// for each, no more than making it did.
+    fn is_to_sweep(&self) -> bool {
+        self.ended.load(Relaxed) > SWEEP_MIN.max(self.bytes() / 2)
     }
 
     /// Tells everybody that everything may have changed.
@@ -337,8 +396,8 @@ impl Tracking {
 }
 
 impl Prefixes {
-    fn add(&mut self, prefix: &[u8], tracker: &Arc<Tracker>) {
-        let trackers = self.all.entry(prefix.into()).or_insert_with(|| {
+    fn add(&mut self, prefix: &Arc<[u8]>, tracker: &Arc<Tracker>) {
+        let trackers = self.all.entry(prefix.clone()).or_insert_with(|| {
             *self.lengths.entry(prefix.len()).or_default() += 1;
             Trackers::new()
         });
@@ -381,7 +440,7 @@ impl Store {
     pub fn track_prefixes<'x>(
         &self,
         tracker: &Arc<Tracker>,
-        prefixes: impl Iterator<Item = &'x [u8]>,
+        prefixes: impl Iterator<Item = &'x Arc<[u8]>>,
     ) {
         let known = self.tracking.prefixes.write();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
@@ -407,20 +466,35 @@ impl Store {
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         known.remove(tracker);
         drop(known);
-        if !(nobody && alone) {
-            return;
+        let noted = tracker.noted_bytes();
+        self.tracking.ended.fetch_add(noted, Relaxed);
+        if alone && (nobody || self.tracking.is_to_sweep()) {
+            self.sweep_notes();
         }
+    }
+
+    /// Forgets what is noted for clients that are told nothing more, if that has become as much as what is noted for the
+    /// others. No runner of the caller may hold locks.
+    pub fn sweep_tracking(&self) {
+        if self.tracking.is_to_sweep() {
+            self.sweep_notes();
+        }
+    }
+
+    fn sweep_notes(&self) {
+        self.tracking.ended.store(0, Relaxed);
         for at in 0..self.shards.len() {
             let mut shard = self.lock(at);
             // Somebody may have come in between.
-            shard.tracked.retain(|_, trackers| {
-                self.tracking.drop_those_over(trackers);
+            shard.tracked.retain(|(_, key), trackers| {
+                self.tracking.drop_those_over(trackers, key.len());
                 let stays = !trackers.is_empty();
                 if !stays {
-                    self.tracking.forget_note(0);
+                    self.tracking.forget_note(trackers, key.len());
                 }
                 stays
             });
+            shard.tracked.shrink_to_fit();
             shard.broadcasts &= self.tracking.prefixes() > 0;
             shard.note_observers();
         }
@@ -437,7 +511,7 @@ impl Store {
     ) {
         let trackers = shard.tracked.remove(place);
         if let Some(trackers) = &trackers {
-            self.tracking.forget_note(trackers.len());
+            self.tracking.forget_note(trackers, place.1.len());
         }
         let broadcasts = shard.broadcasts;
         if trackers.is_some() || broadcasts {
@@ -482,8 +556,8 @@ impl Guards<'_> {
 impl Shard {
     /// Forgets who has read what: all are about to be told that everything has changed.
     pub(crate) fn forget_tracked(&mut self, tracking: &Tracking) {
-        for trackers in self.tracked.values() {
-            tracking.forget_note(trackers.len());
+        for ((_, key), trackers) in &self.tracked {
+            tracking.forget_note(trackers, key.len());
         }
         self.tracked = HashMap::new();
         self.note_observers();
@@ -499,7 +573,7 @@ impl Shard {
                 break;
             };
             let gone = self.tracked.remove(&place).unwrap_or_default();
-            tracking.forget_note(gone.len());
+            tracking.forget_note(&gone, place.1.len());
             for tracker in gone {
                 // It tells of no change.
                 tracker.tell(Some(&place.1), 0, 0);
@@ -542,8 +616,11 @@ impl Runner<'_> {
                     free.insert(Trackers::new())
                 }
             };
-            tracking.drop_those_over(trackers);
+            tracking.drop_those_over(trackers, key.len());
             if !trackers.iter().any(|other| Arc::ptr_eq(other, tracker)) {
+                let price = prices(key.len()).nth(trackers.len()).unwrap_or_default();
+                tracker.noted.fetch_add(price, Relaxed);
+                tracking.bytes.fetch_add(price, Relaxed);
                 trackers.push(tracker.clone());
                 tracking.items.fetch_add(1, Relaxed);
             }

@@ -6,7 +6,7 @@ use super::effect::Gone;
 use super::events;
 use super::guards::Guards;
 use super::limits::Limits;
-use super::memory::Entry;
+use super::memory::{Entry, Form};
 use super::ready::Ready;
 use super::shard::Shard;
 use super::tracking::Untold;
@@ -137,6 +137,22 @@ impl<'s> View<'_, 's> {
     #[must_use]
     pub fn peek_value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
         self.entry(key).map(Entry::value)
+    }
+
+    /// How the string of a key came to be, as [`peek_value`](View::peek_value).
+    pub(crate) fn peek_form(&self, key: &[u8]) -> Form {
+        self.entry(key).map_or(Form::Given, Entry::form)
+    }
+
+    /// Says how the string of a key came to be that has just been put there.
+    pub(crate) fn set_form(&mut self, key: &[u8], form: Form) {
+        if form == Form::Given {
+            return;
+        }
+        let (db, (hash, shard)) = (self.db, self.live(key));
+        if let Some(entry) = shard.table_mut(db).find_mut(hash, key) {
+            entry.set_form(form);
+        }
     }
 
     /// The string of a key, as [`peek_value`](View::peek_value).

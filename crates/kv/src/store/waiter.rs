@@ -144,17 +144,26 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     by_kind: BTreeMap<(Kind, u64), Arc<Waiter>>,
+    /// How many of them are told when the key goes.
+    grouped: usize,
 }
 
 impl Queue {
     /// Adds one, behind those with smaller numbers; once, however often it names the key.
     pub(crate) fn add(&mut self, waiter: &Arc<Waiter>) {
-        self.by_kind.insert(waiter.place(), waiter.clone());
+        let before = self.by_kind.insert(waiter.place(), waiter.clone());
+        self.grouped += usize::from(before.is_none() && waiter.blocked.group.is_some());
     }
 
     /// Removes one, if it is there.
     pub(crate) fn remove(&mut self, waiter: &Waiter) {
-        self.by_kind.remove(&waiter.place());
+        let before = self.by_kind.remove(&waiter.place());
+        self.grouped -= usize::from(before.is_some_and(|gone| gone.blocked.group.is_some()));
+    }
+
+    /// Whether any of them is told when the key goes.
+    pub(crate) fn heeds_absence(&self) -> bool {
+        self.grouped > 0
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -384,7 +384,6 @@ fn a_stranger_may_show_who_it_is_and_nothing_else() {
         w.check(&mut admin, "ACL SETUSER off >pw +@all ~*", "+OK|");
         for line in [
             "MULTI",
-            "EXEC",
             "SUBSCRIBE c",
             "ACL WHOAMI",
             "CLIENT REPLY OFF",
@@ -392,6 +391,8 @@ fn a_stranger_may_show_who_it_is_and_nothing_else() {
         ] {
             w.check(&mut c, line, "-NOAUTH Authentication required.|");
         }
+        let abort = "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.|";
+        w.check(&mut c, "EXEC", abort);
         let wrong = "-WRONGPASS invalid username-password pair or user is disabled.|";
         for line in [
             "AUTH wrong",

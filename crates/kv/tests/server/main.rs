@@ -8,6 +8,8 @@ mod binary;
 mod blocking;
 mod busy;
 mod commands;
+#[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
+mod commands_compared;
 #[path = "../common/mod.rs"]
 mod common;
 mod effects;
@@ -24,6 +26,7 @@ mod golden;
 #[allow(clippy::disallowed_methods, reason = "it reads files")]
 mod golden_check;
 mod guard;
+mod holdings;
 mod hostile;
 mod latency;
 mod loading;
@@ -37,6 +40,7 @@ mod memory;
 mod monitor;
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 mod random_compared;
+mod said;
 mod same_as_redis;
 mod scripts;
 mod scripts_compared;

@@ -90,7 +90,7 @@ const DIRECT: &[&str] = &[
     "GETEX $t [(PXAT (1|4000000000000)|PERSIST)]",
 ];
 
-struct Peer(Child, SocketAddr);
+pub(crate) struct Peer(Child, pub(crate) SocketAddr);
 
 impl Drop for Peer {
     fn drop(&mut self) {
@@ -99,7 +99,7 @@ impl Drop for Peer {
     }
 }
 
-fn peer() -> Option<Peer> {
+pub(crate) fn peer() -> Option<Peer> {
     let at = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?;
     let child = Command::new(valkey()?)
         .args(["--port", &at.port().to_string(), "--bind", "127.0.0.1"])

@@ -341,6 +341,13 @@ impl Builder {
         self
     }
 
+    /// What [`memory`](Builder::memory) is unless it is set: half of the machine's memory, or of what the control group
+    /// may use, and 1 GiB where neither is known; bytes. Reads files of the system.
+    #[must_use]
+    pub fn memory_default() -> usize {
+        crate::memory::budget::default_limit()
+    }
+
     /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Their memory is used
     /// only as far as it is touched. When all are taken, receiving waits until one returns. The
     /// threads engine makes 4 for each connection.

@@ -64,7 +64,7 @@ impl Memory {
 }
 
 /// Half of the machine's memory, or of what the control group may use; 1 GiB where neither is known.
-fn default_limit() -> usize {
+pub(crate) fn default_limit() -> usize {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let group = read("/sys/fs/cgroup/memory.max").trim().parse().ok();
     let info = read("/proc/meminfo");

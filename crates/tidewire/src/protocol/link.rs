@@ -398,6 +398,16 @@ impl Link<'_> {
         self.env.making.charge_time(self.state, took);
     }
 
+    /// Bytes of memory that this connection holds: queued output, input that is carried from one call of
+    /// [`received`](crate::Protocol::received) to the next, and [taken chunks](crate::Input::take). This is what
+    /// [`Builder::memory`](crate::Builder::memory) bounds. Within `received`, carried input does not count: it is the
+    /// input that is shown.
+    #[inline]
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.state.held()
+    }
+
     /// Bytes queued that the kernel has not yet taken.
     #[inline]
     #[must_use]

@@ -125,6 +125,8 @@ const BLOCKING: &[&str] = &[
     "bzmpop",
     "bzpopmax",
     "bzpopmin",
+    "wait",
+    "waitaof",
     "xread",
     "xreadgroup",
 ];

@@ -15,6 +15,7 @@ use crate::commands::subcommands::Subcommands;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::service::call::{Call, Flow};
+use crate::service::clients::NAME_MAX;
 use crate::service::message::Message;
 use crate::service::table::table;
 
@@ -131,6 +132,11 @@ fn set_user(call: &mut Call<'_, '_>, name: &[u8], rules: &[&[u8]]) {
         return call
             .reply
             .error("ERR Usernames can't contain spaces or null characters");
+    }
+    if name.len() > NAME_MAX {
+        return call
+            .reply
+            .error("ERR Usernames are at most 1024 bytes long");
     }
     let shared = call.shared.clone();
     let acl = &shared.acl;

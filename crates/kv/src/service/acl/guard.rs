@@ -1,5 +1,6 @@
 //! A connection and its rights: brought up to date, asked before every command, and told of in ACL LOG.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidewire::Cx;
@@ -68,6 +69,11 @@ impl RespConn {
     ) -> Error {
         let call = name_of_call(entry, args);
         let user = self.session.account().name.clone();
+        if place != Where::Script {
+            // As in Redis, what was refused is the last command.
+            let id = u32::from(entry.id);
+            self.card().command.store(id, Ordering::Relaxed);
+        }
         let noted = match denied {
             Denied::Command => Some((Reason::Command, call.as_bytes())),
             Denied::Key(_, key) => Some((Reason::Key, key)),
@@ -123,9 +129,9 @@ impl RespConn {
     }
 }
 
-/// What CLIENT LIST shows of a connection.
+/// What CLIENT LIST shows of a connection, with its names shortened.
 pub(super) fn line_of(card: &Card, shared: &Shared, now_ms: u64) -> String {
     let command = card.command.load(std::sync::atomic::Ordering::Relaxed);
     let command = u16::try_from(command).map_or("NULL", |id| table().name(id));
-    card.line(&shared.local_addr(), now_ms, command)
+    card.logged_line(&shared.local_addr(), now_ms, command)
 }

@@ -64,6 +64,13 @@ pub(super) struct Entry {
     pub(super) updated_ms: u64,
 }
 
+impl Entry {
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        size_of::<Entry>() + self.object.len() + self.user.len() + self.client.capacity()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     next_id: u64,
@@ -124,6 +131,11 @@ impl Log {
         };
         kept.entries.push_front(entry);
         kept.entries.truncate(most);
+    }
+
+    /// Bytes of memory of all that is kept. Goes through all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.kept().entries.iter().map(Entry::bytes).sum()
     }
 
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -22,6 +22,7 @@ use crate::service::acl::{Denied, Where};
 use crate::service::batch::Batch;
 use crate::service::blocking::{UNBLOCKED, may_run};
 use crate::service::conn::{RETRY, RespConn};
+use crate::service::holdings::{Holding, arguments_memory};
 use crate::service::local::RespLocal;
 use crate::service::message::Message;
 use crate::service::run::{Outcome, count_error};
@@ -54,6 +55,8 @@ pub(crate) struct Reading {
     /// When its time is over.
     until: Option<Instant>,
     state: State,
+    /// It may not be read any more: rights have changed.
+    refused: bool,
     /// Where the log was when it was last read; by what clock it is told how long that took.
     begun: Instant,
     took: Duration,
@@ -205,6 +208,7 @@ impl RespConn {
                 Waits::No | Waits::ForEver => None,
             },
             state: State::Follows,
+            refused: false,
             begun: cx.link.clock(),
             took: Duration::ZERO,
         };
@@ -227,6 +231,8 @@ impl RespConn {
         if reading.state == State::Follows {
             self.follow(&reading, cx);
         }
+        let held = arguments_memory(&reading.args);
+        self.card().holdings.set(Holding::Wait, held);
         self.reading = Some(Box::new(reading));
         Outcome::Waits
     }
@@ -288,6 +294,7 @@ impl RespConn {
         if let Err(error) = self.may_read_on(&reading, shown, cx) {
             let mut reply = Reply::new(self.session.proto);
             reply.error(error.0);
+            reading.refused = true;
             return self.end_reading(*reading, &mut reply, cx);
         }
         cx.local.followers.remove(cx.link.id());
@@ -425,10 +432,15 @@ impl RespConn {
         let args: Vec<&[u8]> = reading.args.iter().map(|arg| &arg[..]).collect();
         self.note_time(reading.entry, &args, reading.took, cx);
         if reply.bytes().first() == Some(&b'-') {
-            cx.local.stats.command(reading.entry.id).failed.add(1);
+            let counts = cx.local.stats.command(reading.entry.id);
+            match reading.refused {
+                true => counts.rejected.add(1),
+                false => counts.failed.add(1),
+            }
             count_error(reply.bytes(), cx);
         }
         self.card().wait.store(0, Relaxed);
+        self.card().holdings.set(Holding::Wait, 0);
         cx.link.clear_timer();
         self.silence(reply, 0);
         // What was answered before it may wait for the log of keys.

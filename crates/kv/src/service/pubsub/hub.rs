@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use tidewire::LoopHandle;
@@ -103,6 +103,8 @@ pub(crate) struct Hub<M> {
     known: RwLock<Known<M>>,
     /// Inboxes that are full.
     full: Arc<AtomicUsize>,
+    /// The inboxes of all loops, for INFO.
+    inboxes: Mutex<Vec<Weak<Inbox<M>>>>,
 }
 
 impl<M> Default for Hub<M> {
@@ -113,6 +115,7 @@ impl<M> Default for Hub<M> {
                 by_pattern: Places::default(),
             }),
             full: Arc::default(),
+            inboxes: Mutex::default(),
         }
     }
 }
@@ -120,7 +123,7 @@ impl<M> Default for Hub<M> {
 impl<M> Hub<M> {
     /// One more subscriber on the inbox's loop. The result is the number of the last message that
     /// is not for it.
-    pub(crate) fn subscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) -> u64 {
+    pub(crate) fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, inbox: &Arc<Inbox<M>>) -> u64 {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = known.names.entry(kind, name) {
             places.add(inbox);
@@ -224,8 +227,19 @@ impl<M> Hub<M> {
     }
 
     /// An inbox for a loop.
-    pub(crate) fn inbox(&self, at: LoopHandle<M>) -> Inbox<M> {
-        Inbox::new(at, self.full.clone())
+    pub(crate) fn inbox(&self, at: LoopHandle<M>) -> Arc<Inbox<M>> {
+        let inbox = Arc::new(Inbox::new(at, self.full.clone()));
+        let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(&inbox));
+        inbox
+    }
+
+    /// Bytes of messages that loops have not handed out yet.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let inboxes = inboxes.iter().filter_map(Weak::upgrade);
+        inboxes.map(|inbox| inbox.bytes()).sum()
     }
     /// Whether any loop has more to hand out than it should: what makes more of it is to wait.
     pub(crate) fn is_crowded(&self) -> bool {

@@ -55,6 +55,11 @@ impl<M> Inbox<M> {
         }
     }
 
+    /// Bytes of its messages.
+    pub(super) fn bytes(&self) -> usize {
+        self.queue().bytes
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.queue().bytes >= BYTES_MAX
     }

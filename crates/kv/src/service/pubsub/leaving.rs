@@ -5,6 +5,7 @@
 //! and nobody is sent anything for them.
 
 use std::collections::{BTreeSet, VecDeque, btree_set};
+use std::sync::Arc;
 
 use tidewire::ConnId;
 
@@ -22,11 +23,11 @@ pub(crate) struct Leaving {
 }
 
 /// Names of one kind, those left.
-type Names = btree_set::IntoIter<Box<[u8]>>;
+type Names = btree_set::IntoIter<Arc<[u8]>>;
 
 impl Leaving {
     /// Takes the subscriptions of a connection that has gone.
-    pub(crate) fn add(&mut self, conn: ConnId, kind: Kind, names: BTreeSet<Box<[u8]>>) {
+    pub(crate) fn add(&mut self, conn: ConnId, kind: Kind, names: BTreeSet<Arc<[u8]>>) {
         if !names.is_empty() {
             self.names.push_back((conn, kind, names.into_iter()));
         }

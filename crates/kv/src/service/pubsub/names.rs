@@ -1,6 +1,7 @@
 //! Channels and patterns, each with something.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::patterns::Patterns;
 
@@ -18,8 +19,8 @@ pub(crate) enum Kind {
 /// Names of all kinds.
 #[derive(Debug)]
 pub(super) struct Names<V> {
-    channels: HashMap<Box<[u8]>, V>,
-    shards: HashMap<Box<[u8]>, V>,
+    channels: HashMap<Arc<[u8]>, V>,
+    shards: HashMap<Arc<[u8]>, V>,
     pub(super) patterns: Patterns<V>,
 }
 
@@ -57,14 +58,14 @@ impl<V> Names<V> {
     }
 
     /// What is kept of a name, which is added if need be; `None` for a pattern that is too long.
-    pub(super) fn entry(&mut self, kind: Kind, name: &[u8]) -> Option<&mut V>
+    pub(super) fn entry(&mut self, kind: Kind, name: &Arc<[u8]>) -> Option<&mut V>
     where
         V: Default,
     {
         match kind {
-            Kind::Channel => Some(self.channels.entry(name.into()).or_default()),
+            Kind::Channel => Some(self.channels.entry(name.clone()).or_default()),
             Kind::Pattern => self.patterns.entry(name),
-            Kind::Shard => Some(self.shards.entry(name.into()).or_default()),
+            Kind::Shard => Some(self.shards.entry(name.clone()).or_default()),
         }
     }
 

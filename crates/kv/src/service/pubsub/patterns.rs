@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 
 use crate::types::glob::Glob;
 
@@ -11,7 +12,7 @@ use crate::types::glob::Glob;
 const PREFIX_MAX: usize = 64;
 
 /// Those that begin alike, by their texts.
-type Alike<V> = BTreeMap<Box<[u8]>, Pattern<V>>;
+type Alike<V> = BTreeMap<Arc<[u8]>, Pattern<V>>;
 
 /// Steps that a pattern costs beside those of the match.
 const EACH: u64 = 16;
@@ -22,7 +23,7 @@ pub(super) struct Cursor {
     /// Bytes of the beginnings that are looked at.
     len: usize,
     /// The last one of those that was looked at.
-    behind: Option<Box<[u8]>>,
+    behind: Option<Arc<[u8]>>,
 }
 
 /// Patterns, each with something.
@@ -74,7 +75,7 @@ impl<V> Patterns<V> {
     }
 
     /// What is kept of a pattern, which is added if need be; `None` if it is too long to be one.
-    pub(super) fn entry(&mut self, name: &[u8]) -> Option<&mut V>
+    pub(super) fn entry(&mut self, name: &Arc<[u8]>) -> Option<&mut V>
     where
         V: Default,
     {
@@ -85,12 +86,12 @@ impl<V> Patterns<V> {
             self.by_prefix.insert(prefix.into(), Alike::new());
         }
         let these = self.by_prefix.get_mut(prefix)?;
-        if !these.contains_key(name) {
+        if !these.contains_key(&**name) {
             self.len += 1;
             let value = V::default();
-            these.insert(name.into(), Pattern { glob, value });
+            these.insert(name.clone(), Pattern { glob, value });
         }
-        these.get_mut(name).map(|pattern| &mut pattern.value)
+        these.get_mut(&**name).map(|pattern| &mut pattern.value)
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
@@ -180,14 +181,20 @@ mod tests {
     fn a_name_is_held_against_those_that_begin_as_it_does() {
         let mut patterns: Patterns<usize> = Patterns::default();
         for n in 0..10_000 {
-            *patterns.entry(format!("user:{n}:*").as_bytes()).unwrap() = n;
+            *patterns
+                .entry(&format!("user:{n}:*").into_bytes().into())
+                .unwrap() = n;
         }
         assert_eq!(patterns.candidates(b"user:77:name"), 1);
         assert_eq!(patterns.candidates(b"other"), 0);
-        *patterns.entry(b"*").unwrap() = 10_000;
+        *patterns.entry(&Arc::from(&b"*"[..])).unwrap() = 10_000;
         let found: Vec<usize> = patterns.matching(b"user:77:x").map(|(_, n)| *n).collect();
         assert_eq!(found, [10_000, 77]);
-        assert!(patterns.entry(&vec![b'a'; glob::LONGEST + 1]).is_none());
+        assert!(
+            patterns
+                .entry(&vec![b'a'; glob::LONGEST + 1].into())
+                .is_none()
+        );
     }
 
     #[test]
@@ -206,7 +213,7 @@ mod tests {
                 patterns.remove(&name);
                 names.remove(&name);
             } else {
-                patterns.entry(&name).unwrap();
+                patterns.entry(&Arc::from(&name[..])).unwrap();
                 names.insert(name);
             }
             assert_eq!(patterns.len(), names.len());
@@ -228,7 +235,7 @@ mod tests {
                 }
                 // What comes meanwhile disturbs nothing.
                 let name = b"a*not there before*".to_vec();
-                patterns.entry(&name).unwrap();
+                patterns.entry(&Arc::from(&name[..])).unwrap();
                 patterns.remove(&name);
             }
             some.sort_unstable();

@@ -59,12 +59,10 @@ impl<M> Subscribers<M> {
         hub: &Hub<M>,
         at: &LoopHandle<M>,
         kind: Kind,
-        name: &[u8],
+        name: &Arc<[u8]>,
         conn: ConnId,
     ) {
-        let inbox = self
-            .inbox
-            .get_or_insert_with(|| Arc::new(hub.inbox(at.clone())));
+        let inbox = self.inbox.get_or_insert_with(|| hub.inbox(at.clone()));
         let since = hub.subscribe(kind, name, inbox);
         if let Some(listeners) = self.names.entry(kind, name) {
             listeners.insert(conn, since);

@@ -29,6 +29,7 @@ use crate::service::acl::Place;
 use crate::service::batch::Batch;
 use crate::service::clients::Card;
 use crate::service::conn::{PATIENCE_MS, RETRY, RespConn};
+use crate::service::holdings::{Holding, arguments_memory};
 use crate::service::local::Unpublished;
 use crate::service::message::Message;
 use crate::service::multi::{ABORTED_BUSY, Transaction};
@@ -209,6 +210,8 @@ impl RespConn {
         });
         if given {
             let begun = cx.link.clock();
+            let held = arguments_memory(&args);
+            self.card().holdings.set(Holding::Wait, held);
             self.away = Some(Box::new(Away { entry, args, begun }));
         }
         given

@@ -16,7 +16,7 @@ use crate::service::multi::count_as_called;
 use crate::service::run::Outcome;
 use crate::service::shared::{Here, Shared};
 use crate::service::table::{Entry, SessionSpec};
-use crate::service::{command, hello, misc, pubsub_commands, replication, saving};
+use crate::service::{command, hello, misc, persistence, pubsub_commands, replication, saving};
 
 /// Where a script runs.
 pub(in crate::service) enum At<'a, 'c> {
@@ -126,6 +126,8 @@ impl At<'_, '_> {
                 Err(why) => reply.error(why),
             },
             "time" => misc::tell_time(apart.wall(), reply),
+            "wait" => persistence::wait_for_none(&mut asked),
+            "waitaof" => persistence::waitaof_for_none(&mut asked, conn.session.written),
             name => {
                 let sharded = name == "spublish";
                 reply.integer(shared.hub.receivers(sharded, args[1]) as i64);

@@ -24,7 +24,7 @@ use crate::store::{NoRoom, Ran};
 /// store from outside its locks, or are not for scripts.
 const ALLOWED: &[&str] = &[
     "command", "echo", "lastsave", "ping", "publish", "pubsub", "role", "select", "spublish",
-    "time",
+    "time", "wait", "waitaof",
 ];
 
 /// Whether a command about the connection or the server can be run beside the loops, where a transaction is that has it.

@@ -256,6 +256,13 @@ impl Group {
         }
     }
 
+    /// When a consumer was last given something, as a dump says it.
+    pub fn set_active(&mut self, number: u32, active_ms: Option<u64>) {
+        if let Some(consumer) = &mut self.consumers[number as usize] {
+            consumer.active_ms = active_ms;
+        }
+    }
+
     /// Removes a consumer with all that it has not acknowledged; how much that was.
     pub fn dismiss(&mut self, name: &[u8]) -> Option<usize> {
         let number = self.names.remove(name)?;

@@ -1,0 +1,38 @@
+//! What the server holds in memory beside keys and values: INFO, MEMORY and the metrics tell of it.
+
+use super::shared::Shared;
+
+/// Bytes of memory, by what they are for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    /// All clients together, see [`Card::memory`](super::clients::Card::memory).
+    pub(super) clients: u64,
+    /// Notes for CLIENT TRACKING of clients that have gone.
+    pub(super) tracking: u64,
+    /// SLOWLOG and ACL LOG.
+    pub(super) logs: u64,
+    /// Scripts and what runs them.
+    pub(super) scripts: u64,
+    /// Published messages on their way to subscribers.
+    pub(super) messages: u64,
+}
+
+impl Held {
+    /// Goes through all clients and logs.
+    pub(super) fn of(shared: &Shared) -> Held {
+        let (clients, tracked) = shared.clients.memory();
+        let noted = shared.store.tracking().bytes() as u64;
+        Held {
+            clients,
+            tracking: noted.saturating_sub(tracked),
+            logs: (shared.slowlog.bytes() + shared.acl.log.bytes()) as u64,
+            scripts: super::script::memory(shared),
+            messages: shared.hub.queued_bytes() as u64,
+        }
+    }
+
+    /// All of it.
+    pub(super) fn sum(&self) -> u64 {
+        self.clients + self.tracking + self.logs + self.scripts + self.messages
+    }
+}

@@ -1,0 +1,258 @@
+//! What one client makes the server hold, and what all clients do together.
+//!
+//! One account for each client: it is written by the connection's own loop, where something changes that stays (a name, a
+//! subscription, a queued command, a wait), and read by anyone. A command that leaves nothing behind touches none of it.
+//! The sum of all accounts is bounded by `maxmemory-clients`: beyond it the largest client is evicted, as in Redis. What
+//! stays because of one client is bounded by `client-query-buffer-limit`: a command that would exceed it is refused.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use super::clients::{Card, Clients};
+use super::shared::Shared;
+
+/// Bytes that the server holds for a connection that has done nothing yet, about.
+pub(crate) const BASE: u64 = 1536;
+/// The sum of all accounts knows each one in steps of so many bytes, so that small clients never write to it.
+const STEP: u64 = 4 << 10;
+/// Input and output up to this size do not count in the sum: nearly all of it is gone by the end of the loop's turn.
+pub(crate) const IN_PASSING: u64 = 16 << 10;
+/// Bytes that a subscription to a channel takes beside the channel's name: entries in the tables of the connection, the
+/// loop and the hub.
+const SUBSCRIPTION: usize = 640;
+/// Bytes that a key takes, beside its name, for which a command waits: in the command, and in the shard's table.
+const WAITING_KEY: usize = 448;
+/// Bytes that a kept argument takes beside its text.
+const ARGUMENT: usize = 40;
+/// Bytes that a prefix of CLIENT TRACKING takes beside its text.
+pub(crate) const PREFIX: usize = 256;
+
+/// What stays because of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// The client's name, and the names of its library.
+    Names,
+    /// Its channels and patterns.
+    Subscriptions,
+    /// What MULTI has queued and WATCH watches.
+    Transaction,
+    /// The arguments of the command that it waits in, and the keys that it waits for.
+    Wait,
+    /// The prefixes of CLIENT TRACKING.
+    Prefixes,
+}
+
+const HOLDINGS: usize = Holding::Prefixes as usize + 1;
+
+/// The account of one client; bytes of memory. Only the loop of its connection writes it.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings {
+    by_kind: [AtomicU64; HOLDINGS],
+    sum: AtomicU64,
+    /// What the sum of all clients knows of it.
+    known: AtomicU64,
+}
+
+impl Holdings {
+    /// This is what it holds of a kind from now on.
+    pub(crate) fn set(&self, holding: Holding, bytes: usize) {
+        let bytes = bytes as u64;
+        let before = self.by_kind[holding as usize].swap(bytes, Relaxed);
+        let sum = self.sum.load(Relaxed);
+        self.sum.store(sum - before + bytes, Relaxed);
+    }
+
+    pub(crate) fn get(&self, holding: Holding) -> u64 {
+        self.by_kind[holding as usize].load(Relaxed)
+    }
+
+    /// All that stays.
+    #[inline]
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum.load(Relaxed)
+    }
+
+    /// Whether the sum of all clients knows something else, now that this one has `passing` bytes of input and output.
+    #[inline]
+    pub(crate) fn has_changed(&self, passing: u64) -> bool {
+        self.rounded(passing) != self.known.load(Relaxed)
+    }
+
+    #[inline]
+    fn rounded(&self, passing: u64) -> u64 {
+        let passing = if passing > IN_PASSING { passing } else { 0 };
+        (self.sum() + passing) / STEP * STEP
+    }
+}
+
+/// The sum of all clients' accounts, and what it may be.
+#[derive(Debug, Default)]
+pub(crate) struct Total {
+    bytes: AtomicI64,
+    /// As CONFIG SET was given it: bytes; percent of `maxmemory` if negative; 0 for any number.
+    limit: AtomicI64,
+    /// Held by the loop that looks for clients to evict.
+    evicting: Mutex<()>,
+}
+
+/// How much all clients may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientsLimit {
+    Bytes(u64),
+    /// Of `maxmemory`; no limit where that has none.
+    Percent(u8),
+}
+
+impl std::fmt::Display for ClientsLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ClientsLimit::Bytes(bytes) => write!(f, "{bytes}"),
+            ClientsLimit::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl Total {
+    pub(crate) fn limit(&self) -> ClientsLimit {
+        match self.limit.load(Relaxed) {
+            percent @ ..0 => ClientsLimit::Percent(percent.unsigned_abs() as u8),
+            bytes => ClientsLimit::Bytes(bytes as u64),
+        }
+    }
+
+    pub(crate) fn set_limit(&self, limit: ClientsLimit) {
+        let limit = match limit {
+            ClientsLimit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
+            ClientsLimit::Percent(percent) => -i64::from(percent),
+        };
+        self.limit.store(limit, Relaxed);
+    }
+
+    fn change(&self, before: u64, now: u64) {
+        self.bytes.fetch_add(now as i64 - before as i64, Relaxed);
+    }
+}
+
+impl Clients {
+    /// Brings the sum up to date with one client; `passing` is its input and output.
+    pub(crate) fn account(&self, card: &Card, passing: u64) {
+        let now = match card.gone.load(Relaxed) {
+            true => 0,
+            false => card.holdings.rounded(passing),
+        };
+        self.total
+            .change(card.holdings.known.swap(now, Relaxed), now);
+    }
+
+    /// This client holds nothing any more, as far as anyone can tell.
+    pub(crate) fn forget_account(&self, card: &Card) {
+        self.total.change(card.holdings.known.swap(0, Relaxed), 0);
+    }
+}
+
+impl Shared {
+    /// Bytes that all clients may hold together; 0 for any number.
+    pub(crate) fn clients_limit(&self) -> u64 {
+        match self.clients.total.limit() {
+            ClientsLimit::Bytes(bytes) => bytes,
+            ClientsLimit::Percent(percent) => {
+                let most = self.store.maxmemory();
+                (u128::from(most) * u128::from(percent) / 100) as u64
+            }
+        }
+    }
+
+    /// By how many bytes clients hold more than they may.
+    #[inline]
+    pub(crate) fn clients_excess(&self) -> u64 {
+        let limit = self.clients_limit();
+        if limit == 0 {
+            return 0;
+        }
+        let accounts = self.clients.total.bytes.load(Relaxed).max(0) as u64;
+        let base = self.clients.len() as u64 * BASE;
+        let tracked = self.store.tracking().bytes() as u64;
+        (accounts + base + tracked).saturating_sub(limit)
+    }
+
+    /// Evicts the largest clients until all hold no more than they may; how many went. Clients that said
+    /// CLIENT NO-EVICT ON stay.
+    #[cold]
+    pub(crate) fn evict_clients(&self) -> u64 {
+        let Ok(_one) = self.clients.total.evicting.try_lock() else {
+            // Another loop is at it.
+            return 0;
+        };
+        let mut excess = self.clients_excess();
+        if excess == 0 {
+            return 0;
+        }
+        let mut large: Vec<(u64, Arc<Card>)> = Vec::new();
+        self.clients.each(|card| {
+            let size = card.holdings.known.load(Relaxed) + card.tracked_bytes();
+            if size > 0 && !card.no_evict.load(Relaxed) {
+                large.push((size, card.clone()));
+            }
+        });
+        large.sort_unstable_by_key(|(size, card)| (std::cmp::Reverse(*size), card.id));
+        let mut evicted = 0;
+        for (size, card) in large {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(size + BASE);
+            self.clients.remove(card.id);
+            card.gone.store(true, Relaxed);
+            self.clients.forget_account(&card);
+            card.handle.abort();
+            evicted += 1;
+        }
+        evicted
+    }
+}
+
+/// Bytes of memory that a subscription to a channel of this name takes. Connection, loop and hub share the name.
+pub(crate) fn channel_memory(name: &[u8]) -> usize {
+    SUBSCRIPTION + name.len()
+}
+
+/// Bytes of memory that a pattern takes at most: the text here, of the loop and of the hub, and twice what it is prepared
+/// in, at most twice as long; and the tables that they stand in.
+pub(crate) fn pattern_memory(name: &[u8]) -> usize {
+    1024 + 7 * name.len()
+}
+
+/// Bytes of memory of arguments that are kept.
+pub(crate) fn arguments_memory<T: AsRef<[u8]>>(args: &[T]) -> usize {
+    args.iter().map(|arg| arg.as_ref().len() + ARGUMENT).sum()
+}
+
+/// Bytes of memory of the keys that a command waits for.
+pub(crate) fn waiting_memory<T: AsRef<[u8]>>(keys: &[T]) -> usize {
+    let each = keys.iter().map(|key| 2 * key.as_ref().len() + WAITING_KEY);
+    each.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_an_account_is_that_of_its_parts() {
+        let holdings = Holdings::default();
+        assert!(!holdings.has_changed(IN_PASSING));
+        holdings.set(Holding::Names, 100);
+        holdings.set(Holding::Wait, 5_000);
+        holdings.set(Holding::Names, 10);
+        assert_eq!(
+            (holdings.sum(), holdings.get(Holding::Wait)),
+            (5_010, 5_000)
+        );
+        assert!(holdings.has_changed(0));
+        holdings.set(Holding::Wait, 0);
+        assert_eq!(holdings.sum(), 10);
+        // Too little for the sum of all clients to know.
+        assert!(!holdings.has_changed(0));
+        assert!(holdings.has_changed(IN_PASSING + 1));
+    }
+}
