@@ -27,6 +27,7 @@ mod probe;
 mod provided;
 mod receive;
 mod receiver;
+mod parts;
 pub(crate) mod ring;
 mod send;
 pub(crate) mod sockets;
