@@ -178,6 +178,18 @@ impl From<&str> for Listen {
     }
 }
 
+impl From<&String> for Listen {
+    fn from(place: &String) -> Listen {
+        Listen::at(place.as_str())
+    }
+}
+
+impl From<String> for Listen {
+    fn from(place: String) -> Listen {
+        Listen::at(place.as_str())
+    }
+}
+
 impl Listen {
     /// Binds when the loops start; TCP port 0 takes any free port. An IPv6 address takes IPv6
     /// connections only. The place may be given as an [`Endpoint`], an address, a tuple, a path, or
