@@ -79,10 +79,8 @@ impl<Q: Queues> Sockets<Q> {
         }
         for index in waiting {
             let receiver = self.sock(index).map(|sock| sock.receiver);
-            let comes = receiver.is_some_and(|receiver| {
-                receiver.wanted
-                    && !matches!(receiver.operation, Operation::None | Operation::Starved)
-            });
+            let comes = receiver
+                .is_some_and(|receiver| receiver.wanted && receiver.operation != Operation::None);
             if all || !comes {
                 self.offer_parts(core, index);
             }

@@ -207,7 +207,8 @@ impl<Q: Queues> Sockets<Q> {
                 sock.receiver.stream = true;
                 return core.touch(index);
             }
-            if !done.is(Errno::CANCELED) && !done.is(Errno::INTR) {
+            // Who finds no large piece waits for one: what waits so holds a part of them only.
+            if ![Errno::CANCELED, Errno::INTR, Errno::NOBUFS].iter().any(|&e| done.is(e)) {
                 self.offer_parts(core, index);
             }
         }
