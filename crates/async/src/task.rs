@@ -83,7 +83,9 @@ impl Woken {
 
     pub(crate) fn take(&self) -> impl Iterator<Item = ConnId> + use<> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *queue).into_iter().map(ConnId::from_bits)
+        std::mem::take(&mut *queue)
+            .into_iter()
+            .map(ConnId::from_bits)
     }
 }
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tidewire::{
-    Builder, Conns, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service,
-    codec,
+    Builder, Conns, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service, codec,
 };
 
 const LINE_MAX: usize = 4096;

@@ -72,7 +72,11 @@ fn inside(act: Act, answers: bool, expected: &str) {
 
 #[test]
 fn a_stop_inside_a_callback_returns_and_is_graceful() {
-    inside(|running| running.stop(PATIENCE).accepted.to_string(), true, "1");
+    inside(
+        |running| running.stop(PATIENCE).accepted.to_string(),
+        true,
+        "1",
+    );
 }
 
 #[test]
@@ -94,5 +98,9 @@ fn a_wait_inside_a_callback_says_what_is_wrong() {
         drain.wait();
         why.to_string().split_once(" cannot ").unwrap().1.to_owned()
     }
-    inside(waits, true, "be waited for: this is one of its own callbacks");
+    inside(
+        waits,
+        true,
+        "be waited for: this is one of its own callbacks",
+    );
 }

@@ -182,7 +182,9 @@ impl Waiter {
             tracing::error!(name, reason, "a loop has ended; its connections are cut");
             let name = name.to_owned();
             let what = "has ended";
-            standing.failed.get_or_insert(LoopFailed { name, what, reason });
+            standing
+                .failed
+                .get_or_insert(LoopFailed { name, what, reason });
         }
         self.0.changed.notify_all();
     }

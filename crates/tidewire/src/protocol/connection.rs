@@ -824,7 +824,8 @@ impl<P: Protocol> Turn<'_, P> {
         self.env.told = true;
         let told = self.home.tell(to, None, message);
         if told.is_err() {
-            self.env.refuse_messages(self.home.mail.service(), [0, 0, 1]);
+            self.env
+                .refuse_messages(self.home.mail.service(), [0, 0, 1]);
         }
         told
     }

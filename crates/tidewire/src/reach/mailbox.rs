@@ -474,10 +474,7 @@ mod tests {
 
     fn handle() -> Handle<u32> {
         let mail = Arc::new(Mail::new(Arc::new(Waker::new()), 0));
-        Handle::new(
-            ConnId::new(1, 1),
-            mail,
-        )
+        Handle::new(ConnId::new(1, 1), mail)
     }
 
     #[test]

@@ -150,7 +150,11 @@ impl Env {
     pub(crate) fn refuse_dials(&self, refused: u64) {
         self.counters.dials_refused.add(refused);
         if let Some(held_back) = self.throttles.dials.pass(self.now) {
-            tracing::warn!(refused, held_back, "dials refused: the inbox of the loop is full");
+            tracing::warn!(
+                refused,
+                held_back,
+                "dials refused: the inbox of the loop is full"
+            );
         }
     }
 

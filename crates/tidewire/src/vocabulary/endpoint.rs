@@ -428,7 +428,13 @@ mod tests {
         let number = std::fs::read_to_string("/sys/class/net/lo/ifindex").unwrap();
         let same = format!("[::1%{}]:80", number.trim()).parse();
         assert_eq!(Ok(endpoint), same);
-        for text in ["[::1%no such one]:80", "[::1%../lo]:80", "[::1%lo]", "[127.0.0.1%lo]:80", "[::1%]:80"] {
+        for text in [
+            "[::1%no such one]:80",
+            "[::1%../lo]:80",
+            "[::1%lo]",
+            "[127.0.0.1%lo]:80",
+            "[::1%]:80",
+        ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
     }

@@ -59,7 +59,9 @@ fn hold(server: &Server, conn: u64) -> Sender<()> {
 fn messages_arrive_and_leave_in_one_piece(v: Variant) {
     let chunks = Chunks::default();
     let theirs = chunks.clone();
-    let server = Setup::on(v).reachable().start(move || Notes(theirs.clone()));
+    let server = Setup::on(v)
+        .reachable()
+        .start(move || Notes(theirs.clone()));
     // Each length by a new connection, which knows nothing of its peer, and by one that has seen others.
     let mut conns = 0;
     let mut old = server.connect();
@@ -82,7 +84,11 @@ fn messages_arrive_and_leave_in_one_piece(v: Variant) {
                 let came = std::mem::take(&mut *chunks.lock().expect("not poisoned"));
                 assert_eq!(came, [length], "new: {is_new}");
                 server.until("the send to be counted", |c| c.sends > sends);
-                assert_eq!(server.counters().sends - sends, 1, "{length}, new: {is_new}");
+                assert_eq!(
+                    server.counters().sends - sends,
+                    1,
+                    "{length}, new: {is_new}"
+                );
             }
         }
     }
@@ -95,7 +101,9 @@ fn many_replies_of_one_turn_leave_in_one_piece_each(v: Variant) {
     const CLIENTS: usize = 50;
     let chunks = Chunks::default();
     let theirs = chunks.clone();
-    let server = Setup::on(v).reachable().start(move || Notes(theirs.clone()));
+    let server = Setup::on(v)
+        .reachable()
+        .start(move || Notes(theirs.clone()));
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     for length in [5000, 25_000, 60_000] {
         let message = noise(7, length);
@@ -104,10 +112,14 @@ fn many_replies_of_one_turn_leave_in_one_piece_each(v: Variant) {
             let sends = server.counters().sends;
             clients.iter_mut().for_each(|client| client.send(&message));
             drop(release);
-            clients.iter_mut().for_each(|client| client.expect(&message));
+            clients
+                .iter_mut()
+                .for_each(|client| client.expect(&message));
             let came = std::mem::take(&mut *chunks.lock().expect("not poisoned"));
             assert_eq!(came, [length; CLIENTS]);
-            server.until("the sends to be counted", |c| c.sends - sends >= CLIENTS as u64);
+            server.until("the sends to be counted", |c| {
+                c.sends - sends >= CLIENTS as u64
+            });
             assert_eq!(server.counters().sends - sends, CLIENTS as u64, "{length}");
         }
     }

@@ -208,7 +208,10 @@ impl<Q: Queues> Sockets<Q> {
                 return core.touch(index);
             }
             // Who finds no large piece waits for one: what waits so holds a part of them only.
-            if ![Errno::CANCELED, Errno::INTR, Errno::NOBUFS].iter().any(|&e| done.is(e)) {
+            if ![Errno::CANCELED, Errno::INTR, Errno::NOBUFS]
+                .iter()
+                .any(|&e| done.is(e))
+            {
                 self.offer_parts(core, index);
             }
         }

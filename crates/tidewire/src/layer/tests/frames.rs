@@ -84,10 +84,7 @@ const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads]
 fn client_of<S: Service>(shape: Shape, service: S, bytes: &[u8]) -> (Sim, PlainId) {
     let mut sim = Sim::under(1, Conditions::calm());
     sim.shape(shape);
-    let addr = sim.serve(
-        Layered::new(Frames::default(), service),
-        Limits::default(),
-    );
+    let addr = sim.serve(Layered::new(Frames::default(), service), Limits::default());
     let peer = sim.plain(addr);
     sim.send(peer, bytes);
     sim.finish(peer);
@@ -117,10 +114,13 @@ impl Protocol for Echo {
 /// through another layer.
 #[test]
 fn what_drips_into_a_layer_is_no_progress() {
-    for (shape, speaks_first, is_twice) in SHAPES
-        .into_iter()
-        .flat_map(|shape| [(shape, false, false), (shape, true, false), (shape, true, true)])
-    {
+    for (shape, speaks_first, is_twice) in SHAPES.into_iter().flat_map(|shape| {
+        [
+            (shape, false, false),
+            (shape, true, false),
+            (shape, true, true),
+        ]
+    }) {
         let limits = Limits {
             idle: Some(Duration::from_secs(3)),
             ..Limits::default()
@@ -263,7 +263,11 @@ fn what_is_told_inside_a_layer_is_heard_before_the_end() {
             let bytes = [&framed(b"abc")[..], farewell].concat();
             let (sim, peer) = client_of(shape, service_fn(|_| TellsItself), &bytes);
             assert_eq!(sim.received(peer), b"abc", "{shape:?}, {farewell:?}");
-            assert_eq!(sim.state(peer), PlainState::Ended, "{shape:?}, {farewell:?}");
+            assert_eq!(
+                sim.state(peer),
+                PlainState::Ended,
+                "{shape:?}, {farewell:?}"
+            );
         }
     }
 }

@@ -170,12 +170,21 @@ impl Protocol for Long {
 #[test]
 fn a_reply_goes_on_when_output_has_drained() {
     for how in [Goes::On, Goes::OnInWritable] {
-        for (window, half_close) in [(usize::MAX, false), (usize::MAX, true), (999, false), (999, true)] {
+        for (window, half_close) in [
+            (usize::MAX, false),
+            (usize::MAX, true),
+            (999, false),
+            (999, true),
+        ] {
             let got = Feed::new(b"?")
                 .window(window)
                 .half_close(half_close)
                 .run(service_fn(move |_| Long { left: 0, how }));
-            assert_eq!(got.output.len(), 1_000_000, "{how:?}, {window}, {half_close}");
+            assert_eq!(
+                got.output.len(),
+                1_000_000,
+                "{how:?}, {window}, {half_close}"
+            );
             let closed = half_close.then_some(Closed::Finished);
             assert_eq!(got.closed, closed, "{how:?}, {window}");
         }
@@ -184,21 +193,37 @@ fn a_reply_goes_on_when_output_has_drained() {
 
 #[test]
 fn who_goes_on_is_invisible() {
-    let long = || service_fn(|_| Long { left: 0, how: Goes::On });
+    let long = || {
+        service_fn(|_| Long {
+            left: 0,
+            how: Goes::On,
+        })
+    };
     chunking::assert_invisible(long, b"?", true, |got| got.output.len(), 4);
 }
 
 #[test]
 #[should_panic(expected = "a full link shows")]
 fn who_goes_astray_is_found() {
-    let long = || service_fn(|_| Long { left: 0, how: Goes::Astray });
+    let long = || {
+        service_fn(|_| Long {
+            left: 0,
+            how: Goes::Astray,
+        })
+    };
     chunking::assert_invisible(long, b"?", true, |got| got.output.len(), 1);
 }
 
 #[test]
 fn what_is_shown_is_text() {
     let got = collect(Echo, b"GET /\r\n", &[], false);
-    assert_eq!(format!("{got:?}"), r#"Collected { output: b"GET /\r\n", closed: None }"#);
+    assert_eq!(
+        format!("{got:?}"),
+        r#"Collected { output: b"GET /\r\n", closed: None }"#
+    );
     let feed = format!("{:?}", Feed::new(&[7; 3000]));
-    assert!(feed.contains(r"\x07") && feed.contains("and 1000 bytes"), "{feed}");
+    assert!(
+        feed.contains(r"\x07") && feed.contains("and 1000 bytes"),
+        "{feed}"
+    );
 }
