@@ -44,6 +44,9 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
         ("buffers", counters.buffers_exhausted),
         ("descriptors", counters.accept_pauses),
         ("dials", counters.dials_refused),
+        ("posts", counters.posts_refused),
+        ("places", counters.places_refused),
+        ("tells", counters.tells_refused),
         ("completions", counters.completions_overflowed),
     ] {
         to.add(&metrics::LIMIT_REACHED, &[name, limit], n);

@@ -23,6 +23,8 @@ pub(crate) struct State {
     read: usize,
     /// The peer sends no more.
     pub(crate) ended: bool,
+    /// Somebody may have cut what it sent, which reading says behind the last byte.
+    pub(crate) is_cut: bool,
     pub(crate) broken: Option<io::ErrorKind>,
     /// The connection takes more output.
     pub(crate) room: bool,
@@ -49,6 +51,7 @@ impl Shared {
             unread: Vec::new(),
             read: 0,
             ended: false,
+            is_cut: false,
             broken: None,
             room: true,
             written: Vec::new(),
@@ -130,7 +133,10 @@ impl State {
         if let Some(kind) = self.broken {
             return Some(Err(kind.into()));
         }
-        self.ended.then_some(Ok(0))
+        self.ended.then_some(match self.is_cut {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(0),
+        })
     }
 
     /// `None` if there is no room yet.

@@ -55,7 +55,8 @@ impl fmt::Debug for Task {
 /// }
 /// ```
 pub struct Woken {
-    queue: Mutex<VecDeque<ConnId>>,
+    /// Names, as numbers: wakers come from anywhere.
+    queue: Mutex<VecDeque<u64>>,
     at: LoopHandle<()>,
 }
 
@@ -73,23 +74,25 @@ impl Woken {
         })
     }
 
-    fn push(&self, id: ConnId) {
+    fn push(&self, id: u64) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.push_back(id);
         drop(queue);
         self.at.signal();
     }
 
-    pub(crate) fn take(&self) -> VecDeque<ConnId> {
+    pub(crate) fn take(&self) -> impl Iterator<Item = ConnId> + use<> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *queue)
+            .into_iter()
+            .map(ConnId::from_bits)
     }
 }
 
 /// Wakes one future, from anywhere. Each is in the queue at most once, which bounds the queue.
 struct Alarm {
     state: AtomicU8,
-    id: ConnId,
+    id: u64,
     woken: Arc<Woken>,
 }
 
@@ -211,7 +214,7 @@ impl Protocol for Task {
     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
         self.alarm = Some(Arc::new(Alarm {
             state: AtomicU8::new(QUIET),
-            id: cx.link.id(),
+            id: cx.link.id().to_bits(),
             woken: cx.local.clone(),
         }));
         self.go_on(&mut cx.link);
@@ -244,6 +247,11 @@ impl Protocol for Task {
             shared.ended = true;
             shared.reader.take()
         });
+    }
+
+    fn cut_short(&mut self, unread: usize, _: &'static str, cx: &mut Cx<'_, Self>) {
+        self.shared.lock().is_cut = true;
+        self.peer_finished(unread, cx);
     }
 
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
+use futures_util::{AsyncReadExt, AsyncWriteExt};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1 as server;
@@ -70,6 +71,37 @@ fn the_example_serves_and_stops_on_a_signal() {
     socket.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("GET /here on Tidewire\n"), "{answer}");
     example.stop().unwrap();
+}
+
+/// Sends back what it reads.
+async fn echo(mut stream: Stream) {
+    let mut buffer = [0; 700];
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        if stream.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A turn of a loop may hear of a request and of the end behind it at once.
+#[test]
+fn what_comes_with_the_end_is_answered_by_a_future() {
+    let build = |builder: &mut Builder| {
+        builder.serve("127.0.0.1:0", serve(echo));
+    };
+    every_engine::on_every_engine(build, |running| {
+        let addr = running.addrs()[0].tcp().unwrap();
+        for _ in 0..30 {
+            let mut client = TcpStream::connect(addr).unwrap();
+            client.set_read_timeout(Some(example::PATIENCE)).unwrap();
+            client.write_all(b"hello").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut back = Vec::new();
+            client.read_to_end(&mut back).unwrap();
+            assert_eq!(back, b"hello");
+        }
+        running.stop(Duration::from_secs(10));
+    });
 }
 
 #[test]

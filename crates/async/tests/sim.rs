@@ -18,7 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use tidewire::sim::chunking::{self, Feed};
 use tidewire::sim::{Conditions, Outcome, Pair, PlainState, Sim};
-use tidewire::{Closed, Limits};
+use tidewire::{Around, Closed, Input, Layer, Layered, Limits, Next, Peer, Refusal, Service, Wrap};
 use tidewire_async::{Sleep, Stream, serve};
 
 async fn echo(mut stream: Stream) {
@@ -330,4 +330,64 @@ fn a_panic_ends_one_connection() {
     world.sim.run_for(Duration::from_secs(1));
     assert!(matches!(world.sim.state(world.peer), PlainState::Failed(_)));
     assert_eq!(world.sim.counters(world.at).closed_for(Closed::Panicked), 1);
+}
+
+/// Passes everything on, and never takes the end for the peer's word.
+struct Doubts;
+
+impl Wrap for Doubts {
+    type Layer = Doubts;
+
+    fn wrap(&self, _: &Peer) -> Result<Option<Doubts>, Refusal> {
+        Ok(Some(Doubts))
+    }
+}
+
+impl Layer for Doubts {
+    fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        let peer = at.peer().clone();
+        let _ = at.accept(peer);
+    }
+
+    fn received<S: Service>(
+        &mut self,
+        input: &mut Input<'_>,
+        at: &mut Around<'_, '_, S, Self>,
+    ) -> Next {
+        if at.wants_input() {
+            at.received(input.bytes());
+            input.consume(input.len());
+        }
+        Next::More
+    }
+
+    fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+        at.take_output(|link, bytes| {
+            link.write(bytes);
+            bytes.len()
+        });
+    }
+
+    fn peer_finished<S: Service>(&mut self, _: usize, at: &mut Around<'_, '_, S, Self>) {
+        at.cut_short("who knows");
+    }
+}
+
+/// A future reads all that came, then an error instead of the end; what it has written and still writes is sent.
+#[test]
+fn a_stream_that_was_cut_is_an_error_behind_its_last_byte() {
+    async fn reads(mut stream: Stream) {
+        let mut got = Vec::new();
+        let end = stream.read_to_end(&mut got).await;
+        let said = format!("{} bytes, then {:?}", got.len(), end.map_err(|e| e.kind()));
+        stream.write_all(said.as_bytes()).await.unwrap();
+    }
+    let mut sim = Sim::under(1, Conditions::calm());
+    let addr = sim.serve(Layered::new(Doubts, serve(reads)), Limits::default());
+    let peer = sim.plain(addr);
+    sim.send(peer, &[7; 5000]);
+    sim.finish(peer);
+    sim.run_for(Duration::from_secs(1));
+    let said = String::from_utf8_lossy(sim.received(peer)).into_owned();
+    assert_eq!(said, "5000 bytes, then Err(UnexpectedEof)");
 }

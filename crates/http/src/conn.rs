@@ -702,6 +702,14 @@ impl<H: Handler> Protocol for HttpConn<H> {
         }
     }
 
+    /// A request says where it ends, so that its answer does not depend on what might have come behind it.
+    fn cut_short(&mut self, unread: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
+        match &self.stage {
+            Stage::Head if unread == 0 => cx.link.finish_because(why),
+            _ => self.peer_finished(unread, cx),
+        }
+    }
+
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         if std::mem::take(&mut self.gives_way) {
             return cx.link.resume();

@@ -12,8 +12,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tidewire::{
-    Builder, ConnId, Conns, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service,
-    codec,
+    Builder, Conns, Cx, Input, Listen, LoopHandle, Next, Peer, Protocol, Refusal, Service, codec,
 };
 
 const LINE_MAX: usize = 4096;
@@ -36,7 +35,8 @@ struct Lines {
 
 #[derive(Clone)]
 struct Line {
-    from: (u32, ConnId),
+    /// The loop's number, and the connection's.
+    from: (u32, u64),
     text: Arc<[u8]>,
 }
 
@@ -58,7 +58,7 @@ impl Protocol for Guest {
             match self.0.take(input) {
                 Ok(Some(text)) => cx.local.room.say(Line {
                     // Connections' names are per loop; the number tells loops apart.
-                    from: (cx.number(), cx.link.id()),
+                    from: (cx.number(), cx.link.id().to_bits()),
                     text: [text, b"\n"].concat().into(),
                 }),
                 Ok(None) => return Next::More,
@@ -121,7 +121,7 @@ impl Service for Chat {
             lines.kept.iter().skip(skip).cloned().collect()
         };
         all.each(local, |_, cx| {
-            let me = (cx.number(), cx.link.id());
+            let me = (cx.number(), cx.link.id().to_bits());
             for line in fresh.iter().filter(|l| l.from != me) {
                 if !cx.link.full() {
                     cx.link.write(&line.text);

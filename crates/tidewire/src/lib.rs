@@ -97,6 +97,9 @@ pub use build::builder::{Builder, Listening, Placement, Running, ServiceId, Star
 pub use build::drain::{Drain, Left, Phase, Progress};
 pub use build::ending::{LoopFailed, Waiter};
 pub use build::engine::{Engine, EngineChoice};
+/// The crate of that name, in the version that this one is built with: what [`Link::write_shared`] takes is its `Bytes`.
+pub use bytes;
+
 pub use build::limits::{CHUNK, Limits};
 pub use build::listen::{Listen, TcpOptions};
 pub use build::observer::Observer;

@@ -68,6 +68,8 @@ mistakes! {
         StarvedCompletionForgotten,
         /// That there is no buffer is taken for an error of the connection.
         NoBufferFails,
+        /// What waits for the rest of what was cut is dropped.
+        PartsForgotten,
         /// An operation that goes on is counted as done.
         MoreIgnored,
         /// An attempt to connect that is given up is not taken back.

@@ -42,8 +42,10 @@ pub struct Records {
     ends: bool,
     /// Of log lines about peers that were not let in: a server has them.
     failures: Option<Arc<Throttle>>,
-    /// The peer has said that it sends no more.
-    heard_farewell: bool,
+    /// The peer has said that it sends no more, or has cut the stream; what is inside was told.
+    told_end: bool,
+    /// The stream is over without the peer's farewell.
+    is_cut: bool,
     /// So have we.
     said_farewell: bool,
 }
@@ -82,7 +84,8 @@ impl Records {
             waiting: 0,
             ends: false,
             failures: None,
-            heard_farewell: false,
+            told_end: false,
+            is_cut: false,
             said_farewell: false,
         }
     }
@@ -144,15 +147,15 @@ impl Records {
 
     fn plaintext_in<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) -> bool {
         let mut some = false;
-        while at.wants_input() && (self.waiting > 0 || self.ends && !self.heard_farewell) {
+        while at.wants_input() && (self.waiting > 0 || self.ends && !self.told_end) {
             let mut reader = self.tls.reader();
             match reader.fill_buf() {
                 Ok([]) => {
                     self.waiting = 0;
-                    if self.heard_farewell {
+                    if self.told_end {
                         break;
                     }
-                    self.heard_farewell = true;
+                    self.told_end = true;
                     at.peer_finished();
                     return true;
                 }
@@ -166,6 +169,12 @@ impl Records {
                 // Nothing there now.
                 Err(_) => self.waiting = 0,
             }
+        }
+        if self.is_cut && self.waiting == 0 && !self.told_end {
+            self.told_end = true;
+            // Somebody may have cut the stream short: the end is not the peer's word.
+            at.cut_short("the stream ended without TLS's farewell");
+            return true;
         }
         some
     }
@@ -236,14 +245,11 @@ impl Layer for Records {
     }
 
     fn peer_finished<S: Service>(&mut self, _: usize, at: &mut Around<'_, '_, S, Self>) {
+        self.is_cut = !self.ends;
         self.pump(at);
         if !at.is_accepted() {
             at.link()
                 .abort_because("the peer ended within the TLS handshake");
-        } else if !self.heard_farewell && !at.is_done() {
-            // Somebody may have cut the stream short: the end is not the peer's word.
-            at.link()
-                .abort_because("the stream ended without TLS's farewell");
         }
     }
 

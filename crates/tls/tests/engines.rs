@@ -125,6 +125,68 @@ fn an_end_without_a_farewell_is_not_the_peers_word() {
     );
 }
 
+/// A request, and right behind it the end of the client's sending, with TLS's farewell and without: the request is answered. What
+/// the service answers later is the service's affair: this one answers at once.
+#[test]
+fn what_comes_with_the_end_is_answered() {
+    const CLIENTS: u64 = 30;
+    let authority = Authority::new();
+    let config = client(&authority);
+    for farewell in [true, false] {
+        on_every_engine(
+            || Server::new(authority.certificate(NAME)),
+            |addr, talk, running| {
+                for _ in 0..CLIENTS {
+                    let mut stream = connect(addr, &config);
+                    exchange(&mut stream, b"hello");
+                    stream.conn.writer().write_all(b"one more").unwrap();
+                    if farewell {
+                        stream.conn.send_close_notify();
+                    }
+                    // All records by one call, and the end behind them.
+                    let mut records = Vec::new();
+                    while stream.conn.wants_write() {
+                        stream.conn.write_tls(&mut records).unwrap();
+                    }
+                    stream.sock.write_all(&records).unwrap();
+                    stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+                    let mut back = Vec::new();
+                    let end = stream.read_to_end(&mut back);
+                    assert_eq!(back, b"one more", "{end:?}, farewell: {farewell}");
+                }
+                until(running, |c| c.closed_total() == CLIENTS);
+                let why = match farewell {
+                    true => "finished",
+                    false => "the stream ended without TLS's farewell",
+                };
+                assert_eq!(talk.log.get().closed, vec![why; CLIENTS as usize]);
+            },
+        );
+    }
+}
+
+/// What has come before a reset is received.
+#[test]
+fn what_comes_with_a_reset_is_received() {
+    let authority = Authority::new();
+    let config = client(&authority);
+    on_every_engine(
+        || Server::new(authority.certificate(NAME)),
+        |addr, talk, running| {
+            for n in 1..=10 {
+                let mut stream = connect(addr, &config);
+                exchange(&mut stream, b"hello");
+                stream.write_all(b"one more").unwrap();
+                let socket = socket2::SockRef::from(&stream.sock);
+                socket.set_linger(Some(Duration::ZERO)).unwrap();
+                drop(stream);
+                until(running, |c| c.closed_total() == n);
+                assert_eq!(talk.log.get().echoed, n as usize * 13);
+            }
+        },
+    );
+}
+
 #[test]
 fn sessions_are_resumed_unless_told_otherwise() {
     let authority = Authority::new();

@@ -34,7 +34,7 @@ metrics! {
     CUT_UNSENT = Counter "tidewire_connections_cut_unsent_total" ["service"];
     /// Bytes of output that were lost so.
     CUT_BYTES = Counter "tidewire_cut_bytes_total" ["service"];
-    /// Times that a limit took effect: `output` (a connection not read from because its output was full), `turn` (a connection that asks for much waited while others had their share of what the loop's turns make), `send` (one that has much to send waited while others sent their share), `receive` (one of many had more input than its part of a turn), `memory` (not read from because memory was short), `buffers` (no receive buffer was free), `descriptors` (accepting paused), `dials` (an outgoing connection refused), `completions` (the kernel's queue overflowed).
+    /// Times that a limit took effect: `output` (a connection not read from because its output was full), `turn` (a connection that asks for much waited while others had their share of what the loop's turns make), `send` (one that has much to send waited while others sent their share), `receive` (one of many had more input than its part of a turn), `memory` (not read from because memory was short), `buffers` (no receive buffer was free), `descriptors` (accepting paused), `dials` (an outgoing connection refused), `posts`, `places` and `tells` (a message to a connection refused because too many waited: posted from elsewhere, a place for such a post, told by another connection of the loop), `completions` (the kernel's queue overflowed).
     LIMIT_REACHED = Counter "tidewire_limit_reached_total" ["loop", "limit"];
     /// Bytes that connections hold in queued output and carried input.
     HELD_BYTES = Gauge "tidewire_held_bytes" ["loop"];

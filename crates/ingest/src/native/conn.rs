@@ -401,6 +401,11 @@ impl Protocol for IngestConn {
         }
     }
 
+    /// What came whole is stored and acknowledged, whatever might have come behind it.
+    fn cut_short(&mut self, unread: usize, _: &'static str, cx: &mut Cx<'_, Self>) {
+        self.peer_finished(unread, cx);
+    }
+
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         match &mut self.role {
             Role::Hello if self.waits_until.is_some() => {

@@ -372,8 +372,9 @@ impl Builder {
 
     /// Output that one loop hands to the kernel in a turn, for all its connections together; bytes, 64 KiB to 1 GiB,
     /// default 1 MiB. What a connection has to send up to 16 KiB goes at once and does not count. Who has more waits
-    /// while others do (counted as `send_pauses`), first come, first served, and is given a quarter of it at a time. Who
-    /// has waited for a second is logged as above.
+    /// while others do (counted as `send_pauses`), first come, first served, and is given a quarter of it at a time, 64 KiB at
+    /// least. That share is whole, so that a reply leaves in one piece, and may be on top of what a turn sends: the next
+    /// turns send less by as much. Who has waited for a second is logged as above.
     pub fn turn_send(&mut self, bytes: usize) -> &mut Builder {
         self.turn_send = bytes.clamp(*TURN.start(), *TURN.end());
         self
@@ -652,6 +653,7 @@ impl Builder {
                 self.buffers
             },
         });
+        let clock = Arc::<StopClock>::default();
         let mut running = Running {
             engine,
             reason,
@@ -662,13 +664,14 @@ impl Builder {
             loops: Vec::new(),
             accepting: Acceptors::default(),
             counters: Arc::default(),
-            clock: Arc::default(),
+            waiter: Waiter::of(clock.clone()),
+            clock,
             next: AtomicUsize::new(0),
-            waiter: Waiter::default(),
             services: self.names.clone().into(),
             memory: plan.memory.clone(),
             stalls: Arc::default(),
             watch: None,
+            is_left_alone: false,
         };
         if let Some(threshold) = self.watch {
             let (loops, names) = (running.counters.clone(), running.services.clone());
@@ -804,6 +807,8 @@ pub struct Running {
     memory: Arc<Memory>,
     stalls: Arc<Mutex<Board>>,
     watch: Option<Watch>,
+    /// It was stopped in a callback of its own, and its loops end without being waited for.
+    is_left_alone: bool,
 }
 
 impl fmt::Debug for Running {
@@ -1007,7 +1012,7 @@ impl Running {
     /// them.
     ///
     /// # Errors
-    /// The first loop that failed, and why.
+    /// The first loop that failed, and why. In a callback of one of the loops, that this would wait for ever.
     pub fn wait(&self) -> Result<(), LoopFailed> {
         self.waiter.wait()
     }
@@ -1055,8 +1060,12 @@ impl Running {
         &self.clock
     }
 
-    /// Waits for the threads of the loops.
+    /// Waits for the threads of the loops; in a callback of theirs, leaves them to end by themselves.
     pub(crate) fn join(&mut self) {
+        if self.clock.is_here() {
+            self.is_left_alone = true;
+            return;
+        }
         for thread in self.acceptors.iter_mut().chain(&mut self.loops) {
             thread.finish();
         }
@@ -1092,11 +1101,13 @@ impl Running {
         let name = format!("tidewire-{name}");
         let waiter = self.waiter.clone();
         waiter.begin();
+        let clock = self.clock.clone();
         let relay = self.accepting.relay(&waker, &setup.spread);
         let spawned = std::thread::Builder::new().name(name.clone()).spawn({
             let waiter = waiter.clone();
             move || {
                 counters.activity.runs_here();
+                clock.runs_here();
                 waiter.run(&name, || {
                     engine::run(engine, setup, theirs.clone(), counters, &ready)
                 });
@@ -1123,6 +1134,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.is_left_alone {
+            return;
+        }
         self.stopper().stop_now();
         self.join();
     }

@@ -193,12 +193,14 @@ impl Drain {
         }
     }
 
-    /// Waits until it is over, for this long at most; whether it is. With a time of zero, only looks.
+    /// Waits until it is over, for this long at most; whether it is. With a time of zero, only looks; so it does in a
+    /// callback of one of the loops.
     pub fn wait_for(&self, most: Duration) -> bool {
         self.running.has_ended(most)
     }
 
-    /// Waits until it is over. Returns the final counters.
+    /// Waits until it is over. Returns the final counters. In a callback of one of the loops it does not wait: they go on to
+    /// their end by themselves, and the counters are those so far.
     pub fn wait(mut self) -> Counters {
         self.running.join();
         self.running.counters()
@@ -233,6 +235,9 @@ impl Running {
     /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
     /// sent, has every connection told, waits for them to finish until the deadline, cuts the
     /// rest. Returns the final counters. [`drain`](Running::drain) does the same and can be watched.
+    ///
+    /// In a callback of one of the loops, which cannot end before it has returned, nothing is waited for: the loops are told,
+    /// and go on to their end by themselves. So it is where `Running` is dropped in a callback, which cuts all connections.
     pub fn stop(self, deadline: Duration) -> Counters {
         self.drain(deadline).wait()
     }

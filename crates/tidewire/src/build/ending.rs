@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::contained::dispose;
+use crate::reach::stop::StopClock;
 use crate::reach::sync::{Condvar, Mutex, lock};
 
 /// A loop that ended though nobody had stopped it. The connections that it carried are cut.
@@ -21,9 +22,10 @@ use crate::reach::sync::{Condvar, Mutex, lock};
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the loop {name} has ended: {reason}")]
+#[error("the loop {name} {what}: {reason}")]
 pub struct LoopFailed {
     name: String,
+    what: &'static str,
     reason: String,
 }
 
@@ -63,6 +65,8 @@ pub struct Waiter(Arc<Board>);
 struct Board {
     standing: Mutex<Standing>,
     changed: Condvar,
+    /// Of these loops. None where nobody but tests waits.
+    clock: Option<Arc<StopClock>>,
 }
 
 #[derive(Default)]
@@ -88,16 +92,36 @@ impl fmt::Debug for Waiter {
 }
 
 impl Waiter {
+    /// For the loops of this clock.
+    pub(crate) fn of(clock: Arc<StopClock>) -> Waiter {
+        Waiter(Arc::new(Board {
+            clock: Some(clock),
+            ..Board::default()
+        }))
+    }
+
+    /// Whether this is a callback of one of the loops.
+    fn is_inside(&self) -> bool {
+        self.0.clock.as_ref().is_some_and(StopClock::is_here)
+    }
+
     /// Blocks until all loops have ended because they were stopped, or one has failed. The others
     /// go on then, without what that one carried or accepted: stop them.
     ///
     /// # Errors
-    /// The first loop that failed, and why.
+    /// The first loop that failed, and why. In a callback of one of the loops, that this would wait for ever.
     pub fn wait(&self) -> Result<(), LoopFailed> {
         let mut standing = lock(&self.0.standing);
         loop {
             if let Some(ended) = standing.ended() {
                 return ended;
+            }
+            if self.is_inside() {
+                return Err(LoopFailed {
+                    name: std::thread::current().name().unwrap_or("?").to_owned(),
+                    what: "cannot be waited for",
+                    reason: "this is one of its own callbacks".to_owned(),
+                });
             }
             let changed = self.0.changed.wait(standing);
             standing = changed.unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +129,7 @@ impl Waiter {
     }
 
     /// [`wait`](Waiter::wait), for this long at most; `None` if it has passed first. With a time of
-    /// zero, only looks.
+    /// zero, only looks; so it does in a callback of one of the loops, which cannot end meanwhile.
     pub fn wait_for(&self, most: Duration) -> Option<Result<(), LoopFailed>> {
         let began = Instant::now();
         let mut standing = lock(&self.0.standing);
@@ -114,7 +138,7 @@ impl Waiter {
             if let ended @ Some(_) = standing.ended() {
                 return ended;
             }
-            if left.is_zero() {
+            if left.is_zero() || self.is_inside() {
                 return None;
             }
             let changed = self.0.changed.wait_timeout(standing, left);
@@ -128,7 +152,7 @@ impl Waiter {
         let mut standing = lock(&self.0.standing);
         loop {
             let left = most.saturating_sub(began.elapsed());
-            if standing.running == 0 || left.is_zero() {
+            if standing.running == 0 || left.is_zero() || self.is_inside() {
                 return standing.running == 0;
             }
             let changed = self.0.changed.wait_timeout(standing, left);
@@ -157,7 +181,10 @@ impl Waiter {
         if let Some(reason) = reason {
             tracing::error!(name, reason, "a loop has ended; its connections are cut");
             let name = name.to_owned();
-            standing.failed.get_or_insert(LoopFailed { name, reason });
+            let what = "has ended";
+            standing
+                .failed
+                .get_or_insert(LoopFailed { name, what, reason });
         }
         self.0.changed.notify_all();
     }

@@ -46,6 +46,9 @@ pub struct TcpOptions {
     pub send_buffer: Option<usize>,
     /// Congestion control, such as `cubic`. Default `None`: the system's.
     pub congestion: Option<String>,
+    /// A listener at an IPv6 address takes IPv6 connections only (`IPV6_V6ONLY`). Default true. If false, one at `[::]`
+    /// takes IPv4 connections as well.
+    pub ipv6_only: bool,
 }
 
 impl Default for TcpOptions {
@@ -57,6 +60,7 @@ impl Default for TcpOptions {
             receive_buffer: None,
             send_buffer: None,
             congestion: None,
+            ipv6_only: true,
         }
     }
 }
@@ -178,9 +182,21 @@ impl From<&str> for Listen {
     }
 }
 
+impl From<&String> for Listen {
+    fn from(place: &String) -> Listen {
+        Listen::at(place.as_str())
+    }
+}
+
+impl From<String> for Listen {
+    fn from(place: String) -> Listen {
+        Listen::at(place.as_str())
+    }
+}
+
 impl Listen {
     /// Binds when the loops start; TCP port 0 takes any free port. An IPv6 address takes IPv6
-    /// connections only. The place may be given as an [`Endpoint`], an address, a tuple, a path, or
+    /// connections only, unless [`TcpOptions::ipv6_only`] is false. The place may be given as an [`Endpoint`], an address, a tuple, a path, or
     /// as text; text that is no endpoint is an error of [`Builder::start`](crate::Builder::start).
     #[must_use]
     pub fn at<E>(place: E) -> Listen
@@ -407,7 +423,7 @@ impl Listen {
         socket.set_nonblocking(true)?;
         socket.set_reuse_address(true)?;
         if addr.is_ipv6() {
-            socket.set_only_v6(true)?;
+            socket.set_only_v6(self.options.ipv6_only)?;
         }
         if share {
             socket.set_reuse_port(true)?;
@@ -478,6 +494,25 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(sockets);
         assert!(listen(&endpoint).is_ok());
+    }
+
+    #[test]
+    fn places_are_text_of_any_kind_and_ipv6_may_take_ipv4_too() {
+        let place = String::from("[::]:0");
+        for (ipv6_only, takes) in [(true, false), (false, true)] {
+            let options = TcpOptions {
+                ipv6_only,
+                ..TcpOptions::default()
+            };
+            let listen = match ipv6_only {
+                true => Listen::from(&place),
+                false => Listen::from(place.clone()),
+            };
+            let bound = listen.options(options).bind(1).unwrap();
+            let port = bound.endpoint.tcp().unwrap().port();
+            let connected = std::net::TcpStream::connect(("127.0.0.1", port));
+            assert_eq!(connected.is_ok(), takes, "{connected:?}");
+        }
     }
 
     #[test]

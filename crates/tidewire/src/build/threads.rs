@@ -140,6 +140,7 @@ fn start_thread(carrier: Carrier) -> io::Result<()> {
 /// The life of a connection's thread.
 fn carry(carrier: Carrier) {
     carrier.setup.pin();
+    carrier.setup.clock.runs_here();
     let (clock, rng) = (Clock::System, Rng::from_system());
     let (reactor, carried) = carrier.begin(Linux, clock, rng);
     let ran = reactor.and_then(|reactor| reactor.run_until_empty(carried.acceptor()));

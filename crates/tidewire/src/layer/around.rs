@@ -169,6 +169,22 @@ pub trait Layer: Sized + 'static {
         }
     }
 
+    /// The peer has finished sending, and the layer around this one cannot tell whether it had more to say: see
+    /// [`Protocol::cut_short`](crate::Protocol::cut_short). Default: the inner protocol is told; if there is none yet,
+    /// the connection is aborted for this reason.
+    fn cut_short<S: Service>(
+        &mut self,
+        unread: usize,
+        why: &'static str,
+        at: &mut Around<'_, '_, S, Self>,
+    ) {
+        let _ = unread;
+        match at.is_accepted() {
+            true => at.cut_short(why),
+            false => at.link().abort_because(why),
+        }
+    }
+
     /// When [`expired`](Layer::expired) is to be called once the inner protocol was accepted, whose the connection's
     /// own timer is then. Asked after every event. Default: never.
     fn timer(&self) -> Option<Instant> {
@@ -236,6 +252,10 @@ pub trait Layer: Sized + 'static {
     ///
     ///     fn peer_finished<S: Service>(&mut self, _unread: usize, at: &mut Around<'_, '_, S, Self>) {
     ///         at.peer_finished();
+    ///     }
+    ///
+    ///     fn cut_short<S: Service>(&mut self, _: usize, why: &'static str, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.cut_short(why); // said by the layer around this one
     ///     }
     ///
     ///     fn closed(self, why: Closed, now: Instant) {
@@ -446,6 +466,73 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     pub fn peer_finished(&mut self) {
         if let Within::Layer(inner) = self.within {
             inner.peer_finished(self.cx);
+        }
+    }
+
+    /// [`peer_finished`](Around::peer_finished), where the layer cannot tell whether the peer had more to say: the inner
+    /// protocol's [`cut_short`](crate::Protocol::cut_short) is called in its place, with this reason.
+    ///
+    /// ```
+    /// use tidewire::{Around, Input, Layer, Layered, Next, Peer, Refusal, Service, Wrap};
+    /// use tidewire::{on_input, sim::chunking::collect};
+    ///
+    /// /// A stream whose last byte is a dot, unless it was cut.
+    /// #[derive(Default)]
+    /// struct Dotted {
+    ///     is_whole: bool,
+    /// }
+    ///
+    /// impl Wrap for Dotted {
+    ///     type Layer = Dotted;
+    ///
+    ///     fn wrap(&self, _: &Peer) -> Result<Option<Dotted>, Refusal> {
+    ///         Ok(Some(Dotted::default()))
+    ///     }
+    /// }
+    ///
+    /// impl Layer for Dotted {
+    ///     fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         let peer = at.peer().clone();
+    ///         let _ = at.accept(peer);
+    ///     }
+    ///
+    ///     fn received<S: Service>(&mut self, input: &mut Input<'_>, at: &mut Around<'_, '_, S, Self>) -> Next {
+    ///         if at.wants_input() {
+    ///             self.is_whole = input.bytes().ends_with(b".");
+    ///             at.received(input.bytes());
+    ///             input.consume(input.len());
+    ///         }
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
+    ///         at.take_output(|link, bytes| {
+    ///             link.write(bytes);
+    ///             bytes.len()
+    ///         });
+    ///     }
+    ///
+    ///     fn peer_finished<S: Service>(&mut self, _unread: usize, at: &mut Around<'_, '_, S, Self>) {
+    ///         match self.is_whole {
+    ///             true => at.peer_finished(),
+    ///             false => at.cut_short("no dot at the end"),
+    ///         }
+    ///     }
+    ///
+    ///     // The layer around this one, if there is any, knows less than the dot says.
+    ///     fn cut_short<S: Service>(&mut self, unread: usize, _: &'static str, at: &mut Around<'_, '_, S, Self>) {
+    ///         self.peer_finished(unread, at);
+    ///     }
+    /// }
+    ///
+    /// let echo = || on_input(|input, link| link.forward_all(input));
+    /// let why = |input| collect(Layered::new(Dotted::default(), echo()), input, &[], true).closed.unwrap();
+    /// assert_eq!(why(b"whole.").to_string(), "finished");
+    /// assert_eq!(why(b"wh").to_string(), "no dot at the end");
+    /// ```
+    pub fn cut_short(&mut self, why: &'static str) {
+        if let Within::Layer(inner) = self.within {
+            inner.cut_short(why, self.cx);
         }
     }
 

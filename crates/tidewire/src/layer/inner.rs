@@ -91,6 +91,11 @@ const ROUNDS: usize = 64;
 ///         self.pump(cx);
 ///     }
 ///
+///     fn cut_short(&mut self, _: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
+///         self.0.cut_short(why, cx);
+///         self.pump(cx);
+///     }
+///
 ///     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
 ///         self.0.hung_up(cx);
 ///         self.pump(cx);
@@ -136,6 +141,8 @@ pub struct Inner<P: Protocol> {
     /// Made when the protocol is opened.
     state: Option<Box<State>>,
     limits: Arc<Limits>,
+    /// Why the peer's end is not its word.
+    cut_short: Option<&'static str>,
 }
 
 impl<P: Protocol> fmt::Debug for Inner<P> {
@@ -153,6 +160,7 @@ impl<P: Protocol> Inner<P> {
             protocol,
             state: None,
             limits: limits.into(),
+            cut_short: None,
         }
     }
 
@@ -197,6 +205,9 @@ impl<P: Protocol> Inner<P> {
         let carried_max = self.limits.carried;
         self.enter(cx, |inside, state, env| {
             if state.is_open() && !bytes.is_empty() {
+                if !state.flags.has(Flag::Around) {
+                    state.last_progress = env.now;
+                }
                 drive::receive(inside, state, env, carried_max, bytes);
             }
         });
@@ -208,6 +219,32 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         self.enter(cx, |_, state, _| state.peer_end = PeerEnd::Reached);
+    }
+
+    /// [`peer_finished`](Inner::peer_finished), where the layer cannot tell whether the peer had more to say: the
+    /// inner protocol's [`cut_short`](Protocol::cut_short) is called in its place, with this reason.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Inner, Protocol};
+    ///
+    /// /// What a layer's `peer_finished` does, which looks for a farewell.
+    /// fn ended<P, L>(inner: &mut Inner<P>, is_whole: bool, cx: &mut Cx<'_, L>)
+    /// where
+    ///     P: Protocol,
+    ///     L: Protocol<Local = P::Local, Message = P::Message>,
+    /// {
+    ///     match is_whole {
+    ///         true => inner.peer_finished(cx),
+    ///         false => inner.cut_short("the stream ended without a farewell", cx),
+    ///     }
+    /// }
+    /// ```
+    pub fn cut_short<L>(&mut self, why: &'static str, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.cut_short = Some(why);
+        self.peer_finished(cx);
     }
 
     /// The peer seems to have gone while reading is paused.
@@ -304,7 +341,9 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         if let Some(mut state) = self.state {
-            self.protocol.closed(why, &mut turn.of());
+            let mut inside = turn.of();
+            inside.gone = Some((state.id, &state.peer));
+            self.protocol.closed(why, &mut inside);
             if state.out.clear(&mut turn.env.blocks).is_err() {
                 turn.env.count_owner(&state);
             }
@@ -357,6 +396,7 @@ impl<P: Protocol> Inner<P> {
                 protocol,
                 local,
                 home,
+                ..
             } = inside;
             let link = Link { state, env };
             link.state
@@ -574,6 +614,7 @@ impl<P: Protocol> Inner<P> {
             protocol: &mut self.protocol,
             local: &mut *cx.local,
             home: cx.home,
+            cut_short: self.cut_short,
         };
         let result = f(&mut inside, state, env);
         for _ in 0..ROUNDS {
@@ -581,8 +622,13 @@ impl<P: Protocol> Inner<P> {
                 break;
             }
             drive::call_back(&mut inside, state, env, self.limits.carried);
+            if env.has_told(state) {
+                // That is delivered when the layer's callback has returned. What is still due comes in the next turn.
+                break;
+            }
         }
         let outer = &mut *cx.link.state;
+        outer.last_progress = outer.last_progress.max(state.last_progress);
         outer.flags.set(Flag::Heavy, state.flags.has(Flag::Heavy));
         if outer.hold_inside(state.is_open() && state.holds_input_back()) {
             env.touch(outer);
@@ -601,13 +647,20 @@ struct Inside<'a, P: Protocol> {
     protocol: &'a mut P,
     local: &'a mut P::Local,
     home: &'a Home<P::Message>,
+    cut_short: Option<&'static str>,
 }
 
 impl<P: Protocol> Callbacks for Inside<'_, P> {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env) {
         let link = Link { state, env };
         let (local, home) = (&mut *self.local, self.home);
-        dispatch(self.protocol, event, &mut Cx { link, local, home });
+        let mut cx = Cx { link, local, home };
+        match (event, self.cut_short) {
+            (Event::PeerFinished(unread), Some(why)) => {
+                self.protocol.cut_short(unread, why, &mut cx);
+            }
+            _ => dispatch(self.protocol, event, &mut cx),
+        }
     }
 
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next {

@@ -258,6 +258,14 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         self.pump(cx);
     }
 
+    fn cut_short(&mut self, unread: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
+        if let Within::Alone(protocol) = &mut self.within {
+            return protocol.cut_short(unread, why, &mut cx.within());
+        }
+        self.tell_layer(cx, |layer, at| layer.cut_short(unread, why, at));
+        self.pump(cx);
+    }
+
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
         pass_on!(
             self,

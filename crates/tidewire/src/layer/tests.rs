@@ -1,6 +1,8 @@
 //! A layer that changes every byte, and so would show if it lost or delayed one; two of them are
 //! invisible.
 
+mod frames;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
@@ -67,6 +69,11 @@ impl<P: Protocol> Protocol for Inverted<P> {
     fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         assert_eq!(unread, 0);
         self.0.peer_finished(cx);
+        self.pump(cx);
+    }
+
+    fn cut_short(&mut self, _: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
+        self.0.cut_short(why, cx);
         self.pump(cx);
     }
 

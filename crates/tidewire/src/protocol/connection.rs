@@ -12,6 +12,7 @@ use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::dial::Dial;
 use crate::vocabulary::next::Next;
+use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
 
 /// One connection: bytes in, bytes out, and nothing else. It opens no socket, reads no clock,
@@ -115,11 +116,13 @@ pub trait Protocol: Sized + 'static {
     }
 
     /// Bytes have come: those left unconsumed before, followed by new ones. What is left
-    /// unconsumed is carried to the next call; the result says when that should be.
+    /// unconsumed is carried to the next call; the result says when that should be. After [`Next::AfterDrain`] there may be
+    /// no bytes at all.
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next;
 
     /// Output had been full and has fallen to the low mark. If `received` returned
-    /// [`Next::AfterDrain`], it is called again right after this. So a protocol that fills its link here
+    /// [`Next::AfterDrain`], it is called again right after this, also where no input is left: so a reply that is longer than
+    /// a link takes may go on there. The peer's end is told when `received` has returned something else, and not before. A protocol that fills its link here
     /// whenever it may, without an end, takes its input also while the link is [full](Link::full): else it would never
     /// take any.
     ///
@@ -173,6 +176,52 @@ pub trait Protocol: Sized + 'static {
     fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         let _ = unread;
         cx.link.finish();
+    }
+
+    /// The peer has finished sending, without the farewell by which the layer around this protocol tells a whole stream from
+    /// one that somebody has cut: TLS, say. Called in place of [`peer_finished`](Protocol::peer_finished), and like it
+    /// after all that came was offered to `received`. Default: finish for this reason, which sends what was answered.
+    /// A protocol whose requests say themselves where they end may do what it does in `peer_finished`.
+    ///
+    /// ```
+    /// use tidewire::{Cx, Input, Next, Protocol};
+    ///
+    /// /// Answers each line, some of them later: whatever comes behind the last one changes nothing.
+    /// struct Answers {
+    ///     owed: usize,
+    /// }
+    ///
+    /// impl Protocol for Answers {
+    ///     type Local = ();
+    ///     type Message = String;
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         self.owed += input.bytes().iter().filter(|byte| **byte == b'\n').count();
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn posted(&mut self, answer: String, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(answer.as_bytes());
+    ///         self.owed -= 1;
+    ///     }
+    ///
+    ///     fn peer_finished(&mut self, _: usize, cx: &mut Cx<'_, Self>) {
+    ///         if self.owed == 0 {
+    ///             cx.link.finish();
+    ///         }
+    ///     }
+    ///
+    ///     fn cut_short(&mut self, unread: usize, _: &'static str, cx: &mut Cx<'_, Self>) {
+    ///         self.peer_finished(unread, cx);
+    ///     }
+    /// }
+    /// # use tidewire::{service_fn, sim::chunking::collect};
+    /// # collect(service_fn(|_| Answers { owed: 0 }), b"", &[], true);
+    /// ```
+    fn cut_short(&mut self, unread: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
+        let _ = unread;
+        cx.link.finish_because(why);
     }
 
     /// The peer finished sending while reading was paused by [`Link::pause`], perhaps with bytes
@@ -558,7 +607,8 @@ impl<P: Protocol> Cx<'_, P> {
     /// their turn.
     ///
     /// # Errors
-    /// [`NoRoom`] with the message when [`TELLS_MAX`](crate::TELLS_MAX) of the service wait on this loop.
+    /// [`NoRoom`] with the message when [`TELLS_MAX`](crate::TELLS_MAX) of the service wait on this loop: counted as
+    /// `tells_refused`, and logged.
     ///
     /// ```
     /// use tidewire::{Chunk, ConnId, Cx, Input, Next, Protocol};
@@ -590,8 +640,13 @@ impl<P: Protocol> Cx<'_, P> {
     /// }
     /// ```
     pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), NoRoom<P::Message>> {
-        self.link.env.told = true;
-        self.home.tell(to, Some(self.link.state.id), message)
+        self.link.env.tells(self.link.state);
+        let told = self.home.tell(to, Some(self.link.state.id), message);
+        if told.is_err() {
+            let service = self.home.mail.service();
+            self.link.env.refuse_messages(service, [0, 0, 1]);
+        }
+        told
     }
 
     /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
@@ -654,9 +709,63 @@ pub struct Turn<'a, P: Protocol> {
     pub local: &'a mut P::Local,
     pub(crate) env: &'a mut Env,
     pub(crate) home: &'a Home<P::Message>,
+    /// The connection that is gone.
+    pub(crate) gone: Option<(ConnId, &'a Peer)>,
 }
 
 impl<P: Protocol> Turn<'_, P> {
+    /// The name of the connection that is gone, as [`Link::id`](crate::Link::id) gave it; `None` in
+    /// [`dial_failed`](crate::Service::dial_failed), where there was none. By then the name is nobody's.
+    ///
+    /// ```
+    /// use std::collections::BTreeSet;
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Closed, ConnId, Cx, Input, Limits, Next, Protocol, Turn, service_fn};
+    ///
+    /// /// Is in the list of those of its loop who are there.
+    /// struct Guest;
+    ///
+    /// impl Protocol for Guest {
+    ///     type Local = BTreeSet<ConnId>;
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         cx.local.insert(cx.link.id());
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         cx.link.forward_all(input)
+    ///     }
+    ///
+    ///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+    ///         let (Some(id), Some(peer)) = (turn.id(), turn.peer()) else { return };
+    ///         println!("{} has left: {why}", peer.endpoint);
+    ///         assert!(turn.local.remove(&id));
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let at = sim.add_loop();
+    /// let service = sim.service(at, service_fn(|_| Guest), Limits::default());
+    /// let addr = sim.listen(service);
+    /// let guest = sim.plain(addr);
+    /// sim.finish(guest);
+    /// sim.run_for(Duration::from_secs(1));
+    /// assert_eq!((sim.counters(at).open, sim.counters(at).panics), (0, 0));
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> Option<ConnId> {
+        self.gone.map(|(id, _)| id)
+    }
+
+    /// The peer of the connection that is gone, as its protocol has known it; `None` in
+    /// [`dial_failed`](crate::Service::dial_failed).
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        self.gone.map(|(_, peer)| peer)
+    }
+
     /// The time of this turn of the loop.
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -713,7 +822,12 @@ impl<P: Protocol> Turn<'_, P> {
     /// ```
     pub fn tell(&mut self, to: ConnId, message: P::Message) -> Result<(), NoRoom<P::Message>> {
         self.env.told = true;
-        self.home.tell(to, None, message)
+        let told = self.home.tell(to, None, message);
+        if told.is_err() {
+            self.env
+                .refuse_messages(self.home.mail.service(), [0, 0, 1]);
+        }
+        told
     }
 
     /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback.
@@ -758,6 +872,7 @@ impl<P: Protocol> Turn<'_, P> {
             local: &mut *self.local,
             env: &mut *self.env,
             home: self.home,
+            gone: self.gone,
         }
     }
 }

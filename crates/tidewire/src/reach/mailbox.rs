@@ -35,13 +35,30 @@ pub(crate) struct Mail<M> {
 }
 
 struct Queue<M> {
-    posts: Vec<(ConnId, M)>,
+    /// Each with the name of its connection as a number, because names cannot leave their loop.
+    posts: Vec<(u64, M)>,
     best_effort: usize,
     /// Permits handed out, and reserved posts not yet taken by the loop.
     reserved: usize,
     /// Reserved posts among `posts`.
     reserved_queued: usize,
-    closes: BTreeMap<ConnId, Close>,
+    closes: BTreeMap<u64, Close>,
+    refused: Refused,
+}
+
+/// What found no room since the loop last looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Best-effort posts.
+    pub(crate) posts: u64,
+    /// Reserved places.
+    pub(crate) places: u64,
+}
+
+impl Refused {
+    pub(crate) fn is_none(self) -> bool {
+        self == Refused::default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,9 +69,10 @@ pub(crate) enum Close {
 
 /// What the loop takes out of a mailbox at once.
 pub(crate) struct Batch<M> {
-    pub(crate) posts: Vec<(ConnId, M)>,
-    pub(crate) closes: BTreeMap<ConnId, Close>,
+    pub(crate) posts: Vec<(u64, M)>,
+    pub(crate) closes: BTreeMap<u64, Close>,
     pub(crate) signalled: bool,
+    pub(crate) refused: Refused,
 }
 
 impl<M> Mail<M> {
@@ -66,6 +84,7 @@ impl<M> Mail<M> {
                 reserved: 0,
                 reserved_queued: 0,
                 closes: BTreeMap::new(),
+                refused: Refused::default(),
             }),
             signalled: AtomicBool::new(false),
             filled: AtomicBool::new(false),
@@ -90,11 +109,13 @@ impl<M> Mail<M> {
             posts: Vec::new(),
             closes: BTreeMap::new(),
             signalled,
+            refused: Refused::default(),
         };
         if self.filled.load(SeqCst) && self.filled.swap(false, SeqCst) {
             let mut q = lock(&self.queue);
             batch.posts = std::mem::take(&mut q.posts);
             batch.closes = std::mem::take(&mut q.closes);
+            batch.refused = std::mem::take(&mut q.refused);
             q.best_effort = 0;
             q.reserved -= std::mem::take(&mut q.reserved_queued);
         }
@@ -150,7 +171,8 @@ impl<M> Mail<M> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Handle<M> {
-    id: ConnId,
+    /// The connection's name.
+    id: u64,
     mail: Arc<Mail<M>>,
 }
 
@@ -165,7 +187,7 @@ impl<M> Clone for Handle<M> {
 
 impl<M> fmt::Debug for Handle<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Handle({:?})", self.id)
+        write!(f, "Handle({:?})", self.id())
     }
 }
 
@@ -188,23 +210,26 @@ pub struct NoRoom<M>(pub M);
 
 impl<M> Handle<M> {
     pub(crate) fn new(id: ConnId, mail: Arc<Mail<M>>) -> Handle<M> {
+        let id = id.to_bits();
         Handle { id, mail }
     }
 
-    /// The connection's name on its loop.
+    /// The connection's name, which is of use on its loop only.
     #[must_use]
     pub fn id(&self) -> ConnId {
-        self.id
+        ConnId::from_bits(self.id)
     }
 
     /// Posts if there is room. A message for a connection that has gone meanwhile is dropped.
     ///
     /// # Errors
-    /// [`NoRoom`] when [`POSTS_MAX`] best-effort posts wait.
+    /// [`NoRoom`] when [`POSTS_MAX`] best-effort posts wait: counted as `posts_refused`, and logged.
     pub fn try_post(&self, message: M) -> Result<(), NoRoom<M>> {
         {
             let mut q = lock(&self.mail.queue);
             if q.best_effort >= POSTS_MAX {
+                // The loop, which has been woken for those that wait, counts it and says so.
+                q.refused.posts += 1;
                 return Err(NoRoom(message));
             }
             q.best_effort += 1;
@@ -217,7 +242,7 @@ impl<M> Handle<M> {
     /// Takes a place for one message, to be posted later without fail.
     ///
     /// # Errors
-    /// [`NoRoom`] when [`RESERVED_MAX`] places are taken.
+    /// [`NoRoom`] when [`RESERVED_MAX`] places are taken: counted as `places_refused`, and logged.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -248,6 +273,13 @@ impl<M> Handle<M> {
     pub fn reserve(&self) -> Result<Permit<M>, NoRoom<()>> {
         let mut q = lock(&self.mail.queue);
         if q.reserved >= RESERVED_MAX {
+            let is_first = q.refused.is_none();
+            q.refused.places += 1;
+            drop(q);
+            if is_first {
+                // Places may be taken for long: nothing else need wake the loop.
+                self.mail.filled();
+            }
             return Err(NoRoom(()));
         }
         q.reserved += 1;
@@ -442,13 +474,7 @@ mod tests {
 
     fn handle() -> Handle<u32> {
         let mail = Arc::new(Mail::new(Arc::new(Waker::new()), 0));
-        Handle::new(
-            ConnId {
-                index: 1,
-                generation: 1,
-            },
-            mail,
-        )
+        Handle::new(ConnId::new(1, 1), mail)
     }
 
     #[test]
@@ -461,6 +487,7 @@ mod tests {
         assert!(h.try_post(7).is_err());
         permit.post(99);
         let batch = h.mail.take();
+        assert_eq!((batch.refused.posts, batch.refused.places), (1, 0));
         assert_eq!(batch.posts.len(), POSTS_MAX + 1);
         assert_eq!(batch.posts[POSTS_MAX].1, 99);
         h.try_post(1).unwrap();
@@ -477,6 +504,7 @@ mod tests {
         let left = RESERVED_MAX - lock(&h.mail.queue).reserved;
         let permits: Vec<_> = (0..left).map(|_| h.reserve().unwrap()).collect();
         assert!(h.reserve().is_err());
+        assert_eq!(h.mail.take().refused.places, 1, "the loop is told of it");
         drop(permits);
         assert!(h.reserve().is_ok());
     }
@@ -492,7 +520,7 @@ mod tests {
         let batch = h.mail.take();
         assert_eq!(
             batch.closes.into_iter().collect::<Vec<_>>(),
-            [(h.id, Close::Abort)]
+            [(h.id().to_bits(), Close::Abort)]
         );
         assert!(batch.signalled && !h.mail.take().signalled);
     }

@@ -1,11 +1,17 @@
 //! When a graceful stop gives up, and what it leaves to a successor; shared by all loops.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kernel::clock::Clock;
 use crate::reach::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::vocabulary::time::Instant;
+
+thread_local! {
+    /// The clock of the loops that this thread is one of.
+    static HERE: Cell<*const StopClock> = const { Cell::new(std::ptr::null()) };
+}
 
 /// Held by a loop for as long as it takes connections in.
 #[derive(Debug)]
@@ -48,6 +54,16 @@ impl Default for StopClock {
 }
 
 impl StopClock {
+    /// The calling thread is one of the loops that this is the clock of.
+    pub(crate) fn runs_here(self: &Arc<StopClock>) {
+        HERE.set(Arc::as_ptr(self));
+    }
+
+    /// Whether the calling thread is one of those loops: it must not wait for their end, which would have to wait for it.
+    pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
+        HERE.get() == Arc::as_ptr(self)
+    }
+
     pub(crate) fn set(&self, from_now: Duration) {
         self.set_at(Clock::System.monotonic() + from_now);
     }

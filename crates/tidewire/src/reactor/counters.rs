@@ -174,6 +174,12 @@ counters! {
         turns,
         /// Waits that busy-polling spared.
         busy_poll_hits,
+        /// Posts that found [`POSTS_MAX`](crate::POSTS_MAX) others waiting for their service on their loop.
+        posts_refused,
+        /// Places for posts that were asked for when [`RESERVED_MAX`](crate::RESERVED_MAX) were taken.
+        places_refused,
+        /// Messages between connections that found [`TELLS_MAX`](crate::TELLS_MAX) others undelivered.
+        tells_refused,
         /// Posts for connections that had gone.
         posts_undeliverable,
         /// Messages that one connection told another which had gone.

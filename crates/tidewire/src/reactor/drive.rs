@@ -97,10 +97,10 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     let held_back = state.more_due() && !env.making.admits(state);
     if !held_back {
         call_for_more(protocol, state, env, carried_max);
-        if env.told && !state.flags.has(Flag::Embedded) {
-            // What it told comes before the end, after which it is told nothing.
-            return;
-        }
+    }
+    if env.has_told(state) {
+        // What it told is delivered before it hears of the end, after which nothing is delivered to it.
+        return;
     }
     if state.end_of_input_due() {
         state.told = Told::Finished;
@@ -143,6 +143,7 @@ fn call_for_more<C: Callbacks + ?Sized>(
     if state.owed.has(Owed::Replay) && state.is_open() && !state.is_paused() {
         let due = state.replay_due();
         state.owed.remove(Owed::Replay);
+        state.owed.remove(Owed::GoOn);
         if due {
             offer_carried(protocol, state, env, carried_max);
         }

@@ -49,6 +49,10 @@ pub(crate) struct Env {
     pub(crate) self_signalled: bool,
     /// Connections have told each other something that is not yet delivered.
     pub(crate) told: bool,
+    /// Counts how often such messages were delivered.
+    pub(crate) deliveries: u32,
+    /// They are being delivered, one after the other.
+    pub(crate) delivers: bool,
     /// Outgoing connections that callbacks asked for, and for which service.
     pub(crate) dials: Vec<(u16, Dial)>,
     /// No service's timer expires before this; nanoseconds, `u64::MAX` if none is set. May be early.
@@ -119,6 +123,62 @@ impl Env {
     #[inline]
     pub(crate) fn enter(&self, service: u16, callback: Callback) {
         self.counters.activity.enter(service, callback);
+    }
+
+    /// Counts and logs messages for a service on this loop that found no room: posts, places for posts, and what
+    /// connections tell each other.
+    #[cold]
+    pub(crate) fn refuse_messages(&self, service: u16, [posts, places, tells]: [u64; 3]) {
+        self.counters.posts_refused.add(posts);
+        self.counters.places_refused.add(places);
+        self.counters.tells_refused.add(tells);
+        if let Some(held_back) = self.throttles.messages.pass(self.now) {
+            let service = self.door(service).service();
+            tracing::warn!(
+                service,
+                posts,
+                places,
+                tells,
+                held_back,
+                "messages refused: too many wait for the service on this loop"
+            );
+        }
+    }
+
+    /// Counts and logs dials that found no room in the loop's inbox.
+    #[cold]
+    pub(crate) fn refuse_dials(&self, refused: u64) {
+        self.counters.dials_refused.add(refused);
+        if let Some(held_back) = self.throttles.dials.pass(self.now) {
+            tracing::warn!(
+                refused,
+                held_back,
+                "dials refused: the inbox of the loop is full"
+            );
+        }
+    }
+
+    /// This connection tells another one something.
+    pub(crate) fn tells(&mut self, state: &mut State) {
+        self.told = true;
+        state.tells = self.deliveries;
+    }
+
+    /// Whether this connection has told another one something that is not yet delivered, or may be about to hear something.
+    #[inline]
+    pub(crate) fn has_told(&self, state: &State) -> bool {
+        self.delivers || self.told && state.tells == self.deliveries
+    }
+
+    /// Whether there is something to deliver, which is about to be.
+    pub(crate) fn begin_delivery(&mut self) -> bool {
+        self.deliveries = self.deliveries.wrapping_add(1);
+        self.delivers = std::mem::take(&mut self.told);
+        self.delivers
+    }
+
+    pub(crate) fn end_delivery(&mut self) {
+        self.delivers = false;
     }
 
     /// Whether callbacks asked for something that concerns others than their own connection.

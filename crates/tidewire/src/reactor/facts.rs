@@ -94,6 +94,8 @@ pub(crate) enum Told {
 pub(crate) enum Owed {
     /// Carried bytes are to be offered again although nothing new came.
     Replay,
+    /// `received`, if nothing is carried too: it has waited for its output to drain, and that is over.
+    GoOn,
     /// `writable`: output reached the high mark and has not been at the low mark since.
     Writable,
     /// `draining`, when carried input has been offered: a graceful stop wants it.

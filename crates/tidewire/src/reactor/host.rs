@@ -204,6 +204,7 @@ impl<S: Service> Host for HostOf<S> {
             local: &mut self.local,
             env,
             home: &self.home,
+            gone: Some((state.id, &state.peer)),
         };
         if contained(|| protocol.closed(why, &mut turn)).is_none() {
             env.counters.panics.add(1);
@@ -217,6 +218,7 @@ impl<S: Service> Host for HostOf<S> {
             local: &mut self.local,
             env,
             home: &self.home,
+            gone: None,
         };
         if contained(|| service.dial_failed(token, error, &mut turn)).is_none() {
             env.counters.panics.add(1);
@@ -226,8 +228,12 @@ impl<S: Service> Host for HostOf<S> {
 
     fn wake(&mut self, states: &mut Table<State>, env: &mut Env) {
         let batch = self.home.mail.take();
+        if !batch.refused.is_none() {
+            let refused = [batch.refused.posts, batch.refused.places, 0];
+            env.refuse_messages(self.index, refused);
+        }
         for (id, message) in batch.posts {
-            let Some(state) = open_state(states, id) else {
+            let Some(state) = open_state(states, ConnId::from_bits(id)) else {
                 env.counters.posts_undeliverable.add(1);
                 discard("a message", message, &env.counters);
                 continue;
@@ -247,6 +253,7 @@ impl<S: Service> Host for HostOf<S> {
             });
         }
         for (id, how) in batch.closes {
+            let id = ConnId::from_bits(id);
             let found = states.get_mut(id.index as usize);
             let Some(state) = found.filter(|s| s.id == id) else {
                 continue;

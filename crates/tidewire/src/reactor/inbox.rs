@@ -13,7 +13,9 @@ impl<D: Driver> Reactor<D> {
     pub(super) fn obey(&mut self) {
         self.core.take_mail();
         let refused = self.waker.take_refused();
-        self.core.env.counters.dials_refused.add(refused);
+        if refused > 0 {
+            self.core.env.refuse_dials(refused);
+        }
         if self.waker.has_commands() {
             self.obey_commands();
         }

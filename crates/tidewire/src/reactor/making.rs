@@ -319,10 +319,7 @@ mod tests {
 
         fn add(&mut self, reply: usize) {
             let index = self.states.len() as u32;
-            let id = ConnId {
-                index,
-                generation: 1,
-            };
+            let id = ConnId::new(index, 1);
             let from: std::net::SocketAddr = ([127, 0, 0, 1], 1).into();
             let peer = Peer::new(from, Origin::Accepted(0));
             let state = State::new(id, 0, peer, &Limits::default(), Instant::default());

@@ -3,7 +3,10 @@
 //!
 //! What is small is sent at once and costs nothing of it, so that who asks for little never waits for
 //! those who asked for much. Who wants to send more than that queues while others wait, and each is
-//! given a share when its turn has come; alone, it has all that is left.
+//! given a share when its turn has come; alone, it has all that is left, or a share if that is more.
+//!
+//! A share is whole, also where less of the budget is left: a reply that is no longer than a share leaves in one piece.
+//! What that takes too much is missing in the next turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use crate::reactor::state::State;
 /// Of the bytes that may be sent in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendShares {
-    /// By all connections together.
+    /// By all connections together: on average, for one share may be on top of it.
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
@@ -27,12 +30,14 @@ pub(crate) struct SendShares {
 impl SendShares {
     /// Bytes for all, unless something else is set.
     pub(crate) const ALL: usize = 1 << 20;
+    /// The least share of one connection: what [`Link::write`](crate::Link::write) hands on in one piece.
+    const ONE_MIN: usize = 64 << 10;
 
     /// For so many bytes a turn: see [`Builder::turn_send`](crate::Builder::turn_send).
     pub(crate) fn of(all: usize) -> SendShares {
         SendShares {
             all,
-            one: all / 4,
+            one: (all / 4).max(SendShares::ONE_MIN),
             small: 16 << 10,
         }
     }
@@ -51,7 +56,8 @@ pub(crate) const FREE: usize = usize::MAX;
 pub(crate) struct Sending {
     shares: SendShares,
     counters: Arc<LoopCounters>,
-    left: usize,
+    /// Bytes; below zero when more was sent.
+    left: isize,
     /// Connections whose turn to send has not come, or that were settled before it came. First come,
     /// first served.
     queue: VecDeque<u32>,
@@ -64,7 +70,7 @@ impl Sending {
         Sending {
             shares,
             counters,
-            left: shares.all,
+            left: shares.all.cast_signed(),
             queue: VecDeque::new(),
             serving: false,
         }
@@ -72,7 +78,7 @@ impl Sending {
 
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
-        self.left = self.shares.all;
+        self.left = self.left.min(0).saturating_add_unsigned(self.shares.all);
     }
 
     /// Whether anybody waits.
@@ -89,25 +95,25 @@ impl Sending {
     /// So many bytes of a share were sent, or are about to be.
     #[inline]
     pub(crate) fn charge(&mut self, bytes: usize) {
-        self.left = self.left.saturating_sub(bytes);
+        self.left = self.left.saturating_sub_unsigned(bytes);
     }
 
     /// The connection whose turn it is, if there is anything left to send.
     pub(crate) fn next(&mut self) -> Option<u32> {
         match self.left {
-            0 => None,
-            _ => self.queue.pop_front(),
+            1.. => self.queue.pop_front(),
+            _ => None,
         }
     }
 
     /// Has one that [`next`](Sending::next) gave send, by settling it. That costs something even if
     /// what it sends is small, so that it comes to an end.
-    pub(crate) fn begin_serving(&mut self) -> usize {
+    pub(crate) fn begin_serving(&mut self) -> isize {
         self.serving = true;
         self.left
     }
 
-    pub(crate) fn end_serving(&mut self, had: usize) {
+    pub(crate) fn end_serving(&mut self, had: isize) {
         self.serving = false;
         if self.left == had {
             self.charge(self.shares.small.max(1));
@@ -128,20 +134,20 @@ impl Sending {
     #[inline(never)]
     fn large_share_of(&mut self, state: &mut State) -> usize {
         let is_due = std::mem::take(&mut self.serving) || !self.is_awaited();
-        if !is_due || self.left == 0 {
+        if !is_due || self.left <= 0 {
             self.wait(state);
             return 0;
         }
         match self.is_awaited() {
-            true => self.shares.one.min(self.left),
-            false => self.left,
+            true => self.shares.one,
+            false => self.shares.one.max(self.left.unsigned_abs()),
         }
     }
 
     /// Whether a connection that has sent something and been called back may go on at once: else it
     /// could send without end, little by little. If not, it waits for its turn.
     pub(crate) fn may_go_on(&mut self, state: &mut State) -> bool {
-        if self.is_awaited() || self.left == 0 {
+        if self.is_awaited() || self.left <= 0 {
             self.wait(state);
             return false;
         }
@@ -208,6 +214,23 @@ mod tests {
         }
         assert_eq!(shares, [5000; 10]);
         assert!(many.turn().is_empty() && !many.core.has_work());
+    }
+
+    /// Ten of 210 bytes each: the budget ends within the fifth.
+    #[test]
+    fn a_reply_leaves_in_one_piece_and_what_that_takes_too_much_is_missing_later() {
+        let mut many = waiting(10);
+        (0..10).for_each(|index| many.write(index, 210));
+        let turns: Vec<Vec<(u32, usize)>> = (0..4).map(|_| many.turn()).collect();
+        let all: Vec<usize> = turns.iter().flatten().map(|(_, bytes)| *bytes).collect();
+        assert_eq!(all, [210; 10], "{turns:?}");
+        // 1,050 of 1,000; of the 950 that are left then, 1,050 again.
+        let counts: Vec<usize> = turns.iter().map(Vec::len).collect();
+        assert_eq!(counts, [5, 5, 0, 0], "{turns:?}");
+        let mut deep = ByHand::new(2, Limits::default(), SendShares { all: 100, ..SHARES });
+        (0..2).for_each(|index| deep.write(index, 240));
+        let turns: Vec<usize> = (0..6).map(|_| sum(&deep.turn())).collect();
+        assert_eq!(turns, [240, 0, 240, 0, 0, 0], "two turns pay for each");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) counted: u32,
     pub(crate) peer: Peer,
     pub(crate) timer: Option<Instant>,
-    /// When a byte was last received or sent.
+    /// When a byte was last received or sent; of a layer's connection, one that what is inside was given, or one sent.
     pub(crate) last_progress: Instant,
     /// When the present phase ends by force: the linger limit, a dial's next step, or an open
     /// connection's lifetime.
@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub(crate) hint: Hint,
     /// While it finishes.
     pub(crate) awaits: Awaits,
+    /// Which delivery of its loop takes what it told another connection last: see [`Env::has_told`](crate::reactor::env::Env).
+    pub(crate) tells: u32,
     pub(crate) peer_end: PeerEnd,
     pub(crate) told: Told,
     pub(crate) owed: Set<Owed>,
@@ -121,6 +123,7 @@ impl State {
             hard: u32::try_from(limits.output_hard).unwrap_or(u32::MAX),
             hint: Hint::Finished,
             awaits: Awaits::PeerEnd,
+            tells: u32::MAX,
             peer_end: PeerEnd::Unknown,
             told: Told::Nothing,
             owed: Set::empty(),
@@ -277,7 +280,8 @@ impl State {
             && !self.is_paused()
             && match self.appetite {
                 Appetite::Bytes(n) => {
-                    !self.carry.is_empty() && self.carry.len() >= n.get() as usize
+                    self.owed.has(Owed::GoOn)
+                        || !self.carry.is_empty() && self.carry.len() >= n.get() as usize
                 }
                 Appetite::Drain => false,
             }
@@ -344,12 +348,13 @@ impl State {
         again
     }
 
-    /// Offers what is carried as soon as may be, if draining was what it waited for.
+    /// Has `received` called with what is there as soon as may be, if draining was what it waited for.
     pub(crate) fn end_drain_wait(&mut self) {
         if self.appetite == Appetite::Drain {
             self.appetite = Appetite::SOME;
             if !mistaken(Mistake::DrainForgotten) {
                 self.owed.add(Owed::Replay);
+                self.owed.add(Owed::GoOn);
             }
         }
     }
@@ -456,6 +461,7 @@ impl State {
             self.timer = None;
             self.flags.remove(Flag::Paused);
             self.owed.remove(Owed::Replay);
+            self.owed.remove(Owed::GoOn);
         }
     }
 

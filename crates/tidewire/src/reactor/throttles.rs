@@ -12,6 +12,10 @@ pub(crate) struct Throttles {
     ends: [Throttle; Closed::KINDS],
     /// Of connections cut with output queued, whatever the reason.
     pub(crate) cuts: Throttle,
+    /// Of messages that found no room.
+    pub(crate) messages: Throttle,
+    /// Of dials that found none.
+    pub(crate) dials: Throttle,
 }
 
 const fn a_second() -> Throttle {
@@ -24,6 +28,8 @@ impl Default for Throttles {
             refusals: [const { a_second() }; Refusal::KINDS],
             ends: [const { a_second() }; Closed::KINDS],
             cuts: a_second(),
+            messages: a_second(),
+            dials: a_second(),
         }
     }
 }

@@ -52,6 +52,11 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
+/// Bytes of an input or output that are shown.
+const SHOWN: usize = 2000;
+/// Output that a connection may queue which is never to be full; bytes.
+const UNPACED: usize = 1 << 31;
+
 /// Turns after which a connection that never comes to rest is given up. A test that gets there
 /// fails: its protocol spins.
 const TURNS_MAX: usize = 10_000_000;
@@ -66,13 +71,36 @@ const TURNS_MAX: usize = 10_000_000;
 /// let got: Collected = collect(echo, b"hello", &[2], true);
 /// assert_eq!((&got.output[..], got.closed), (&b"hello"[..], Some(Closed::Finished)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collected {
     /// All bytes that it sent.
     pub output: Vec<u8>,
     /// Why it ended; `None` if it was refused, or still open when nothing was left to happen.
     pub closed: Option<Closed>,
+}
+
+/// Bytes as text, as in a byte string; of many, those at the beginning.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = &self.0[..self.0.len().min(SHOWN)];
+        write!(f, "b\"{}\"", first.escape_ascii())?;
+        match self.0.len() - first.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} bytes"),
+        }
+    }
+}
+
+impl fmt::Debug for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collected")
+            .field("output", &Shown(&self.output))
+            .field("closed", &self.closed)
+            .finish()
+    }
 }
 
 /// How a connection is to be fed. [`run`](Feed::run) feeds it.
@@ -87,7 +115,7 @@ pub struct Collected {
 /// let got = Feed::new(b"hello, slow reader").splits(&[5, 2]).window(1).limits(limits).run(echo);
 /// assert_eq!(got.output, b"hello, slow reader");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Feed<'a> {
     input: &'a [u8],
     splits: &'a [usize],
@@ -98,6 +126,22 @@ pub struct Feed<'a> {
     after: Duration,
     patience: Duration,
     seed: u64,
+    /// The link is never full.
+    is_unpaced: bool,
+}
+
+impl fmt::Debug for Feed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("input", &Shown(self.input))
+            .field("splits", &self.splits)
+            .field("half_close", &self.half_close)
+            .field("window", &self.window)
+            .field("output_low", &self.limits.output_low)
+            .field("output_high", &self.limits.output_high)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Feed<'a> {
@@ -115,6 +159,7 @@ impl<'a> Feed<'a> {
             after: Duration::ZERO,
             patience: Duration::from_secs(30),
             seed: 0,
+            is_unpaced: false,
         }
     }
 
@@ -219,6 +264,17 @@ impl<'a> Feed<'a> {
         }
     }
 
+    /// Takes all output at once, however much the connection writes: [`Link::full`](crate::Link::full) is never true.
+    fn unpaced(mut self) -> Feed<'a> {
+        self.is_unpaced = true;
+        self.limits = Limits {
+            output_high: UNPACED,
+            output_hard: UNPACED,
+            ..self.limits
+        };
+        self
+    }
+
     fn fed<S: Service>(&self, service: S, trace: Trace) -> Fed {
         let mut fed = Fed::new(service, self, trace);
         if fed.open() {
@@ -280,8 +336,12 @@ pub fn splits(seed: u64, len: usize) -> Vec<usize> {
 }
 
 /// Compares `rounds` different splits of `input`, some of them with a slow peer and low output
-/// marks, with the input as a whole. `normalise` names what the meaning of the output is: the
-/// output itself for echo, a set of ids for acknowledgements.
+/// marks, with the input as a whole and a link that is never [full](crate::Link::full). `normalise` names what the
+/// meaning of the output is: the output itself for echo, a set of ids for acknowledgements.
+///
+/// Let `input` end with the request that has the longest reply, longer than [`Limits::output_high`] (256 KiB) if there is such
+/// a request: a protocol that does not go on when its output has drained, or ends with its peer before the reply is whole, is
+/// found by what is missing then. Behind another request it may be told to go on by that one's bytes.
 ///
 /// # Panics
 /// If two meanings differ; the message has the round, the splits and both meanings, and says where to find the
@@ -300,7 +360,13 @@ pub fn assert_invisible<S: Service, T: PartialEq + fmt::Debug>(
     normalise: impl Fn(&Collected) -> T,
     rounds: u64,
 ) {
-    let whole = normalise(&collect(make(), input, &[], half_close));
+    let at_once = Feed::new(input).half_close(half_close);
+    let whole = normalise(&at_once.clone().unpaced().run(make()));
+    let paced = normalise(&at_once.run(make()));
+    assert!(
+        paced == whole,
+        "a full link shows: it holds output back that does not come when it has drained\n  whole: {whole:?}\n  paced: {paced:?}"
+    );
     for round in 0..rounds {
         let splits = splits(round, input.len());
         let mut feed = Feed::new(input).splits(&splits).half_close(half_close);
@@ -439,7 +505,10 @@ impl Fed {
         let plan = Plan {
             throttles: Arc::default(),
             log_connections: false,
-            made: MakeShares::default(),
+            made: match feed.is_unpaced {
+                true => MakeShares::of(UNPACED),
+                false => MakeShares::default(),
+            },
             shares: SendShares::default(),
             received: ReceiveShares::default(),
             memory: Arc::default(),

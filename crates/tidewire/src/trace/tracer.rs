@@ -198,6 +198,13 @@ impl Traced {
         out.packet(now, flow, (side, flags), bytes);
     }
 
+    /// The peer has finished sending.
+    fn ends(&mut self, now: Instant) {
+        self.heard_end = true;
+        self.say(now, |_, there| format!("{there} ends its output"));
+        self.tell(now, true, FIN | ACK, b"");
+    }
+
     fn say(&self, now: Instant, what: impl FnOnce(&str, &str) -> String) {
         let [here, there] = &self.names;
         lock(&self.shared.out).say(now, || what(here, there));
@@ -247,11 +254,18 @@ impl Layer for Traced {
     }
 
     fn peer_finished<S: Service>(&mut self, _: usize, at: &mut Around<'_, '_, S, Self>) {
-        let now = at.link().now();
-        self.heard_end = true;
-        self.say(now, |_, there| format!("{there} ends its output"));
-        self.tell(now, true, FIN | ACK, b"");
+        self.ends(at.link().now());
         at.peer_finished();
+    }
+
+    fn cut_short<S: Service>(
+        &mut self,
+        _: usize,
+        why: &'static str,
+        at: &mut Around<'_, '_, S, Self>,
+    ) {
+        self.ends(at.link().now());
+        at.cut_short(why);
     }
 
     fn closed(mut self, why: Closed, now: Instant) {

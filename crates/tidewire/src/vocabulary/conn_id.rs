@@ -1,7 +1,13 @@
 //! The name of a connection.
 
-/// Names a connection of a loop for as long as the loop lives: an index that is reused and a
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Names a connection among those of its loop, for as long as the loop lives: an index that is reused and a
 /// generation that is not (until 2^32 connections later).
+///
+/// Another loop has other connections under the same names. So a name stays on its loop: it cannot be sent to another thread, nor be
+/// kept where several loops look. What reaches a connection from anywhere is its [`Handle`](crate::Handle).
 ///
 /// ```
 /// use tidewire::on_input;
@@ -15,26 +21,60 @@
 /// });
 /// assert_eq!(collect(service, b"x", &[], true).output, b"x");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Subscribers of all loops by their names would be found on one loop, and others in their place on the others:
+///
+/// ```compile_fail,E0277
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use tidewire::ConnId;
+///
+/// fn is_shared_by_loops<S: Send + Sync>() {}
+/// is_shared_by_loops::<Mutex<HashMap<String, Vec<ConnId>>>>();
+/// ```
+///
+/// By their handles they are reached from anywhere:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use tidewire::Handle;
+///
+/// fn is_shared_by_loops<S: Send + Sync>() {}
+/// is_shared_by_loops::<Mutex<HashMap<String, Vec<Handle<String>>>>>();
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
+    stays_on_its_loop: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnId({}, {})", self.index, self.generation)
+    }
 }
 
 impl ConnId {
+    pub(crate) const fn new(index: u32, generation: u32) -> ConnId {
+        ConnId {
+            index,
+            generation,
+            stays_on_its_loop: PhantomData,
+        }
+    }
+
     /// The name as a number, for [`Dial::token`](crate::Dial::token): so the connection that is made
-    /// knows for whom.
+    /// knows for whom. Nothing keeps a number on its loop: keep the loop's beside it where that is not plain.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The name that [`to_bits`](ConnId::to_bits) gave this number.
+    /// The name that [`to_bits`](ConnId::to_bits) gave this number, on the same loop.
     #[must_use]
     pub fn from_bits(bits: u64) -> ConnId {
-        ConnId {
-            index: bits as u32,
-            generation: (bits >> 32) as u32,
-        }
+        ConnId::new(bits as u32, (bits >> 32) as u32)
     }
 }

@@ -199,11 +199,12 @@ impl FromStr for Endpoint {
                 Some(name) => Endpoint::Abstract(name.as_bytes().into()),
                 None => Endpoint::from(Path::new(name)),
             },
-            None => match text.parse() {
-                Ok(addr) => Endpoint::Tcp(addr),
-                Err(_) => {
+            None => match text.parse().ok().or_else(|| scoped(text)) {
+                Some(addr) => Endpoint::Tcp(addr),
+                None => {
                     let what = format!(
                         "{text:?} is no endpoint: write it like 127.0.0.1:80, [::1]:80, \
+                         [fe80::1%eth0]:80, \
                          unix:/run/it.sock or unix:@it (names of hosts are not looked up)"
                     );
                     return Err(EndpointError::new(what));
@@ -213,6 +214,19 @@ impl FromStr for Endpoint {
         endpoint.check()?;
         Ok(endpoint)
     }
+}
+
+/// An address of this interface, by its name: `[fe80::1%eth0]:80`. The standard library knows numbers only.
+fn scoped(text: &str) -> Option<SocketAddr> {
+    let (addr, rest) = text.strip_prefix('[')?.split_once('%')?;
+    let (name, port) = rest.split_once("]:")?;
+    if name.contains('/') {
+        return None;
+    }
+    let index = std::fs::read_to_string(Path::new("/sys/class/net").join(name).join("ifindex"));
+    let scope = index.ok()?.trim().parse().ok()?;
+    let addr = SocketAddrV6::new(addr.parse().ok()?, port.parse().ok()?, 0, scope);
+    Some(addr.into())
 }
 
 // ---- What is taken for an endpoint ----
@@ -406,6 +420,23 @@ mod tests {
         assert_eq!(odd.to_string(), "unix:./@odd");
         let bytes = Endpoint::Abstract(Arc::from(*b"a\0\xff"));
         assert_eq!(bytes.to_string(), "unix:@a\\u{0}\\xff");
+    }
+
+    #[test]
+    fn an_interface_is_known_by_its_name() {
+        let endpoint: Endpoint = "[::1%lo]:80".parse().unwrap();
+        let number = std::fs::read_to_string("/sys/class/net/lo/ifindex").unwrap();
+        let same = format!("[::1%{}]:80", number.trim()).parse();
+        assert_eq!(Ok(endpoint), same);
+        for text in [
+            "[::1%no such one]:80",
+            "[::1%../lo]:80",
+            "[::1%lo]",
+            "[127.0.0.1%lo]:80",
+            "[::1%]:80",
+        ] {
+            assert!(text.parse::<Endpoint>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub enum Next {
     /// again for every chunk. At most [`Limits::carried`](crate::Limits::carried).
     /// Of a frame beyond 4 GiB, what comes after these is offered as it comes.
     AtLeast(usize),
-    /// When output has drained, with the bytes left unconsumed and without waiting for new ones.
+    /// When output has drained, with the bytes left unconsumed, be there none, and without waiting for new ones. Until
+    /// then the peer's end is not told: a reply that goes on so is whole before it.
     AfterDrain,
     /// After [`Link::resume`](crate::Link::resume); the same as [`Link::pause`](crate::Link::pause) and
     /// [`Next::More`].

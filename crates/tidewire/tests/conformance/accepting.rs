@@ -252,6 +252,7 @@ fn tcp_options_are_applied_or_refused(v: Variant) {
         receive_buffer: Some(64 << 10),
         send_buffer: Some(64 << 10),
         congestion: Some("reno".into()),
+        ipv6_only: true,
     };
     let server = Setup::on(v).listen(any().options(all)).start(|| Echo);
     let mut client = server.connect();

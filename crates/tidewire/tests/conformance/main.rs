@@ -34,7 +34,9 @@ mod dial_from;
 mod dialling;
 mod drops;
 mod ending;
+mod flight;
 mod flow;
+mod going_on;
 mod half_close;
 mod held;
 mod idle;
@@ -45,6 +47,7 @@ mod memory;
 mod options;
 mod panics;
 mod partners;
+mod pieces;
 mod quiet;
 mod reach;
 mod redial;
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
         layers::cases(),
         lifecycle::cases(),
         flow::cases(),
+        going_on::cases(),
+        flight::cases(),
         held::cases(),
         deadlines::cases(),
         ending::cases(),
@@ -93,6 +98,7 @@ fn main() -> ExitCode {
         options::cases(),
         memory::cases(),
         partners::cases(),
+        pieces::cases(),
         idle::cases(),
         leftovers::cases(),
         watching::cases(),

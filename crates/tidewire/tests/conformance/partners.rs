@@ -343,7 +343,7 @@ fn tells_are_bounded(v: Variant) {
     client.send(b"!");
     client.expect(b"all");
     drop(client);
-    server.stop();
+    assert!(server.stop().tells_refused > 0);
 }
 
 /// A message that leads to the next for ever is delivered for ever, between others' turns.

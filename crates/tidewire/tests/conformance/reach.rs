@@ -140,6 +140,7 @@ fn best_effort_says_full_and_reserved_is_not_refused(v: Variant) {
         "there is room again"
     );
     client.expect(&7u64.to_be_bytes());
+    assert_eq!(server.counters().posts_refused, 1);
     server.cut();
 }
 

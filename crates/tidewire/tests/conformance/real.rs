@@ -7,7 +7,11 @@ use crate::case::{Case, Weight};
 use crate::variant::{ALL, Variant};
 
 /// What a simulated kernel cannot mean, and the cases that are about it.
-const ONLY: [(&str, &[&str]); 14] = [
+const ONLY: [(&str, &[&str]); 15] = [
+    (
+        "a reset does not overtake what came before it",
+        &["who_aborts_at_the_end_has_sent_what_it_answered"],
+    ),
     (
         "counts or fills this process's memory or descriptors",
         &[
@@ -76,6 +80,8 @@ const ONLY: [(&str, &[&str]); 14] = [
         &[
             "acceptor_waits_for_loops_that_are_behind",
             "dials_beyond_the_inbox_come_back",
+            "many_replies_of_one_turn_leave_in_one_piece_each",
+            "messages_arrive_and_leave_in_one_piece",
             "paused_connection_is_told_of_an_end_behind_data",
             "paused_connection_notices_a_reset_behind_data",
         ],

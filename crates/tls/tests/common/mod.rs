@@ -68,6 +68,8 @@ pub struct Happened {
     pub closed: Vec<String>,
     pub failed: Vec<String>,
     pub written: usize,
+    /// Bytes.
+    pub echoed: usize,
 }
 
 impl Log {
@@ -194,6 +196,7 @@ impl Protocol for Talking {
             }
             let n = input.len();
             cx.link.forward(input, n);
+            self.talk.log.note(|l| l.echoed += n);
             return Next::More;
         }
         self.talk

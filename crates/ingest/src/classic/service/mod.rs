@@ -216,6 +216,11 @@ impl<S: Sink> Protocol for ClassicConn<S> {
         self.finish(cx);
     }
 
+    /// What came whole is stored and acknowledged, whatever might have come behind it.
+    fn cut_short(&mut self, unread: usize, _: &'static str, cx: &mut Cx<'_, Self>) {
+        self.peer_finished(unread, cx);
+    }
+
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
         // While it waits for a commit, it is not the client that is idle.
         if !self.owes() {

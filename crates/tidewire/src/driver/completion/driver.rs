@@ -118,6 +118,9 @@ impl<Q: Queues> Driver for Sockets<Q> {
 
     #[inline]
     fn resupply(&mut self, core: &mut Core) {
+        if !self.parts.is_empty() {
+            self.offer_stranded(core, false);
+        }
         self.end_sweeps(core);
         // Last, because settling may drop what holds a buffer.
         while self.feed(core) {
@@ -165,6 +168,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
     }
 
     fn sweep(&mut self, core: &mut Core) {
+        self.offer_stranded(core, true);
         if !mistaken(Mistake::InHandNotCounted) {
             self.ring.collect_held_back();
         }
@@ -186,6 +190,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
 
     /// Takes everything back and waits until nothing is in flight.
     fn finish(mut self, core: Core) -> io::Result<()> {
+        self.parts.clear();
         self.ring.cancel_all();
         let clock = core.env.clock.clone();
         let until = clock.monotonic() + QUIET_WAIT;

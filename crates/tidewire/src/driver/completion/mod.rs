@@ -22,6 +22,7 @@ mod ahead;
 mod alarm;
 mod driver;
 mod gather;
+mod parts;
 mod places;
 mod probe;
 mod provided;

@@ -2,7 +2,7 @@
 //!
 //! A connection starts with one multishot receive into small pieces, which costs nothing to keep:
 //! a piece is picked when bytes arrive. One whose pieces come back full has more to say than small
-//! messages, and becomes a *stream*: one receive of a whole chunk at a time, armed again after the
+//! messages: what was cut is [put together](super::parts), and the connection becomes a *stream*: one receive of a whole chunk at a time, armed again after the
 //! chunk was dealt with. This is both the cheaper way for bulk and what keeps a flood from taking
 //! the loop for itself. When its receives have been small for a while it goes back.
 //!
@@ -22,9 +22,6 @@ use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 use crate::reactor::facts::Writing;
 use crate::reactor::state::State;
-
-/// Small pieces that one connection may fill before others get their turn.
-const SHARE: u32 = 2;
 
 impl<Q: Queues> Sockets<Q> {
     /// Has the socket receive, or stop to. The usual case, that nothing changes, comes first.
@@ -73,7 +70,8 @@ impl<Q: Queues> Sockets<Q> {
     /// Arms the receive that suits the connection.
     fn receive(&mut self, index: u32) {
         let share = if self.abilities.share {
-            SHARE * self.small.piece_len() as u32
+            // As much as a stream receives at once.
+            self.large.piece_len() as u32
         } else {
             0
         };
@@ -171,11 +169,16 @@ impl<Q: Queues> Sockets<Q> {
                 let n = n as usize;
                 let receiver = &mut self.sock(index).expect("looked at above").receiver;
                 receiver.more = done.socket_has_more();
+                let is_cut = !once && receiver.is_cut(n, small);
                 let wrong = receiver.learn(n, small);
                 receiver.sweep = receiver.sweep.map(|rest| rest.saturating_sub(n as u32));
                 let swept = receiver.sweep == Some(0);
                 core.env.counters.receives.add(1);
-                core.received(index, &mut lease, n);
+                if is_cut || receiver.has_parts {
+                    self.put_together(core, index, lease, n, is_cut);
+                } else {
+                    core.received(index, &mut lease, n);
+                }
                 if wrong && done.more() {
                     self.end_many(index);
                 }
@@ -186,6 +189,7 @@ impl<Q: Queues> Sockets<Q> {
                 core.touch(index);
             }
             (0, _) => {
+                self.offer_parts(core, index);
                 if core.states[index as usize].is_paused() {
                     core.end_announced(index);
                 }
@@ -196,6 +200,21 @@ impl<Q: Queues> Sockets<Q> {
     }
 
     fn receive_failed(&mut self, core: &mut Core, index: u32, once: bool, done: Completion) {
+        let sock = self.sock(index).expect("its completion came");
+        if sock.receiver.has_parts {
+            if done.is(Errno::NOBUFS) && !once {
+                // The rest of what was cut goes into a large piece.
+                sock.receiver.stream = true;
+                return core.touch(index);
+            }
+            // Who finds no large piece waits for one: what waits so holds a part of them only.
+            if ![Errno::CANCELED, Errno::INTR, Errno::NOBUFS]
+                .iter()
+                .any(|&e| done.is(e))
+            {
+                self.offer_parts(core, index);
+            }
+        }
         if done.is(Errno::NOBUFS) && !mistaken(Mistake::NoBufferFails) {
             let group = if once {
                 &mut self.large

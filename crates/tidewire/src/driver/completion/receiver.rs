@@ -1,6 +1,8 @@
 //! The receiving side of one socket: what is in flight, and what it has learned of its peer.
 
-/// Full pieces in a row that make a stream.
+use crate::memory::buffer::Lease;
+
+/// Full pieces in a row that make a stream, where the kernel does not say that there is more.
 const FULL_RUN: u8 = 2;
 /// Small receives in a row that end one.
 const SMALL_RUN: u8 = 16;
@@ -43,6 +45,8 @@ pub(super) struct Receiver {
     pub(super) unwanted: u32,
     /// The socket held more than the last receive took.
     pub(super) more: bool,
+    /// Some of what has come waits for the rest: see [`parts`](super::parts).
+    pub(super) has_parts: bool,
     /// A stop wants everything received that the kernel held when it began: this many bytes, or
     /// until there are no more.
     pub(super) sweep: Option<u32>,
@@ -51,6 +55,14 @@ pub(super) struct Receiver {
 /// Bytes to look for at a stop where nobody knows how many there are, as in a connection that comes while its loop
 /// is stopping.
 pub(super) const SWEEP_NEW: u32 = 1 << 20;
+
+/// What has come of one connection, and waits for the rest: see [`parts`](super::parts).
+pub(super) struct Parts {
+    pub(super) index: u32,
+    pub(super) whole: Lease,
+    /// Bytes.
+    pub(super) len: usize,
+}
 
 /// The wait for the end of a connection that nobody reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +92,15 @@ impl Receiver {
             run: 0,
             unwanted: 0,
             more: false,
+            has_parts: false,
             sweep: draining.then_some(SWEEP_NEW),
         }
+    }
+
+    /// Whether a receive of `n` bytes into a small piece was cut, and what is left of it comes soon.
+    #[inline]
+    pub(super) fn is_cut(&self, n: usize, small: usize) -> bool {
+        n == small && self.more && !self.operation.is_once() && self.wanted && self.sweep.is_none()
     }
 
     /// Learns from a receive of `n` bytes into a small or large piece; true when what is armed is
@@ -99,7 +118,12 @@ impl Receiver {
             n == small
         };
         self.run = if hit { self.run + 1 } else { 0 };
-        let enough = if self.stream { SMALL_RUN } else { FULL_RUN };
+        let enough = match (self.stream, self.more) {
+            (true, _) => SMALL_RUN,
+            // It was cut.
+            (false, true) => 1,
+            (false, false) => FULL_RUN,
+        };
         if self.run == enough {
             self.stream = !self.stream;
             self.run = 0;

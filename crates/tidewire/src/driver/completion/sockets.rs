@@ -15,7 +15,7 @@ use crate::driver::completion::alarm::Alarm;
 use crate::driver::completion::gather::{Gather, Gathers};
 use crate::driver::completion::probe::Abilities;
 use crate::driver::completion::provided::Group;
-use crate::driver::completion::receiver::{Receiver, Watch};
+use crate::driver::completion::receiver::{Parts, Receiver, Watch};
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token, next_generation};
 use crate::kernel::accept::meet;
@@ -89,6 +89,8 @@ pub(crate) struct Sockets<Q: Queues> {
     generation: u32,
     /// Pieces taken from their completions to be announced, in the order of these.
     pub(super) early: VecDeque<Early>,
+    /// Of connections for which the rest is on its way.
+    pub(super) parts: Vec<Parts>,
     /// Connections whose receive found no buffer, and the group it looked in.
     pub(super) starved: VecDeque<Token>,
     /// Connections that may have to be told of a stop once they are settled.
@@ -124,6 +126,7 @@ impl<Q: Queues> Sockets<Q> {
             socks: Table::new(),
             generation: 0,
             early: VecDeque::new(),
+            parts: Vec::new(),
             starved: VecDeque::new(),
             swept: Vec::new(),
             gathers: Gathers::default(),
@@ -332,6 +335,10 @@ impl<Q: Queues> Transport for Sockets<Q> {
         } else {
             Ending::InOrder
         });
+        if std::mem::take(&mut sock.receiver.has_parts) {
+            // They are offered no more.
+            self.parts.retain(|parts| parts.index != index);
+        }
         if sock.in_flight > 0 && !mistaken(Mistake::FreedInFlight) {
             self.ring.cancel_all_of(sock.target(index));
         } else {

@@ -12,7 +12,7 @@ fn mail() -> Arc<Mail<u32>> {
 
 fn handle(mail: &Arc<Mail<u32>>, index: u32) -> Handle<u32> {
     let generation = 1;
-    Handle::new(ConnId { index, generation }, mail.clone())
+    Handle::new(ConnId::new(index, generation), mail.clone())
 }
 
 /// Like `loom::model`, with a bound on how often a thread is interrupted that three threads need to

@@ -81,7 +81,7 @@ impl Core {
         let (limits, making) = (&self.limits[service as usize], &self.env.making);
         let index = self.states.insert_with(|index| {
             let index = u32::try_from(index).expect("fewer than 2^32 connections");
-            let id = ConnId { index, generation };
+            let id = ConnId::new(index, generation);
             let mut state = State::new(id, service, peer, limits, now);
             state.mark = making.mark(state.high);
             state

@@ -138,6 +138,8 @@ impl Core {
                 throttles: plan.throttles.clone(),
                 self_signalled: false,
                 told: false,
+                deliveries: 0,
+                delivers: false,
                 dials: Vec::new(),
                 timers_ns: u64::MAX,
             },

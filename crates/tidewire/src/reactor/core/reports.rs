@@ -22,7 +22,10 @@ impl Core {
             // What is discarded is no progress: see `flushing_over`.
             return;
         }
-        state.last_progress = self.env.now;
+        if !state.flags.has(Flag::Around) {
+            // Else it is progress only when what is inside is given some of it: a record may come a byte at a time.
+            state.last_progress = self.env.now;
+        }
         let is_plain = state.is_plainly_hungry_for(len) && self.env.making.is_open();
         if !is_plain && self.env.keeps(state, &lease.space()[..len]) {
             return;

@@ -117,10 +117,11 @@ impl Core {
 
     #[cold]
     pub(super) fn deliver_told(&mut self) {
-        if std::mem::take(&mut self.env.told) {
+        if self.env.begin_delivery() {
             for host in &mut self.hosts {
                 host.deliver(&mut self.states, &mut self.env);
             }
+            self.env.end_delivery();
         }
     }
 
@@ -190,6 +191,12 @@ impl Core {
     pub(super) fn settle_fully(&mut self, io: &mut impl Transport, index: u32) {
         let mut rounds = 0;
         loop {
+            let state = &mut self.states[index as usize];
+            if state.end_of_input_due() && state.may_flush() {
+                // What was answered leaves before the end is told: a protocol may abort then. A driver that reports the
+                // end together with the last input has given it no other chance to leave.
+                io.flush(state, &mut self.env);
+            }
             self.advance(index);
             if self.env.told {
                 self.deliver_told();

@@ -298,8 +298,8 @@ impl Server {
                 Next::Paused
             }
             Role::LockStep => {
-                let few = self.consumed < 200;
-                cx.link.forward(input, if few { 1 } else { len });
+                let most = if self.consumed < 200 { 1 } else { len };
+                cx.link.forward(input, most.min(len));
                 Next::AfterDrain
             }
             Role::Nap => {

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::services::{Echo, SLEEP, Sleepy, Sums};
 use crate::sim::chunking::{self, Feed, collect};
-use crate::{Closed, Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service};
+use crate::{
+    Closed, Cx, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service, service_fn,
+};
 
 fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {
     let frame = |b: &Vec<u8>| [&(b.len() as u32).to_le_bytes(), &b[..]].concat();
@@ -115,4 +117,113 @@ impl Protocol for Leaky {
 #[should_panic(expected = "the split shows")]
 fn a_protocol_that_shows_its_chunks_is_caught() {
     chunking::assert_invisible(|| Leaky, b"some input", true, Clone::clone, 20);
+}
+
+/// Answers whatever comes with a million bytes, as much at a time as its link takes.
+struct Long {
+    left: usize,
+    how: Goes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goes {
+    /// Returns [`Next::AfterDrain`], and goes on when it is called again.
+    On,
+    /// The same, and in `writable` too.
+    OnInWritable,
+    /// Takes it that it is called when there is room.
+    Astray,
+}
+
+impl Long {
+    fn go_on(&mut self, cx: &mut Cx<'_, Self>) -> Next {
+        while self.left > 0 && !cx.link.full() {
+            cx.link.write(&[7; 1000]);
+            self.left -= 1000;
+        }
+        match self.left {
+            1.. if self.how != Goes::Astray => Next::AfterDrain,
+            _ => Next::More,
+        }
+    }
+}
+
+impl Protocol for Long {
+    type Local = ();
+    type Message = ();
+
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        if !input.is_empty() {
+            input.consume(input.len());
+            self.left = 1_000_000;
+        }
+        self.go_on(cx)
+    }
+
+    fn writable(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.how == Goes::OnInWritable {
+            self.go_on(cx);
+        }
+    }
+}
+
+#[test]
+fn a_reply_goes_on_when_output_has_drained() {
+    for how in [Goes::On, Goes::OnInWritable] {
+        for (window, half_close) in [
+            (usize::MAX, false),
+            (usize::MAX, true),
+            (999, false),
+            (999, true),
+        ] {
+            let got = Feed::new(b"?")
+                .window(window)
+                .half_close(half_close)
+                .run(service_fn(move |_| Long { left: 0, how }));
+            assert_eq!(
+                got.output.len(),
+                1_000_000,
+                "{how:?}, {window}, {half_close}"
+            );
+            let closed = half_close.then_some(Closed::Finished);
+            assert_eq!(got.closed, closed, "{how:?}, {window}");
+        }
+    }
+}
+
+#[test]
+fn who_goes_on_is_invisible() {
+    let long = || {
+        service_fn(|_| Long {
+            left: 0,
+            how: Goes::On,
+        })
+    };
+    chunking::assert_invisible(long, b"?", true, |got| got.output.len(), 4);
+}
+
+#[test]
+#[should_panic(expected = "a full link shows")]
+fn who_goes_astray_is_found() {
+    let long = || {
+        service_fn(|_| Long {
+            left: 0,
+            how: Goes::Astray,
+        })
+    };
+    chunking::assert_invisible(long, b"?", true, |got| got.output.len(), 1);
+}
+
+#[test]
+fn what_is_shown_is_text() {
+    let got = collect(Echo, b"GET /\r\n", &[], false);
+    assert_eq!(
+        format!("{got:?}"),
+        r#"Collected { output: b"GET /\r\n", closed: None }"#
+    );
+    let feed = format!("{:?}", Feed::new(&[7; 3000]));
+    assert!(
+        feed.contains(r"\x07") && feed.contains("and 1000 bytes"),
+        "{feed}"
+    );
 }

@@ -1,0 +1,106 @@
+//! Parts of what a connection's peer has sent, put together before they are offered.
+//!
+//! A receive into small pieces cuts what is longer than a piece. When a piece is full and the kernel says that the socket holds
+//! more, that is not what the peer has cut: the piece waits for the rest, up to a chunk, so that a protocol is offered what is
+//! there as one. It waits only for receives that are on their way; the first one that finds no more ends the waiting.
+
+use crate::driver::completion::receiver::{Operation, Parts};
+use crate::driver::completion::sockets::Sockets;
+use crate::kernel::queues::Queues;
+use crate::memory::buffer::Lease;
+use crate::mistakes::{Mistake, mistaken};
+use crate::reactor::core::Core;
+
+/// Of the buffers of one chunk, the part that may be filled so at once: the others keep receiving going.
+const OF_BUFFERS: usize = 4;
+
+impl<Q: Queues> Sockets<Q> {
+    /// Puts a piece behind what waits already; offers all of it unless more is on its way. Where no buffer is to be had, the
+    /// piece is offered as it is.
+    #[cold]
+    pub(super) fn put_together(
+        &mut self,
+        core: &mut Core,
+        index: u32,
+        mut piece: Lease,
+        len: usize,
+        more_comes: bool,
+    ) {
+        let room = self.large.piece_len();
+        if self.waits(index).is_none() {
+            let most = core.env.pool.pieces() / OF_BUFFERS;
+            let whole = match more_comes && self.parts.len() < most {
+                true => core.env.pool.lease(),
+                false => None,
+            };
+            let Some(whole) = whole else {
+                return core.received(index, &mut piece, len);
+            };
+            self.parts.push(Parts {
+                index,
+                whole,
+                len: 0,
+            });
+            self.set_waiting(index, true);
+        }
+        let at = self.waits(index).expect("it waits, or has begun to");
+        let parts = &mut self.parts[at];
+        if parts.len + len > room {
+            self.offer_parts(core, index);
+            return core.received(index, &mut piece, len);
+        }
+        parts.whole.space()[parts.len..parts.len + len].copy_from_slice(&piece.space()[..len]);
+        parts.len += len;
+        let is_full = parts.len + self.small.piece_len() > room;
+        // The kernel may need it before this connection does again.
+        drop(piece);
+        if !more_comes || is_full {
+            self.offer_parts(core, index);
+        }
+    }
+
+    /// Offers what waits of a connection, if anything does.
+    pub(super) fn offer_parts(&mut self, core: &mut Core, index: u32) {
+        let Some(mut parts) = self.take_parts(index) else {
+            return;
+        };
+        if mistaken(Mistake::PartsForgotten) {
+            return;
+        }
+        core.received(index, &mut parts.whole, parts.len);
+        core.touch(index);
+    }
+
+    /// Offers what waits of every connection for which nothing is on its way.
+    pub(super) fn offer_stranded(&mut self, core: &mut Core, all: bool) {
+        let waiting: Vec<u32> = self.parts.iter().map(|parts| parts.index).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        for index in waiting {
+            let receiver = self.sock(index).map(|sock| sock.receiver);
+            let comes = receiver
+                .is_some_and(|receiver| receiver.wanted && receiver.operation != Operation::None);
+            if all || !comes {
+                self.offer_parts(core, index);
+            }
+        }
+        core.settle_all(self);
+    }
+
+    fn take_parts(&mut self, index: u32) -> Option<Parts> {
+        let at = self.waits(index)?;
+        self.set_waiting(index, false);
+        Some(self.parts.swap_remove(at))
+    }
+
+    fn waits(&self, index: u32) -> Option<usize> {
+        self.parts.iter().position(|parts| parts.index == index)
+    }
+
+    fn set_waiting(&mut self, index: u32, on: bool) {
+        if let Some(sock) = self.sock(index) {
+            sock.receiver.has_parts = on;
+        }
+    }
+}
