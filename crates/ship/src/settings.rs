@@ -54,6 +54,8 @@ pub struct Settings {
     pub accept_loss: bool,
     /// Bytes read at once from a file. Default 256 KiB; at least 1 KiB.
     pub chunk: usize,
+    /// The seed of the random parts of producers' names: no two shippers may have the same one. Default: a random one.
+    pub seed: u64,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             give_up: None,
             accept_loss: false,
             chunk: 256 << 10,
+            seed: fastrand::u64(..),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Everything together, step by step.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -151,7 +151,9 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     saved: Duration,
     stopping: bool,
     /// Problems that were told, so that they are told once.
-    told: HashSet<PathBuf>,
+    told: BTreeSet<PathBuf>,
+    /// For the names of producers.
+    random: fastrand::Rng,
 }
 
 impl<F: FileSystem, N: Network, S> std::fmt::Debug for Shipper<F, N, S> {
@@ -174,6 +176,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     ) -> Shipper<F, N, S> {
         let named = checkpoint.server.as_ref();
         let server = settings.servers.iter().position(|name| Some(name) == named);
+        let random = fastrand::Rng::with_seed(settings.seed);
         let mut shipper = Shipper {
             files,
             network,
@@ -199,7 +202,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             dirty: false,
             saved: Duration::ZERO,
             stopping: false,
-            told: HashSet::new(),
+            told: BTreeSet::new(),
+            random,
         };
         for entry in checkpoint.files {
             if shipper.is_wanted(&entry.followed) {
@@ -357,8 +361,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     }
 
     /// Which files are known, and the trails they belong to.
-    fn tracked(&self) -> HashMap<FileId, PathBuf> {
-        let mut tracked = HashMap::new();
+    fn tracked(&self) -> BTreeMap<FileId, PathBuf> {
+        let mut tracked = BTreeMap::new();
         for trail in &self.trails {
             for follower in trail.followers.iter().filter(|f| !f.is_truncated) {
                 tracked.insert(follower.entry.id, trail.path.clone());
@@ -385,16 +389,16 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 }
             }
         }
-        let mut paths = HashSet::new();
+        let mut paths = BTreeSet::new();
         found.retain(|seen| {
             !self.exclude.iter().any(|pattern| pattern.names(&seen.path))
                 && paths.insert(seen.path.clone())
         });
-        let mut here: HashMap<PathBuf, FileId> = HashMap::new();
+        let mut here: BTreeMap<PathBuf, FileId> = BTreeMap::new();
         for seen in &found {
             here.insert(seen.path.clone(), seen.id);
         }
-        let ids: HashSet<FileId> = found.iter().map(|seen| seen.id).collect();
+        let ids: BTreeSet<FileId> = found.iter().map(|seen| seen.id).collect();
         // Whose path names another file now, or none.
         for trail in &mut self.trails {
             let id = here.get(&trail.path);
@@ -421,7 +425,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     fn look_for_missing(&mut self, now: Duration) {
         let is_missing = |f: &&Follower<_, _>| f.life == Life::Missing && !f.entry.done;
         let mut directories = BTreeMap::new();
-        let mut inodes = HashSet::new();
+        let mut inodes = BTreeSet::new();
         for follower in self.followers().filter(is_missing) {
             let path = &follower.entry.path;
             directories.insert(path.parent().map(Path::to_owned), path.clone());
@@ -651,7 +655,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             earlier.left.get_or_insert(now);
         }
         let entry = Entry {
-            producer: producer(&self.settings.producer, &trail.path),
+            producer: producer(&self.settings.producer, &trail.path, self.random.u64(..)),
             followed: trail.path.clone(),
             path: seen.path,
             id: seen.id,
@@ -707,7 +711,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 }
 
 /// A name that no other file gets.
-fn producer(prefix: &str, path: &Path) -> String {
+fn producer(prefix: &str, path: &Path, random: u64) -> String {
     let path: String = path
         .to_string_lossy()
         .chars()
@@ -717,5 +721,5 @@ fn producer(prefix: &str, path: &Path) -> String {
     while !path.is_char_boundary(from) {
         from += 1;
     }
-    format!("{prefix}:{}#{:016x}", &path[from..], fastrand::u64(..))
+    format!("{prefix}:{}#{random:016x}", &path[from..])
 }

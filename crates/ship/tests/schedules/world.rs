@@ -351,7 +351,7 @@ impl World {
         Checkpoint::decode(&self.saved.bytes.borrow()).unwrap_or_default()
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&mut self) -> Settings {
         let servers = self.wire.net.borrow().servers.len();
         Settings {
             servers: (0..servers).map(|server| server.to_string()).collect(),
@@ -362,11 +362,12 @@ impl World {
             save_every: Duration::from_millis(50),
             chunk: 100,
             accept_loss: self.profile == Profile::Forgetful,
+            seed: self.rng.u64(..),
             ..Settings::default()
         }
     }
 
-    fn start(&self) -> Process {
+    fn start(&mut self) -> Process {
         let pattern = |text: &str| Pattern::new(Path::new(text), false).unwrap();
         let patterns = match self.profile {
             Profile::Pattern | Profile::AbsentPattern => vec![pattern("/log/*/app.log*")],
