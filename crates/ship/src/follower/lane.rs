@@ -64,7 +64,7 @@ impl<F, L: Lane> Follower<F, L> {
                 self.slot = None;
                 // It was heard.
                 around.line.opened(server);
-                if !self.is_truncated {
+                if self.has_file() {
                     self.displace();
                 }
                 self.turned_away(around, &ended.why);
@@ -73,9 +73,17 @@ impl<F, L: Lane> Follower<F, L> {
             Stand::Ended(ended) => {
                 let server = slot.server;
                 self.slot = None;
-                if !self.is_truncated {
+                around.has_broken = true;
+                if self.has_file() {
                     // It is all in the file.
                     self.displace();
+                }
+                if ended.matter == Matter::SetBack {
+                    // The next welcome says how far.
+                    around.was_set_back = true;
+                    self.is_verified = false;
+                    driven.busy = true;
+                    return Ok(false);
                 }
                 around
                     .line
@@ -85,6 +93,7 @@ impl<F, L: Lane> Follower<F, L> {
             }
             Stand::Open {
                 settled,
+                forgotten,
                 payload_max,
                 trouble,
             } => {
@@ -95,7 +104,7 @@ impl<F, L: Lane> Follower<F, L> {
                 if !opened {
                     around.line.opened(server);
                     self.let_in(around);
-                    self.begin(settled, server, around);
+                    self.begin((settled, forgotten), server, around);
                     driven.dirty = true;
                     return Ok(self.life != Life::Failed && !self.is_in_trouble());
                 }
@@ -106,8 +115,12 @@ impl<F, L: Lane> Follower<F, L> {
     }
 
     /// A server has said how far it is: places the file there, or where another one was.
-    fn begin<S, N>(&mut self, mark: Option<u64>, server: usize, around: &mut Around<'_, S, N>)
-    where
+    fn begin<S, N>(
+        &mut self,
+        (mark, is_forgotten): (Option<u64>, bool),
+        server: usize,
+        around: &mut Around<'_, S, N>,
+    ) where
         S: FileSystem<File = F>,
         N: Network<Lane = L>,
     {
@@ -115,16 +128,9 @@ impl<F, L: Lane> Follower<F, L> {
         let mark = mark.unwrap_or(0);
         let had = self.entry.servers.get(name).copied().unwrap_or(0);
         let path = self.entry.path.display();
-        if mark < had && !around.settings.accept_loss {
-            let why = format!(
-                "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} \
-                 now: it has lost messages, or is another server. Nothing more of it is shipped; \
-                 --accept-loss goes on at byte {}",
-                self.entry.acked
-            );
-            self.fail(around, why);
-            return;
-        }
+        self.is_verified = true;
+        // What was forgotten with its producer may be stored all the same.
+        let is_set_back = mark < had && !is_forgotten;
         if mark > self.len && !self.is_truncated {
             let why = format!(
                 "{path} is not what was shipped: {name} has {mark} bytes of it, and it has {}. \
@@ -134,12 +140,31 @@ impl<F, L: Lane> Follower<F, L> {
             self.fail(around, why);
             return;
         }
-        let at = self.entry.acked.max(mark);
+        if is_set_back {
+            around.was_set_back = true;
+            if self.is_truncated {
+                around.counts.losses += 1;
+                around.events.push(format!(
+                    "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now; the file \
+                     has been truncated since, so what is between is lost"
+                ));
+            } else {
+                around.counts.set_back += 1;
+                around.events.push(format!(
+                    "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now, as after \
+                     it was restored from a backup: it is sent again from there"
+                ));
+            }
+        }
+        let at = match is_set_back && !self.is_truncated {
+            true => mark,
+            false => self.entry.acked.max(mark),
+        };
         let offered = self.offered.back().map(|(id, _)| *id);
         self.offered.clear();
         self.entry.servers.insert(name.clone(), mark);
         self.entry.acked = at;
-        if self.is_truncated {
+        if self.is_truncated || self.seeking.is_some() {
             if offered.is_some_and(|id| id > at) {
                 around.counts.losses += 1;
                 around.events.push(format!(
@@ -200,6 +225,10 @@ impl<F, L: Lane> Follower<F, L> {
             news = true;
         }
         if news {
+            let last = around.last.get(name);
+            if last != Some(&self.entry.producer) {
+                around.last.insert(name.clone(), self.entry.producer.clone());
+            }
             around.line.progressed();
         }
         news

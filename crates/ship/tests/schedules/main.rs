@@ -68,6 +68,11 @@ fn several_servers_of_a_fleet() {
     all(Profile::Fleet);
 }
 
+#[test]
+fn a_server_that_is_set_back() {
+    all(Profile::SetBack);
+}
+
 /// A test of the test: ids that do not say where a line ends would be noticed.
 #[test]
 fn a_server_that_forgets_its_marks_is_noticed() {

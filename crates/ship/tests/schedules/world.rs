@@ -27,6 +27,8 @@ pub(crate) enum Profile {
     Absent,
     /// The same, with errors, and the names are matched by one pattern.
     AbsentPattern,
+    /// A server that is restored from an older backup, again and again.
+    SetBack,
     /// A server that is not as it should be.
     Forgetful,
 }
@@ -326,11 +328,21 @@ impl World {
         let server = self.rng.usize(..self.wire.net.borrow().servers.len());
         let mut net = self.wire.net.borrow_mut();
         net.servers[server].is_down ^= true;
-        if self.profile == Profile::Forgetful {
-            for stored in net.servers[server].producers.values_mut() {
-                stored.pop();
+        if !matches!(self.profile, Profile::Forgetful | Profile::SetBack) {
+            return;
+        }
+        let all = net.servers[server].producers.values();
+        let last = all.flatten().map(|stored| stored.place).max().unwrap_or(0);
+        let kept = self.rng.u64(..=last);
+        for stored in net.servers[server].producers.values_mut() {
+            match self.profile {
+                Profile::SetBack => stored.retain(|stored| stored.place <= kept),
+                // What is before the mark is not asked for.
+                _ if stored.len() > 1 => drop(stored.remove(0)),
+                _ => {}
             }
         }
+        net.end_all();
     }
 
     fn kill(&mut self) {
@@ -431,8 +443,10 @@ impl World {
                 break;
             }
         }
-        let counts = self.process.as_ref().unwrap().counts();
-        assert_eq!(counts.failed, 0);
+        let process = self.process.as_ref().unwrap();
+        // Seen when a seed has failed.
+        println!("{process:?}");
+        assert_eq!(process.counts().failed, 0);
     }
 
     fn check(&self) {
@@ -484,7 +498,9 @@ impl World {
                 continue;
             };
             // What nobody could know of may be found later.
-            let is_ordered = !content.may_be_lost && !self.profile.is_pattern() && !may_overlap;
+            let is_again = self.profile == Profile::SetBack;
+            let is_ordered =
+                !content.may_be_lost && !self.profile.is_pattern() && !may_overlap && !is_again;
             let before = last.entry(content.path).or_default();
             assert!(
                 !is_ordered || first > *before,
