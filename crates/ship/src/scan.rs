@@ -79,13 +79,17 @@ impl Scan {
 impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     /// Looks for files.
     pub(crate) fn scan(&mut self, now: Duration) {
-        let (found, is_partial) = self.named();
+        let (found, is_partial, will_pass) = self.named();
         // What has a beginning by now is checked by this scan.
         for follower in self.trails.iter_mut().flat_map(|trail| &mut trail.followers) {
             follower.had_head = follower.has_head();
         }
         let mut scan = Scan::default();
         self.list(&found, &mut scan);
+        if will_pass {
+            // A file that was not met now must be new next time.
+            scan.unsure.extend(scan.lists.keys().cloned());
+        }
         self.look(now, false);
         self.track();
         scan.settle(&self.trails);
@@ -115,10 +119,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.look(now, true);
     }
 
-    /// The files that are named, and whether there may be more that could not be seen.
-    fn named(&mut self) -> (Vec<Seen>, bool) {
+    /// The files that are named, whether there may be more that could not be seen, and whether they may be seen next time.
+    fn named(&mut self) -> (Vec<Seen>, bool, bool) {
         let mut found: Vec<Seen> = Vec::new();
         let mut hidden = BTreeSet::new();
+        let mut will_pass = false;
         for pattern in &self.patterns {
             let (named, unseen) = match self.files.find(pattern) {
                 Ok(Found { files, hidden }) => (files, hidden),
@@ -126,6 +131,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             };
             found.extend(named);
             for (path, e) in unseen {
+                will_pass |= e.kind() != io::ErrorKind::PermissionDenied;
                 if self.told.insert(path.clone()) {
                     let what = path.display();
                     self.events.push(format!("cannot look for files in {what}: {e}"));
@@ -141,7 +147,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         found.sort_by(|one, other| one.path.cmp(&other.path));
         let is_partial = !hidden.is_empty();
         self.counts.left_out = hidden.len() as u64;
-        (found, is_partial)
+        (found, is_partial, will_pass)
     }
 
     /// Lists all directories in which files are followed or waited for.
@@ -581,6 +587,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             modified: seen.modified,
             done: false,
             gone: false,
+            unsure: false,
         };
         let mut follower = Follower::new(entry, false, now);
         follower.left = has_left.then_some(now);

@@ -386,6 +386,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             self.queue.clear();
             self.waiting = 0;
         }
+        // Each has one turn; those that go on waiting stand behind.
+        let mut turns = self.queue.len();
         let mut result = Ok(());
         let mut next = places.into_iter();
         let (mut must_scan, mut set_back, mut has_broken) = (false, false, false);
@@ -393,8 +395,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             let at = match next.next() {
                 Some(at) => at,
                 // A lane may have become free.
-                None if !all && free > 0 => match self.queue.pop_front() {
-                    Some(at) => at,
+                None if turns > 0 && free > 0 => match self.queue.pop_front() {
+                    Some(at) => {
+                        turns -= 1;
+                        at
+                    }
                     None => break,
                 },
                 None => break,
@@ -454,6 +459,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             for trail in &mut self.trails {
                 trail.doubt(now);
             }
+            self.is_unsaved = true;
         }
         if has_broken {
             self.probe(now);

@@ -82,6 +82,9 @@ pub struct Entry {
     /// It was nowhere to be found when it was looked for last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
+    /// A server was set back, and has not said since how far it has this file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsure: bool,
 }
 
 impl Checkpoint {

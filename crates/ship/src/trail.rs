@@ -74,27 +74,32 @@ impl<F, L: Lane> Trail<F, L> {
     }
 
     /// A server may have less of these than it had: it is asked.
-    fn doubt_those(&mut self, now: Duration, which: impl Fn(&Follower<F, L>) -> bool) {
+    fn doubt_those(
+        &mut self,
+        now: Duration,
+        is_known: bool,
+        which: impl Fn(&Follower<F, L>) -> bool,
+    ) {
         let mut must_wait = false;
         for follower in &mut self.followers {
             if must_wait {
                 follower.wait_again();
             }
-            must_wait |= which(follower) && follower.doubt(now);
+            must_wait |= which(follower) && follower.doubt(now, is_known);
         }
     }
 
     /// A server may have less of any of what is remembered than it had.
     pub(crate) fn doubt(&mut self, now: Duration) {
-        self.doubt_those(now, |_| true);
+        self.doubt_those(now, true, |_| true);
     }
 
     pub(crate) fn doubt_active(&mut self, now: Duration) {
-        self.doubt_those(now, |follower| follower.life == Life::Active);
+        self.doubt_those(now, false, |follower| follower.life == Life::Active);
     }
 
     pub(crate) fn doubt_one(&mut self, now: Duration, producer: &str) {
-        self.doubt_those(now, |follower| follower.entry.producer == producer);
+        self.doubt_those(now, false, |follower| follower.entry.producer == producer);
     }
 
     /// Whether files may have had the path since it was looked at last of which nothing is known.

@@ -106,7 +106,8 @@ impl<F, L: Lane> Follower<F, L> {
                     self.let_in(around);
                     self.begin((settled, forgotten), server, around);
                     driven.dirty = true;
-                    return Ok(self.life != Life::Failed && !self.is_in_trouble());
+                    let goes_on = self.slot.is_some() && self.life != Life::Failed;
+                    return Ok(goes_on && !self.is_in_trouble());
                 }
                 driven.dirty |= self.settle(settled, server, around);
                 Ok(true)
@@ -128,9 +129,16 @@ impl<F, L: Lane> Follower<F, L> {
         let mark = mark.unwrap_or(0);
         let had = self.entry.servers.get(name).copied().unwrap_or(0);
         let path = self.entry.path.display();
-        self.is_verified = true;
         // What was forgotten with its producer may be stored all the same.
         let is_set_back = mark < had && !is_forgotten;
+        if is_set_back && !self.entry.unsure && !self.is_truncated {
+            // That others are to be asked about is written down first.
+            around.was_set_back = true;
+            self.slot = None;
+            return;
+        }
+        self.is_verified = true;
+        self.entry.unsure = false;
         if mark > self.len && !self.is_truncated {
             let why = format!(
                 "{path} is not what was shipped: {name} has {mark} bytes of it, and it has {}. \
@@ -141,8 +149,8 @@ impl<F, L: Lane> Follower<F, L> {
             return;
         }
         if is_set_back {
-            around.was_set_back = true;
             if self.is_truncated {
+                around.was_set_back = true;
                 around.counts.losses += 1;
                 around.events.push(format!(
                     "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now; the file \

@@ -164,7 +164,7 @@ pub(crate) struct Driven {
 impl<F, L: Lane> Follower<F, L> {
     pub(crate) fn new(entry: Entry, is_saved: bool, now: Duration) -> Follower<F, L> {
         Follower {
-            life: match (entry.gone, entry.done) {
+            life: match (entry.gone, entry.done && !entry.unsure) {
                 (true, _) => Life::Missing,
                 (false, true) => Life::Lingering(now),
                 (false, false) => Life::Active,
@@ -181,7 +181,7 @@ impl<F, L: Lane> Follower<F, L> {
             seen_end: (0, Vec::new()),
             is_checked: entry.acked > 0,
             had_head: false,
-            is_verified: true,
+            is_verified: !entry.unsure,
             zeros: None,
             buffer: Buffer::default(),
             is_placed: false,
@@ -609,29 +609,31 @@ impl<F, L: Lane> Follower<F, L> {
         self.buffer = Buffer::default();
     }
 
-    /// The server in use may have less of it than it had: that is asked. Whether what comes after it in its path waits for
-    /// that, and did not wait before.
-    pub(crate) fn doubt(&mut self, now: Duration) -> bool {
-        // Lanes that are there were opened since, or break.
-        if self.entry.acked == 0 || self.is_truncated || self.has_lane() {
+    /// The server in use may have less of it than it had: that is asked. If it is known that it has less of something, that
+    /// this is to be asked stands in the checkpoint before anything is sent again. Whether what comes after it in its
+    /// path waits for that, and did not wait before.
+    pub(crate) fn doubt(&mut self, now: Duration, is_known: bool) -> bool {
+        // A lane that is open was opened since, or breaks.
+        let is_open = self.slot.as_ref().is_some_and(|slot| slot.opened);
+        let is_gone = matches!(self.life, Life::Failed | Life::Missing);
+        if self.entry.acked == 0 || self.is_truncated || is_open || is_gone {
             return false;
         }
-        match self.life {
-            Life::Failed | Life::Missing => return false,
-            Life::Done | Life::Lingering(_) => {
-                self.revive(now);
-                self.is_verified = false;
-                true
-            }
-            Life::Active => {
-                self.is_verified = false;
-                false
-            }
+        let was_over = self.life != Life::Active;
+        if was_over {
+            self.revive(now);
         }
+        self.is_verified = false;
+        if is_known {
+            self.entry.unsure = true;
+            self.is_saved = false;
+        }
+        was_over
     }
 
     /// Another one of its path has its turn first.
     pub(crate) fn wait_again(&mut self) {
+        self.waits = false;
         if self.has_lane() && self.has_file() {
             self.offered.clear();
             self.displace();
