@@ -81,7 +81,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     pub(crate) fn scan(&mut self, now: Duration) {
         let (found, is_partial, will_pass) = self.named();
         // What has a beginning by now is checked by this scan.
-        for follower in self.trails.iter_mut().flat_map(|trail| &mut trail.followers) {
+        for follower in self
+            .trails
+            .iter_mut()
+            .flat_map(|trail| &mut trail.followers)
+        {
             follower.had_head = follower.has_head();
         }
         let mut scan = Scan::default();
@@ -109,7 +113,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         for seen in &found {
             self.meet(seen, &before, &mut scan, now);
         }
-        for follower in self.trails.iter_mut().flat_map(|trail| &mut trail.followers) {
+        for follower in self
+            .trails
+            .iter_mut()
+            .flat_map(|trail| &mut trail.followers)
+        {
             let directory = directory_of(&follower.entry.path);
             follower.is_checked |= follower.had_head && !scan.unsure.contains(directory);
         }
@@ -134,7 +142,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 will_pass |= e.kind() != io::ErrorKind::PermissionDenied;
                 if self.told.insert(path.clone()) {
                     let what = path.display();
-                    self.events.push(format!("cannot look for files in {what}: {e}"));
+                    self.events
+                        .push(format!("cannot look for files in {what}: {e}"));
                 }
                 hidden.insert(path);
             }
@@ -264,7 +273,9 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             return Ok(());
         }
         let (trails, wanted) = self.originals(seen, scan);
-        let last = trails.iter().find_map(|&at| self.trails[at].followers.back());
+        let last = trails
+            .iter()
+            .find_map(|&at| self.trails[at].followers.back());
         let is_newer = match (self.surveyed.get(directory_of(&seen.path)), last) {
             (Some(surveyed), _) => surveyed.is_newer(seen),
             (None, Some(last)) => Surveyed::as_of(&last.entry).is_newer(seen),
@@ -407,8 +418,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                             since: now,
                         },
                     };
-                    let is_over =
-                        now.saturating_sub(waiting.since) >= self.settings.rotate_wait;
+                    let is_over = now.saturating_sub(waiting.since) >= self.settings.rotate_wait;
                     if !is_over {
                         self.undecided.insert(seen.id, waiting);
                         scan.undecided.push(seen.clone());
@@ -492,8 +502,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     fn recall(&mut self, seen: &Seen, scan: &mut Scan, now: Duration) -> io::Result<bool> {
         // One whose device is another now is in no place that can be looked at any more.
         let known = self.place_of(seen, scan, |f| f.entry.id == seen.id);
-        let known =
-            known.or_else(|| self.place_of(seen, scan, |f| !f.is_here && f.may_be(seen)));
+        let known = known.or_else(|| self.place_of(seen, scan, |f| !f.is_here && f.may_be(seen)));
         let Some((trail, at)) = known else {
             return Ok(false);
         };

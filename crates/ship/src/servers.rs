@@ -121,12 +121,8 @@ fn ended(error: &Error) -> Ended {
         } => "; --accept-loss goes on behind what was acknowledged",
         _ => "",
     };
-    let of_producer = |broken: &Broken| {
-        matches!(
-            broken,
-            Broken::Forgotten | Broken::NameTaken { .. }
-        )
-    };
+    let of_producer =
+        |broken: &Broken| matches!(broken, Broken::Forgotten | Broken::NameTaken { .. });
     let is_crowded = |broken: &Broken| {
         let reason = match broken {
             Broken::Refused { reason, .. } => Some(*reason),

@@ -61,6 +61,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
+#[allow(clippy::disallowed_methods, reason = "where chance is given from")]
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

@@ -121,7 +121,14 @@ impl<F: FileSystem, N: Network, S> std::fmt::Debug for Shipper<F, N, S> {
         f.debug_struct("Shipper")
             .field("line", &self.line)
             .field("counts", &self.counts)
-            .field("followers", &self.trails.iter().flat_map(|t| &t.followers).collect::<Vec<_>>())
+            .field(
+                "followers",
+                &self
+                    .trails
+                    .iter()
+                    .flat_map(|t| &t.followers)
+                    .collect::<Vec<_>>(),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -281,9 +288,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         busy |= self.polls.is_none() || (self.is_unsaved && self.unsaved_since.is_none());
         let is_quiet = self.settings.once && !busy && self.undecided.is_empty();
-        let caught_up = |follower: &Follower<_, _>| {
-            follower.is_caught_up(&self.settings) && follower.is_saved
-        };
+        let caught_up =
+            |follower: &Follower<_, _>| follower.is_caught_up(&self.settings) && follower.is_saved;
         let complete = is_quiet && !self.is_unsaved && self.followers().all(caught_up);
         Ok(Step { busy, complete })
     }

@@ -267,8 +267,6 @@ impl<F, L: Lane> Follower<F, L> {
 
 /// Whether a file that cannot be opened is no copy that could be read at present; else the machine has run out of something.
 pub(crate) fn is_no_copy(e: &io::Error, seen: &Seen) -> bool {
-    matches!(
-        e.kind(),
-        ErrorKind::NotFound | ErrorKind::PermissionDenied
-    ) || (is_packed(&seen.path) && e.raw_os_error().is_none())
+    matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
+        || (is_packed(&seen.path) && e.raw_os_error().is_none())
 }

@@ -235,7 +235,9 @@ impl<F, L: Lane> Follower<F, L> {
         if news {
             let last = around.last.get(name);
             if last != Some(&self.entry.producer) {
-                around.last.insert(name.clone(), self.entry.producer.clone());
+                around
+                    .last
+                    .insert(name.clone(), self.entry.producer.clone());
             }
             around.line.progressed();
         }

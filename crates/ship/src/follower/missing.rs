@@ -102,9 +102,8 @@ impl<F, L: Lane> Follower<F, L> {
         }
         let file = files.open(&seen.path)?;
         let opened = files.stat(&file)?;
-        let is_same = opened.id == seen.id
-            && opened.len >= entry.acked
-            && fits(files, &file, &entry.head)?;
+        let is_same =
+            opened.id == seen.id && opened.len >= entry.acked && fits(files, &file, &entry.head)?;
         Ok(is_same && (seen.id == entry.id || fits(files, &file, &entry.tail)?))
     }
 

@@ -169,7 +169,11 @@ impl<F, L: Lane> Follower<F, L> {
     }
 
     /// The file has another content than what was shipped, and is not another one.
-    pub(super) fn changed<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>, at: u64) {
+    pub(super) fn changed<S: FileSystem, N: Network>(
+        &mut self,
+        around: &mut Around<'_, S, N>,
+        at: u64,
+    ) {
         let path = self.entry.path.display();
         let why = format!(
             "{path} is not what was shipped: it begins as it did, but before byte {at} it has been \

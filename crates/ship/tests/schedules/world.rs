@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -105,6 +106,8 @@ pub(crate) struct World {
     contents: Vec<Content>,
     now: Duration,
     lines: u64,
+    /// Of all steps, where it is asked for.
+    trace: Option<DefaultHasher>,
 }
 
 const ROTATE_WAIT: Duration = Duration::from_millis(200);
@@ -149,6 +152,7 @@ impl World {
             contents: Vec::new(),
             now: Duration::ZERO,
             lines: 0,
+            trace: None,
         };
         for path in 0..world.rng.usize(1..=3) {
             let path = PathBuf::from(format!("/log/{path}/app.log"));
@@ -174,7 +178,28 @@ impl World {
         tree.create(path, self.contents.len() - 1)
     }
 
+    /// Runs, and answers with a hash of all that happened in all steps.
+    pub(crate) fn traced(mut self) -> u64 {
+        self.trace = Some(DefaultHasher::new());
+        self.go();
+        let net = self.wire.net.borrow();
+        let mut trace = self.trace.take().unwrap();
+        for (name, stored) in net.servers.iter().flat_map(|server| &server.producers) {
+            name.hash(&mut trace);
+            for stored in stored {
+                (stored.id, &stored.payload, stored.place).hash(&mut trace);
+            }
+        }
+        self.saved.bytes.borrow().hash(&mut trace);
+        trace.finish()
+    }
+
     pub(crate) fn run(mut self) {
+        self.go();
+        self.check();
+    }
+
+    fn go(&mut self) {
         for _ in 0..self.rng.usize(50..250) {
             match self.rng.u32(0..100) {
                 0..40 => self.write(),
@@ -189,7 +214,6 @@ impl World {
             self.now += Duration::from_millis(self.rng.u64(0..30));
         }
         self.finish();
-        self.check();
     }
 
     fn write(&mut self) {
@@ -402,13 +426,19 @@ impl World {
         let process = self.process.as_mut().unwrap();
         let done = process.step(self.now);
         if std::env::var_os("TIDEWIRE_TRACE").is_some() {
-            println!("{:?} {:?}", self.now, process.counts());
+            println!("{:?} {process:?}", self.now);
         }
         if self.life.is_over() {
             return self.bury();
         }
-        done.unwrap();
+        let done = done.unwrap();
+        if let Some(trace) = &mut self.trace {
+            format!("{:?} {done:?} {process:?}", self.now).hash(trace);
+        }
         for event in process.events() {
+            if let Some(trace) = &mut self.trace {
+                event.hash(trace);
+            }
             // Seen when a seed has failed.
             println!("{:?} {event}", self.now);
         }
@@ -462,6 +492,10 @@ impl World {
         let mut found: Vec<Option<(u64, u64)>> = vec![None; self.contents.len()];
         for (name, mut stored) in producers {
             stored.sort_by_key(|stored| stored.id);
+            if stored.is_empty() {
+                // A server that was set back has lost all of it; the file was truncated, or is empty.
+                continue;
+            }
             let fits = |content: &&Content| tiles(&content.bytes, &stored, may_overlap).is_some();
             let at = self.contents.iter().position(|content| fits(&content));
             let shown = || {
