@@ -103,7 +103,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 scan.targets.insert(target, at);
             }
         }
-        self.note_who_left(&found, is_partial, now);
+        self.note_who_left(&found, &scan, is_partial, now);
         let unsettled = self.trails.iter().enumerate();
         let unsettled = unsettled.filter(|(_, trail)| trail.is_unsettled());
         scan.unsettled = unsettled.map(|(at, _)| at).collect();
@@ -201,9 +201,13 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     }
 
     /// Whose path names another file now, or none.
-    fn note_who_left(&mut self, found: &[Seen], is_partial: bool, now: Duration) {
-        let here: BTreeMap<&Path, FileId> =
-            found.iter().map(|seen| (&*seen.path, seen.id)).collect();
+    fn note_who_left(&mut self, found: &[Seen], scan: &Scan, is_partial: bool, now: Duration) {
+        // What could not be found by its name may stand in a list.
+        let listed = scan.lists.values().flatten();
+        let here: BTreeMap<&Path, FileId> = listed
+            .chain(found)
+            .map(|seen| (&*seen.path, seen.id))
+            .collect();
         let ids: BTreeSet<FileId> = found.iter().map(|seen| seen.id).collect();
         for trail in &mut self.trails {
             let id = here.get(&*trail.path);

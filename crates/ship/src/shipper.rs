@@ -95,8 +95,8 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     turn: usize,
     /// The files that followers have.
     pub(crate) tracked: BTreeSet<FileId>,
-    /// By server, the producer of which something was acknowledged last.
-    last: BTreeMap<String, String>,
+    /// By server, the producers of which something was acknowledged last.
+    last: BTreeMap<String, Vec<String>>,
     /// Up to what directories are known.
     pub(crate) surveyed: BTreeMap<PathBuf, Surveyed>,
     /// Named files that may be copies which are being made.
@@ -476,20 +476,13 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     /// The server in use may have been restored from an older backup since it was heard: whether it has what it
     /// acknowledged last tells.
     fn probe(&mut self, now: Duration) {
-        let Some(producer) = self.last.get(&self.settings.servers[self.line.server]) else {
-            // A checkpoint of an older version.
-            for trail in &mut self.trails {
-                trail.doubt_active(now);
+        let last = self.last.get(&self.settings.servers[self.line.server]);
+        for trail in &mut self.trails {
+            match last {
+                Some(last) => trail.doubt_some(now, last),
+                // A checkpoint of an older version.
+                None => trail.doubt_active(now),
             }
-            return;
-        };
-        let is_it = |f: &Follower<_, _>| f.entry.producer == *producer;
-        let trail = self
-            .trails
-            .iter_mut()
-            .find(|trail| trail.followers.iter().any(is_it));
-        if let Some(trail) = trail {
-            trail.doubt_one(now, producer);
         }
     }
 

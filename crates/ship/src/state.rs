@@ -20,10 +20,10 @@ pub struct Checkpoint {
     pub server: Option<String>,
     /// Files, the older ones of each path first.
     pub files: Vec<Entry>,
-    /// The producer of which each server acknowledged something last. A server that was restored from an older backup has less
-    /// of that one at least.
+    /// The producers of which each server acknowledged something last. A server that was restored from an older backup has less
+    /// of one of them at least.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub last: BTreeMap<String, String>,
+    pub last: BTreeMap<String, Vec<String>>,
     /// The directories in which files are followed: what was there when it was looked for files last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub directories: BTreeMap<PathBuf, Surveyed>,

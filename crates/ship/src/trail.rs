@@ -98,8 +98,10 @@ impl<F, L: Lane> Trail<F, L> {
         self.doubt_those(now, false, |follower| follower.life == Life::Active);
     }
 
-    pub(crate) fn doubt_one(&mut self, now: Duration, producer: &str) {
-        self.doubt_those(now, false, |follower| follower.entry.producer == producer);
+    pub(crate) fn doubt_some(&mut self, now: Duration, producers: &[String]) {
+        self.doubt_those(now, false, |follower| {
+            producers.contains(&follower.entry.producer)
+        });
     }
 
     /// Whether files may have had the path since it was looked at last of which nothing is known.

@@ -1,11 +1,16 @@
 //! What a follower says to a server, and hears from it: how far the file is there.
 
+use std::collections::BTreeMap;
+
 use super::place::read;
 use super::{Around, Driven, Follower, Life, Slot};
 use crate::buffer::Buffer;
 use crate::file_system::FileSystem;
 use crate::network::{Lane, Matter, Network, Stand};
 use crate::shipper::Fatal;
+
+/// Acknowledgements of several producers do not come in the order in which the server has stored: so many are asked about.
+const PROBED: usize = 64;
 
 impl<F, L: Lane> Follower<F, L> {
     pub(super) fn open<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Result<(), Fatal>
@@ -198,6 +203,21 @@ impl<F, L: Lane> Follower<F, L> {
         }
     }
 
+    /// Notes that it is one of those of which something was acknowledged last.
+    fn was_acknowledged(&self, server: &str, last: &mut BTreeMap<String, Vec<String>>) {
+        let producer = &self.entry.producer;
+        let Some(last) = last.get_mut(server) else {
+            last.insert(server.to_owned(), vec![producer.clone()]);
+            return;
+        };
+        if last.last() != Some(producer) {
+            last.retain(|other| other != producer);
+            let surplus = (last.len() + 1).saturating_sub(PROBED);
+            last.drain(..surplus);
+            last.push(producer.clone());
+        }
+    }
+
     /// Whether that was news.
     fn settle<S: FileSystem, N: Network>(
         &mut self,
@@ -233,12 +253,7 @@ impl<F, L: Lane> Follower<F, L> {
             news = true;
         }
         if news {
-            let last = around.last.get(name);
-            if last != Some(&self.entry.producer) {
-                around
-                    .last
-                    .insert(name.clone(), self.entry.producer.clone());
-            }
+            self.was_acknowledged(name, around.last);
             around.line.progressed();
         }
         news

@@ -19,7 +19,9 @@ impl<F, L: Lane> Follower<F, L> {
     /// Nobody knows where it is.
     pub(super) fn gone<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
         let (path, acked) = (self.entry.path.display(), self.entry.acked);
-        if self.entry.done && !self.is_verified {
+        if self.entry.done && !self.is_verified && !self.entry.unsure {
+            // It was shipped whole, and removed since.
+        } else if self.entry.done && !self.is_verified {
             around.counts.losses += 1;
             around.events.push(format!(
                 "{path} was shipped whole and is not there any more; the server was set back, and may have lost what it had of it"

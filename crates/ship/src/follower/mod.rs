@@ -67,8 +67,8 @@ pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) was_set_back: bool,
     /// A lane has broken, so that the server may be another one now.
     pub(crate) has_broken: bool,
-    /// By server, the producer of which something was acknowledged last.
-    pub(crate) last: &'a mut BTreeMap<String, String>,
+    /// By server, the producers of which something was acknowledged last.
+    pub(crate) last: &'a mut BTreeMap<String, Vec<String>>,
 }
 
 /// A lane in use.
