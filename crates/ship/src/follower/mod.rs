@@ -613,11 +613,16 @@ impl<F, L: Lane> Follower<F, L> {
     /// this is to be asked stands in the checkpoint before anything is sent again. Whether what comes after it in its
     /// path waits for that, and did not wait before.
     pub(crate) fn doubt(&mut self, now: Duration, is_known: bool) -> bool {
-        // A lane that is open was opened since, or breaks.
+        // A lane with something under way tells by its end if it was opened before; one that is idle may be closed unheard.
         let is_open = self.slot.as_ref().is_some_and(|slot| slot.opened);
+        let tells = is_open && !self.offered.is_empty() && !is_known;
         let is_gone = matches!(self.life, Life::Failed | Life::Missing);
-        if self.entry.acked == 0 || self.is_truncated || is_open || is_gone {
+        if self.entry.acked == 0 || !self.has_file() || tells || is_gone {
             return false;
+        }
+        if is_open {
+            self.offered.clear();
+            self.displace();
         }
         let was_over = self.life != Life::Active;
         if was_over {
