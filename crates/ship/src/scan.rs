@@ -202,10 +202,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Whose path names another file now, or none.
     fn note_who_left(&mut self, found: &[Seen], scan: &Scan, is_partial: bool, now: Duration) {
-        // What could not be found by its name may stand in a list.
+        // What could not be found by its name may stand in a list; and what was listed was seen later.
         let listed = scan.lists.values().flatten();
-        let here: BTreeMap<&Path, FileId> = listed
-            .chain(found)
+        let here: BTreeMap<&Path, FileId> = found
+            .iter()
+            .chain(listed)
             .map(|seen| (&*seen.path, seen.id))
             .collect();
         let ids: BTreeSet<FileId> = found.iter().map(|seen| seen.id).collect();
@@ -638,10 +639,12 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             let is_first = !self.surveyed.contains_key(&directory);
             // An empty one may be the place of a file system that is not mounted.
             if is_first || !all.is_empty() {
-                let undecided: Vec<Seen> = scan
-                    .undecided
+                // What came after names were looked for must be new if it is rotated before the next look.
+                let is_unmet =
+                    |seen: &Seen| !self.tracked.contains(&seen.id) && self.is_wanted(&seen.path);
+                let undecided: Vec<Seen> = all
                     .iter()
-                    .filter(|seen| directory_of(&seen.path) == directory)
+                    .filter(|seen| is_unmet(seen) || scan.undecided.contains(seen))
                     .cloned()
                     .collect();
                 self.surveyed

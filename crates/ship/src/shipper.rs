@@ -467,7 +467,9 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             }
             self.is_unsaved = true;
         }
-        if has_broken {
+        // With no lane open it is not noticed that the server has ended.
+        let has_begun = open == 0 && free < self.settings.lanes.max(1);
+        if has_broken || has_begun {
             self.probe(now);
         }
         result.map(|()| came.busy)

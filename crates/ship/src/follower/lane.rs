@@ -175,6 +175,9 @@ impl<F, L: Lane> Follower<F, L> {
         };
         let offered = self.offered.back().map(|(id, _)| *id);
         self.offered.clear();
+        if mark > had {
+            self.was_acknowledged(name, around.last);
+        }
         self.entry.servers.insert(name.clone(), mark);
         self.entry.acked = at;
         if self.is_truncated || self.seeking.is_some() {
