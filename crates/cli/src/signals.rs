@@ -74,6 +74,16 @@ impl Signals {
         Ok(Signals(here))
     }
 
+    /// Whether one has come that was not waited for yet; it is left for who waits.
+    pub(crate) fn has_come(&self) -> bool {
+        let now = rustix::event::Timespec::default();
+        let mut fds = [rustix::event::PollFd::new(
+            &self.0,
+            rustix::event::PollFlags::IN,
+        )];
+        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+    }
+
     /// Waits for signals, at most this long; how many came. 0 means that the time is over.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> usize {
         // Fails only for a timeout of zero, which settings exclude.

@@ -12,7 +12,7 @@ use regex::bytes::Regex;
 use crate::settings::Oversized;
 
 /// Bytes that are read again.
-const KEPT: usize = 64;
+pub(crate) const KEPT: usize = 64;
 
 /// A message in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +125,38 @@ impl Buffer {
         (self.next, self.line, self.searched) = (kept.len(), kept.len(), kept.len());
         self.messages.clear();
         self.skipping = None;
+    }
+
+    /// Passes over the zeros at which the next message would begin, of which more than is here need not be read when
+    /// the next bytes that are no hole are at `data`; how many zeros.
+    pub(crate) fn pass_zeros(&mut self, data: u64) -> u64 {
+        debug_assert!(!self.has_rest() || self.next == self.line);
+        let rest = &self.bytes[self.next..self.filled];
+        let here = rest.iter().take_while(|byte| **byte == 0).count();
+        let from = self.next();
+        if here == rest.len() && data > self.end() {
+            self.seek(data, &[0; KEPT]);
+        } else {
+            self.drop_to(self.next + here);
+        }
+        self.next() - from
+    }
+
+    /// Whether the next message would begin with a zero, and all that is known before it are zeros as well, or nothing.
+    pub(crate) fn begins_in_zeros(&self) -> bool {
+        let from = self.next.saturating_sub(KEPT);
+        self.next == self.line
+            && self.skipping.is_none()
+            && self.bytes[..self.filled].get(self.next) == Some(&0)
+            && self.bytes[from..self.next].iter().all(|byte| *byte == 0)
+    }
+
+    /// Whether the next message would begin with a zero, right behind the end of a line.
+    pub(crate) fn may_begin_in_hole(&self) -> bool {
+        self.next == self.line
+            && self.skipping.is_none()
+            && !self.is_inside_a_line()
+            && self.bytes[..self.filled].get(self.next) == Some(&0)
     }
 
     /// How many bytes before an offset [`seek`](Buffer::seek) wants.

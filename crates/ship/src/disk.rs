@@ -6,15 +6,26 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::file_system::{FileId, FileSystem, Seen};
+use crate::file_system::{FileId, FileSystem, Found, Seen};
+use crate::packed::{Packed, Packing};
 use crate::pattern::Pattern;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
+/// An open file.
+#[derive(Debug)]
+pub struct Opened(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Plain(File),
+    Packed(Packed),
+}
+
 impl FileSystem for Disk {
-    type File = File;
+    type File = Opened;
 
     fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
         match fs::metadata(path) {
@@ -25,8 +36,9 @@ impl FileSystem for Disk {
         }
     }
 
-    fn find(&self, pattern: &Pattern) -> io::Result<Vec<Seen>> {
-        let mut found = match pattern {
+    fn find(&self, pattern: &Pattern) -> io::Result<Found> {
+        let mut hidden = Vec::new();
+        let files = match pattern {
             Pattern::File(path) => Vec::from_iter(self.look(path)?),
             Pattern::Directory(directory) => {
                 let mut found = files_in(directory)?;
@@ -42,25 +54,20 @@ impl FileSystem for Disk {
                         Ok(path) if !Pattern::shows(glob, &path) => {}
                         Ok(path) => found.extend(self.look(&path)?),
                         Err(e) if is_shortage(e.error()) => return Err(e.into()),
+                        // It has gone meanwhile.
+                        Err(e) if is_absent(e.error()) => {}
                         // A directory that may not be read hides only what is in it.
-                        Err(_) => {}
+                        Err(e) => hidden.push((e.path().to_owned(), e.into())),
                     }
                 }
                 found
             }
         };
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(found)
+        Ok(Found { files, hidden })
     }
 
-    fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
-        let directory = |path: &Path| path.parent().unwrap_or(Path::new("/")).to_owned();
-        let mut found = files_in(&directory(path))?;
-        let target = self.target(path);
-        if target != path {
-            found.extend(files_in(&directory(&target))?);
-        }
-        Ok(found)
+    fn list(&self, directory: &Path) -> io::Result<Vec<Seen>> {
+        files_in(directory)
     }
 
     fn target(&self, path: &Path) -> PathBuf {
@@ -70,18 +77,48 @@ impl FileSystem for Disk {
         }
     }
 
-    fn open(&self, path: &Path) -> io::Result<File> {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
         // Without waiting for a writer, should it have become a pipe.
         use rustix::fs::{Mode, OFlags};
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+        let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let packing = match ending {
+            Some("gz") => Packing::Gzip,
+            Some("zst") => Packing::Zstd,
+            _ => return Ok(Opened(Kind::Plain(file))),
+        };
+        Ok(Opened(Kind::Packed(Packed::new(file, packing)?)))
     }
 
-    fn stat(&self, file: &File) -> io::Result<Seen> {
-        Ok(seen(Path::new(""), &file.metadata()?))
+    fn stat(&self, file: &Opened) -> io::Result<Seen> {
+        match &file.0 {
+            Kind::Plain(file) => Ok(seen(Path::new(""), &file.metadata()?)),
+            Kind::Packed(packed) => Ok(Seen {
+                len: packed.len,
+                ..seen(Path::new(""), &packed.file().metadata()?)
+            }),
+        }
     }
 
-    fn read_at(&self, file: &File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn data_from(&self, file: &Opened, offset: u64) -> u64 {
+        let Kind::Plain(file) = &file.0 else {
+            return offset;
+        };
+        // Where the file system knows nothing of holes there are none.
+        match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => data,
+            // Nothing but a hole up to the end.
+            Err(rustix::io::Errno::NXIO) => file.metadata().map_or(offset, |seen| seen.len()),
+            Err(_) => offset,
+        }
+    }
+
+    fn read_at(&self, file: &Opened, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let file = match &file.0 {
+            Kind::Plain(file) => file,
+            Kind::Packed(packed) => return packed.read_at(offset, into),
+        };
         let mut filled = 0;
         while filled < into.len() {
             match file.read_at(&mut into[filled..], offset + filled as u64) {
@@ -141,6 +178,7 @@ fn seen(path: &Path, metadata: &fs::Metadata) -> Seen {
         },
         len: metadata.len(),
         modified: metadata.modified().map_or(0, nanos),
+        removed: metadata.nlink() == 0,
     }
 }
 
@@ -165,9 +203,11 @@ mod tests {
         fs::write(at.join(odd), "x\n").unwrap();
         let found = |pattern: &str| {
             let pattern = Pattern::new(&at.join(pattern), false).unwrap();
-            let found = Disk.find(&pattern).unwrap().into_iter();
+            let found = Disk.find(&pattern).unwrap().files.into_iter();
             let names = found.map(|seen| seen.path.strip_prefix(at).unwrap().display().to_string());
-            names.collect::<Vec<_>>()
+            let mut names = names.collect::<Vec<_>>();
+            names.sort();
+            names
         };
         assert_eq!(found("*.log"), ["a.log"]);
         assert_eq!(found(".*.log"), [".b.log"]);

@@ -34,10 +34,21 @@ pub struct Seen {
     pub path: PathBuf,
     /// Which one it is.
     pub id: FileId,
-    /// Its length in bytes.
+    /// Its length in bytes. That of a compressed file says nothing of what it holds, unless the file was opened.
     pub len: u64,
     /// When it was last written, in nanoseconds since the Unix epoch.
     pub modified: i128,
+    /// It has no name any more: what it holds goes when it is closed.
+    pub removed: bool,
+}
+
+/// What a pattern names.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The files.
+    pub files: Vec<Seen>,
+    /// Directories in which there may be more, and why they cannot be looked into.
+    pub hidden: Vec<(PathBuf, io::Error)>,
 }
 
 /// Files by name and by handle.
@@ -51,31 +62,44 @@ pub trait FileSystem {
     /// What the system says.
     fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
 
-    /// The regular files that a pattern names, in the order of their names.
+    /// The regular files that a pattern names.
     ///
     /// # Errors
     /// What the system says.
-    fn find(&self, pattern: &Pattern) -> io::Result<Vec<Seen>>;
+    fn find(&self, pattern: &Pattern) -> io::Result<Found>;
+
+    /// The regular files right in a directory; none if there is no such directory.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn list(&self, directory: &Path) -> io::Result<Vec<Seen>>;
 
     /// The regular files in the directory in which `path` is, itself included, and in that of the file
     /// to which it leads if it is a symbolic link: files are rotated there.
     ///
     /// # Errors
     /// What the system says.
-    fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>>;
+    fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
+        let mut found = self.list(directory_of(path))?;
+        let target = self.target(path);
+        if directory_of(&target) != directory_of(path) {
+            found.extend(self.list(directory_of(&target))?);
+        }
+        Ok(found)
+    }
 
     /// Where `path` leads, if it is a symbolic link; else it itself.
     fn target(&self, path: &Path) -> PathBuf {
         path.to_owned()
     }
 
-    /// Opens a file for reading.
+    /// Opens a file for reading. Of a [compressed](crate::is_packed) one, what it holds is read.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; of a compressed file that is not whole, that it is not.
     fn open(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Which file that is, and how long; `path` is empty.
+    /// Which file that is, and how long what it holds; `path` is empty.
     ///
     /// # Errors
     /// What the system says.
@@ -86,4 +110,14 @@ pub trait FileSystem {
     /// # Errors
     /// What the system says.
     fn read_at(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// The first offset from `offset` on that is not in a hole, or the file's length.
+    fn data_from(&self, _file: &Self::File, offset: u64) -> u64 {
+        offset
+    }
+}
+
+/// Where a file is.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }

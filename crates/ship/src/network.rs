@@ -32,6 +32,8 @@ pub enum Stand {
         /// All messages up to this id are in the server's log. Before anything was offered, that is
         /// the producer's mark.
         settled: Option<u64>,
+        /// The server knew this producer, which was away for too long, and does not know any more what it has of it.
+        forgotten: bool,
         /// Most bytes of one message.
         payload_max: u32,
         /// Why the server takes nothing at present, or why it cannot be reached.
@@ -59,6 +61,8 @@ pub enum Matter {
     Producer,
     /// The server takes no more producers at present. Those that it knows go on, and this one may later.
     Crowded,
+    /// The server has less than it had acknowledged; the next lane's welcome says how much.
+    SetBack,
     /// Nobody can go on with this server.
     Server,
 }

@@ -4,6 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern as Glob};
 
+use crate::file_system::{FileId, Seen};
+
 /// One argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -13,6 +15,15 @@ pub enum Pattern {
     Glob(Glob),
     /// The files right in this directory, but for hidden and compressed ones.
     Directory(PathBuf),
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Pattern::File(path) | Pattern::Directory(path) => path.display().fmt(f),
+            Pattern::Glob(glob) => f.write_str(glob.as_str()),
+        }
+    }
 }
 
 /// What cannot be followed.
@@ -34,6 +45,9 @@ const MATCHING: MatchOptions = MatchOptions {
 
 /// Endings of names of files that hold no lines.
 const COMPRESSED: [&str; 7] = ["gz", "xz", "zst", "bz2", "lz4", "zip", "Z"];
+
+/// Those of them that can be read.
+const PACKED: [&str; 2] = ["gz", "zst"];
 
 impl Pattern {
     /// What is to be followed, from text that has been made absolute.
@@ -110,20 +124,54 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
     ending.is_some_and(|ending| COMPRESSED.contains(&ending))
 }
 
+/// Whether the name says that what is inside is compressed in a way that can be read.
+#[must_use]
+pub fn is_packed(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| PACKED.contains(&ending))
+}
+
 /// Whether `path` is called as rotation calls what was `original`: its name and more behind a dot or
 /// a dash, in the same directory.
 pub(crate) fn is_rotated(path: &Path, original: &Path) -> bool {
-    let names = (
-        path.file_name().and_then(|name| name.to_str()),
-        original.file_name().and_then(|name| name.to_str()),
-    );
-    let (Some(name), Some(before)) = names else {
-        return false;
-    };
-    let more = name.strip_prefix(before);
+    let name = original.file_name().and_then(|name| name.to_str());
     path.parent() == original.parent()
-        && more.is_some_and(|more| more.starts_with(['.', '-']))
-        && !is_compressed(path)
+        && name.is_some_and(|name| originals(path).any(|original| original == name))
+}
+
+/// The names that what is called so may have had before it was rotated, the longest first; none if what is inside cannot
+/// be read.
+pub(crate) fn originals(path: &Path) -> impl Iterator<Item = &str> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.filter(|_| is_packed(path) || !is_compressed(path));
+    let name = name.unwrap_or_default();
+    let ends = name.rmatch_indices(['.', '-']);
+    ends.map(|(at, _)| &name[..at])
+        .filter(|before| !before.is_empty())
+}
+
+/// When what a file holds was begun: a file that was renamed has its birth, and a copy is made when what it holds ends,
+/// which is before the next is begun. What was compressed has the time at which it was last written.
+pub(crate) fn begun(path: &Path, id: FileId, modified: i128) -> i128 {
+    match id.born {
+        Some(born) if !is_packed(path) => born,
+        _ => modified,
+    }
+}
+
+/// By what rotated files of one path are put in order, the oldest first; where times tell nothing, by their numbers, which
+/// grow with each rotation.
+pub(crate) fn age(seen: &Seen) -> (i128, std::cmp::Reverse<u64>, &Path) {
+    let name = seen.path.file_name().and_then(|name| name.to_str());
+    let parts = name.unwrap_or_default().rsplit(['.', '-']);
+    let number = parts
+        .filter(|part| part.len() < 6)
+        .find_map(|part| part.parse().ok());
+    (
+        begun(&seen.path, seen.id, seen.modified),
+        std::cmp::Reverse(number.unwrap_or(0)),
+        &seen.path,
+    )
 }
 
 #[cfg(test)]
@@ -147,7 +195,8 @@ mod tests {
     fn names_of_rotated_files() {
         let is = |name: &str| is_rotated(Path::new(name), Path::new("/l/app.log"));
         assert!(is("/l/app.log.1") && is("/l/app.log-20260101"));
-        assert!(!is("/l/app.log") && !is("/l/app.log.1.gz") && !is("/l/app.logs"));
+        assert!(is("/l/app.log.1.gz") && is("/l/app.log-20260101.zst"));
+        assert!(!is("/l/app.log") && !is("/l/app.log.1.xz") && !is("/l/app.logs"));
         assert!(!is("/m/app.log.1"));
     }
 }

@@ -96,6 +96,7 @@ impl Lane for ServerLane {
             None => Stand::Connecting(status.trouble),
             Some(welcome) => Stand::Open {
                 settled: status.settled,
+                forgotten: welcome.forgotten,
                 payload_max: welcome.payload_max,
                 trouble: status.trouble,
             },
@@ -115,17 +116,13 @@ fn ended(error: &Error) -> Ended {
             ..
         } => &format!("; {}", level.remedy()),
         Error::Broken {
-            source: Broken::Forgotten | Broken::Lost { .. },
+            source: Broken::Forgotten,
             ..
         } => "; --accept-loss goes on behind what was acknowledged",
         _ => "",
     };
-    let of_producer = |broken: &Broken| {
-        matches!(
-            broken,
-            Broken::Forgotten | Broken::Lost { .. } | Broken::NameTaken { .. }
-        )
-    };
+    let of_producer =
+        |broken: &Broken| matches!(broken, Broken::Forgotten | Broken::NameTaken { .. });
     let is_crowded = |broken: &Broken| {
         let reason = match broken {
             Broken::Refused { reason, .. } => Some(*reason),
@@ -133,7 +130,10 @@ fn ended(error: &Error) -> Ended {
         };
         reason == Some(Reason::TooMany)
     };
-    let matter = if error.is_passing() || error.last().is_passing() {
+    let is_set_back = matches!(error.broken(), Some(Broken::Lost { .. }));
+    let matter = if is_set_back {
+        Matter::SetBack
+    } else if error.is_passing() || error.last().is_passing() {
         Matter::Passing
     } else if error.broken().is_some_and(of_producer) {
         Matter::Producer

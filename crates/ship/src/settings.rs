@@ -46,6 +46,9 @@ pub struct Settings {
     pub lanes: usize,
     /// Most files that are followed; of what is more there is a warning. Default 10,000.
     pub files: usize,
+    /// Most bytes of removed files that are held open because they are not shipped yet; of what is more, the file that was removed
+    /// first is given up. Default 4 GiB.
+    pub held: u64,
     /// How often positions are written down. Default 1 s.
     pub save_every: Duration,
     /// Gives up when no server could be reached for so long; zero when each was tried once. Default: never.
@@ -54,8 +57,11 @@ pub struct Settings {
     pub accept_loss: bool,
     /// Bytes read at once from a file. Default 256 KiB; at least 1 KiB.
     pub chunk: usize,
+    /// The seed of the random parts of producers' names: no two shippers may have the same one. Default: a random one.
+    pub seed: u64,
 }
 
+#[allow(clippy::disallowed_methods, reason = "where chance is given from")]
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -71,10 +77,12 @@ impl Default for Settings {
             oversized: Oversized::default(),
             lanes: 16,
             files: 10_000,
+            held: 4 << 30,
             save_every: Duration::from_secs(1),
             give_up: None,
             accept_loss: false,
             chunk: 256 << 10,
+            seed: fastrand::u64(..),
         }
     }
 }

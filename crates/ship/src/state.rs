@@ -20,6 +20,13 @@ pub struct Checkpoint {
     pub server: Option<String>,
     /// Files, the older ones of each path first.
     pub files: Vec<Entry>,
+    /// The producers of which each server acknowledged something last. A server that was restored from an older backup has less
+    /// of one of them at least.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub last: BTreeMap<String, Vec<String>>,
+    /// The directories in which files are followed: what was there when it was looked for files last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub directories: BTreeMap<PathBuf, Surveyed>,
 }
 
 impl Default for Checkpoint {
@@ -28,8 +35,23 @@ impl Default for Checkpoint {
             version: VERSION,
             server: None,
             files: Vec::new(),
+            last: BTreeMap::new(),
+            directories: BTreeMap::new(),
         }
     }
+}
+
+/// Up to what a directory is known: files that are newer have come since.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surveyed {
+    /// When the one that was written last was written, in nanoseconds since the Unix epoch.
+    pub modified: i128,
+    /// When the one that was made last was made, where the file system knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<i128>,
+    /// Those that were made then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub newest: Vec<FileId>,
 }
 
 /// What is known of a file.
@@ -60,6 +82,9 @@ pub struct Entry {
     /// It was nowhere to be found when it was looked for last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
+    /// A server was set back, and has not said since how far it has this file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsure: bool,
 }
 
 impl Checkpoint {

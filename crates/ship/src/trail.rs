@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::follower::{Follower, Life};
-use crate::network::Lane;
+use crate::file_system::FileSystem;
+use crate::follower::{Around, Driven, Follower, Life};
+use crate::network::{Lane, Network};
+use crate::pattern::begun;
+use crate::shipper::Fatal;
 
 /// Files of one path that are over and remembered: they may be met again when the next one is rotated,
 /// or when their file system is mounted again.
@@ -31,6 +34,103 @@ impl<F, L: Lane> Trail<F, L> {
             |follower: &Follower<F, L>| follower.life == Life::Active && !follower.is_stuck();
         let first = self.followers.iter().position(waits);
         first.map_or(self.followers.len(), |first| first + 1)
+    }
+
+    /// Has the followers that have their turn go on.
+    pub(crate) fn drive<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Result<Driven, Fatal>
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let mut came = Driven::default();
+        for at in 0..self.followers.len() {
+            // Of one that was truncated only what is in memory goes its way, whoever has the turn.
+            if at >= self.active() && !self.followers[at].is_truncated {
+                continue;
+            }
+            let follower = &mut self.followers[at];
+            if !follower.is_saved {
+                continue;
+            }
+            let driven = follower.drive(around)?;
+            came.busy |= driven.busy;
+            came.dirty |= driven.dirty;
+        }
+        Ok(came)
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.followers.iter().filter(|f| f.has_lane()).count()
+    }
+
+    /// How many wait for a lane.
+    pub(crate) fn waits(&self) -> usize {
+        self.followers.iter().filter(|f| f.is_waiting()).count()
+    }
+
+    /// Whether something may happen before the next look.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.followers.iter().any(Follower::is_hot)
+    }
+
+    /// A server may have less of these than it had: it is asked.
+    fn doubt_those(
+        &mut self,
+        now: Duration,
+        is_known: bool,
+        which: impl Fn(&Follower<F, L>) -> bool,
+    ) {
+        let mut must_wait = false;
+        for follower in &mut self.followers {
+            if must_wait {
+                follower.wait_again();
+            }
+            must_wait |= which(follower) && follower.doubt(now, is_known);
+        }
+    }
+
+    /// A server may have less of any of what is remembered than it had.
+    pub(crate) fn doubt(&mut self, now: Duration) {
+        self.doubt_those(now, true, |_| true);
+    }
+
+    pub(crate) fn doubt_active(&mut self, now: Duration) {
+        self.doubt_those(now, false, |follower| follower.life == Life::Active);
+    }
+
+    pub(crate) fn doubt_some(&mut self, now: Duration, producers: &[String]) {
+        self.doubt_those(now, false, |follower| {
+            producers.contains(&follower.entry.producer)
+        });
+    }
+
+    /// Whether files may have had the path since it was looked at last of which nothing is known.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.followers
+            .back()
+            .is_none_or(|last| !self.stands() || !last.is_checked)
+    }
+
+    /// Whether the last file has the path, with what it had.
+    pub(crate) fn stands(&self) -> bool {
+        let last = self.followers.back();
+        last.is_some_and(|last| last.life == Life::Active && last.left.is_none() && last.has_file())
+    }
+
+    /// Adds one that had the path before the file that has it now.
+    pub(crate) fn insert(&mut self, follower: Follower<F, L>) {
+        let mut at = self.followers.len() - usize::from(self.stands());
+        // Of those of which nothing was sent, the ones that are younger come after it.
+        let age = |f: &Follower<F, L>| begun(&f.entry.path, f.entry.id, f.entry.modified);
+        while at > 0 {
+            let before = &self.followers[at - 1];
+            let is_begun = before.entry.acked > 0 || before.has_lane();
+            if is_begun || before.life != Life::Active || age(before) <= age(&follower) {
+                break;
+            }
+            at -= 1;
+        }
+        self.followers.insert(at, follower);
     }
 
     /// The follower at this place has the path now: it is the newest.

@@ -165,6 +165,20 @@ pub(crate) fn patiently<T>(
     }
 }
 
+/// Waits until the server has answered, or has failed for good; false if `came` says so first, and then the producer is left to
+/// the end of the process, because its thread may be waiting for a name or a connection.
+pub(crate) fn connected(producer: &Producer, came: impl Fn() -> bool) -> Result<bool, Error> {
+    while !producer.welcomed_within(SIGNALS)? {
+        if came() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// How often it is looked for signals while a server is connected to.
+const SIGNALS: Duration = Duration::from_millis(50);
+
 /// One input.
 enum Source {
     Stdin(io::Stdin),
@@ -230,9 +244,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ..Producing::default()
     };
     let to = server(&args.to, &args.tls)?;
-    let connect = |persistence| Producer::connect(to.clone(), producing.clone(), persistence);
+    let connect = |persistence| {
+        let producer = Producer::start(to.clone(), producing.clone(), persistence, None)?;
+        Ok(match connected(&producer, || ends.has_come())? {
+            true => Some(producer),
+            false => {
+                // Its thread may be waiting for a connection.
+                std::mem::forget(producer);
+                None
+            }
+        })
+    };
     let producer = patiently(args.retry, connect)
-        .map_err(|e| Failure::failed(format!("nothing was sent: {}", advised(&e))))?;
+        .map_err(|e| Failure::failed(format!("nothing was sent: {}", advised(&e))))?
+        .ok_or_else(|| Failure::failed("nothing was sent: ended before the server was reached"))?;
     let most = producer.granted().payload_max;
     let mut sending = Sending {
         producer: &producer,

@@ -37,8 +37,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .collect::<Result<Vec<_>, Failure>>()?;
     let (state, checkpoint) =
         StateDirectory::open(&args.state()?).map_err(|e| Failure::failed(e.to_string()))?;
-    // Files that were there before may be away for a while; a pattern that never met one is mistaken.
-    let is_first = checkpoint.files.is_empty();
     descriptors::raise_limit();
     let signals = Signals::catch()
         .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
@@ -64,6 +62,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         },
         lanes,
         files: args.files,
+        held: args.held.0,
         give_up: args.give_up(),
         // Whoever acknowledges what is only received may lose it.
         accept_loss: args.accept_loss || args.level == Level::Received,
@@ -89,7 +88,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .collect();
     Shipping {
         shipper,
-        sought: (args.once && is_first).then(|| sought.join(", ")),
+        sought,
+        once: args.once,
         signals,
         bell,
         poll,
@@ -122,8 +122,9 @@ fn excluded(what: &str) -> Result<Pattern, Failure> {
 
 struct Shipping<S> {
     shipper: Shipper<Disk, Servers, S>,
-    /// What was to be there, with `--once` for the first time.
-    sought: Option<String>,
+    /// What was asked for.
+    sought: Vec<String>,
+    once: bool,
     signals: Signals,
     bell: Bell,
     poll: Duration,
@@ -170,7 +171,10 @@ impl<S: Store> Shipping<S> {
                 waiting => waiting,
             };
             if ending.is_some() && self.shipper.is_settled() {
-                break Ok(());
+                break match self.once {
+                    true => Err("stopped before all that is there was shipped".into()),
+                    false => Ok(()),
+                };
             }
             self.progress();
         };
@@ -233,19 +237,34 @@ impl<S: Store> Shipping<S> {
                 counts.unterminated
             );
         }
-        match (counts.failed, counts.losses) {
-            (0, 0) if counts.files == 0 && self.sought.is_some() => {
-                let sought = self.sought.as_deref().unwrap_or_default();
-                Err(Failure::failed(format!(
-                    "nothing was shipped: there is no file {sought}"
-                )))
-            }
+        // A pattern that has never met a file is mistaken; one whose files are away for a while is not.
+        let unmatched: Vec<&str> = match self.once {
+            true => self
+                .shipper
+                .unmatched()
+                .iter()
+                .map(|&at| &*self.sought[at])
+                .collect(),
+            false => Vec::new(),
+        };
+        if !unmatched.is_empty() {
+            let what = format!("there is no file {}", unmatched.join(", "));
+            return Err(match counts.acknowledged == 0 && counts.files == 0 {
+                true => Failure::failed(format!("nothing was shipped: {what}")),
+                false => Failure::wrong(format!("{what}; {summary}")),
+            });
+        }
+        let left_out = match self.once {
+            true => counts.left_out,
+            false => 0,
+        };
+        match (counts.failed + left_out, counts.losses) {
             (0, 0) => {
                 eprintln!("{summary}");
                 Ok(())
             }
             (failed, losses) => Err(Failure::wrong(format!(
-                "{failed} files could not be shipped whole, and {losses} times something was lost \
+                "{failed} files or directories could not be shipped whole, and {losses} times something was lost \
                  before it was read; {summary}"
             ))),
         }

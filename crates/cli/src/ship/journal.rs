@@ -16,7 +16,7 @@ use tidewire_ship::{StateDirectory, journal::ENTRY_MAX};
 
 use super::Args;
 use crate::exit::Failure;
-use crate::send::{Watch, server};
+use crate::send::{Watch, connected, server};
 use crate::signals::Signals;
 
 /// Read at a time.
@@ -172,8 +172,23 @@ impl Journal<'_> {
             sparse: true,
             ..args.producing()?
         };
-        let producer = match Producer::connect(to.clone(), producing, args.persistence()) {
-            Ok(producer) => producer,
+        let started = Producer::start(to.clone(), producing, args.persistence(), None);
+        let welcomed = started.and_then(|producer| {
+            let came = || self.ends.has_come();
+            Ok(match connected(&producer, came)? {
+                true => Some(producer),
+                false => {
+                    // Its thread may be waiting for a connection.
+                    std::mem::forget(producer);
+                    None
+                }
+            })
+        });
+        let producer = match welcomed {
+            Ok(Some(producer)) => producer,
+            Ok(None) => {
+                return Err(Failure::wrong("ended before the server was reached"));
+            }
             Err(error) => return Ok(Err(Why::Server(error))),
         };
         let mark = producer.status().settled.unwrap_or(0);
@@ -290,6 +305,20 @@ impl Source {
     }
 }
 
+impl Source {
+    /// What prints the journal has closed its output: whether it ended well. Standard input does not tell.
+    fn ended(&mut self) -> Result<(), String> {
+        let Some(child) = &mut self.child else {
+            return Ok(());
+        };
+        let status = child.wait().map_err(|e| e.to_string())?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("what prints the journal ended with {status}")),
+        }
+    }
+}
+
 struct Shipping<'a> {
     producer: &'a Producer,
     name: PathBuf,
@@ -358,26 +387,22 @@ impl Shipping<'_> {
             while let Some(entry) = parser.entry().map_err(|e| e.to_string())? {
                 self.entry(&entry)?;
             }
-            if n == 0
-                && let Some(entry) = parser.end()
-            {
-                self.entry(&entry)?;
+            if n == 0 {
+                // An entry without its empty line is whole only if what prints the journal ended well.
+                source.ended()?;
+                if let Some(entry) = parser.end() {
+                    self.entry(&entry)?;
+                }
             }
             self.passed.extend(self.sent.take());
             if n == 0 {
-                return Ok(self.ended(source)?);
+                return Ok(self.ended()?);
             }
             self.move_when_due();
         }
     }
 
-    fn ended(&self, source: &mut Source) -> Result<(), String> {
-        if let Some(child) = &mut source.child {
-            let status = child.wait().map_err(|e| e.to_string())?;
-            if !status.success() {
-                return Err(format!("what prints the journal ended with {status}"));
-            }
-        }
+    fn ended(&self) -> Result<(), String> {
         match &self.must_begin {
             Some(cursor) => Err(format!(
                 "the journal does not have the entry with the cursor {cursor}, behind which shipping goes \

@@ -28,8 +28,8 @@ Each file is a producer of its own, whose ids are the offsets at which lines end
 file is which. Files are followed through rotation by renaming (what was rotated while this did not \
 run is found beside them) and by copying and truncating (what is written between the copy and the \
 truncation is lost, as with any reader; name only the live file, not its copies). A line without an \
-end waits for it, until its file is rotated away, or for --partial-after. What is compressed is not \
-read. docs/ship.md says what holds and why.
+end waits for it, until its file is rotated away, or for --partial-after. Rotated files that are \
+compressed (.gz, .zst) are read as what they hold. docs/ship.md says what holds and why.
 
 With several servers, the next one is used when one fails. What one had stored and not acknowledged \
 is then in both, with the same producer and id.
@@ -39,7 +39,7 @@ goes on when it is back. A file that is not what was shipped, or whose producer 
 is told and left alone; the others go on.
 
 Exit status: 0 when it was stopped and everything sent was acknowledged (with --once: when everything \
-there was, but for last lines without an end, whose bytes are told), 1 when nothing could be begun, 2 when \
+that the patterns name was, but for last lines without an end, whose bytes are told), 1 when nothing could be begun, 2 when \
 something was not acknowledged, a file could not be shipped whole, or something was lost before it was read.";
 
 /// What to ship where.
@@ -115,10 +115,14 @@ pub(crate) struct Args {
     /// Most files that are followed
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     files: usize,
+    /// Most bytes of removed files that are held open because they are not shipped yet; of what is more, the files that come first are
+    /// given up
+    #[arg(long, default_value = "4GiB", value_name = "SIZE")]
+    held: Size,
     /// Memory for what is sent and not acknowledged, for all files together
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     memory: Size,
-    /// Goes on where a server has lost what it had acknowledged, or has forgotten a producer
+    /// Goes on, behind what was acknowledged, where a server has forgotten a producer, or the journal has lost entries
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]

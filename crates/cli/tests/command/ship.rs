@@ -182,8 +182,9 @@ fn another_content_is_an_error() {
     server.stop();
 }
 
+/// As one that was restored from an older backup, or begun anew.
 #[test]
-fn a_server_that_lost_what_it_had_is_an_error() {
+fn a_server_that_lost_what_it_had_is_sent_it_again() {
     let place = Place::new();
     let server = Server::start(&place);
     let log = place.file("app.log", "one\n");
@@ -192,17 +193,136 @@ fn a_server_that_lost_what_it_had_is_an_error() {
     server.stop();
     fs::remove_dir_all(place.path("data")).unwrap();
     let server = Server::with(&place, &format!("ingest={to}"), &[]);
-    append(Path::new(&log), "two\n");
+    // Nothing new is there.
     let output = once(&place, &to, &[&log]);
+    assert_code(&output, 0);
+    let said = stderr(&output);
+    assert!(said.contains("it is sent again from there"), "{said}");
+    append(Path::new(&log), "two\n");
+    assert_code(&once(&place, &to, &[&log]), 0);
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
+    server.stop();
+}
+
+/// A status of 0 says that all that was named is stored.
+#[test]
+fn once_does_not_end_with_0_when_something_was_left() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (one, two) = (place.file("a.log", "a\n"), place.file("b.log", "b\n"));
+    let output = once(&place, &server.to, &["--files", "1", &one, &two]);
+    assert_code(&output, 2);
+    assert!(stderr(&output).contains("--files"), "{}", stderr(&output));
+    let misspelt = place.path("misspelt.log");
+    let output = once(&place, &server.to, &[&one, &misspelt]);
     assert_code(&output, 2);
     assert!(
-        stderr(&output).contains("lost messages"),
+        stderr(&output).contains("misspelt.log"),
         "{}",
         stderr(&output)
     );
-    assert_code(&once(&place, &to, &[&log, "--accept-loss"]), 0);
-    assert_eq!(server.read(&["--raw"]), "two\n");
+    assert_code(&once(&place, &server.to, &[&misspelt]), 1);
+    assert_code(&once(&place, &server.to, &[&one, &two]), 0);
     server.stop();
+}
+
+/// What rotation has compressed while nobody looked is read, from where shipping was on.
+#[test]
+fn rotated_files_that_were_compressed_are_shipped() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let log = PathBuf::from(place.file("app.log", "one\n"));
+    let path = log.to_str().unwrap();
+    assert_code(&once(&place, &server.to, &[path]), 0);
+    append(&log, "two\n");
+    fs::rename(&log, place.path("app.log.1")).unwrap();
+    let packed = std::process::Command::new("gzip")
+        .arg(place.path("app.log.1"))
+        .status();
+    if !packed.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no gzip");
+        return;
+    }
+    append(&log, "three\n");
+    let output = once(&place, &server.to, &[path, "--rotate-wait", "50ms"]);
+    assert_code(&output, 0);
+    assert_eq!(server.read(&["--raw"]), "one\ntwo\nthree\n");
+    server.stop();
+}
+
+/// Half an entry is no entry: what prints the journal was killed between two fields.
+#[test]
+fn an_entry_that_was_cut_is_not_stored() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let script = |name: &str, text: &str| {
+        let script = place.file(name, format!("#!/bin/sh\n{text}"));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&script, mode).unwrap();
+        script
+    };
+    let whole = r"printf '__CURSOR=c1\nMESSAGE=m1\n\n__CURSOR=c2\nMESSAGE=m2\n'";
+    let dies = script("dies", &format!("{whole}; kill -9 $$\n"));
+    let lives = script("lives", &format!("{whole}; printf '_PID=77\\n\\n'\n"));
+    let output = once(&place, &server.to, &["--journal", "--journalctl", &dies]);
+    assert_code(&output, 2);
+    assert_eq!(messages(&server).len(), 1);
+    assert_code(
+        &once(&place, &server.to, &["--journal", "--journalctl", &lives]),
+        0,
+    );
+    let read = server.read(&["--raw"]);
+    assert!(read.contains("m2") && read.contains("77"), "{read}");
+    assert!(messages(&server).values().all(|count| *count == 1));
+    server.stop();
+}
+
+/// Nobody listens there, and it is tried for a minute.
+#[test]
+fn a_signal_ends_what_connects_for_the_first_time() {
+    let place = Place::new();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let (path, state) = (place.file("app.log", "one\n"), place.path("state"));
+    let journal = [
+        "ship",
+        "--journal",
+        "--journalctl",
+        "cat",
+        "--state",
+        &state,
+    ];
+    for args in [&["send", &*path][..], &journal] {
+        for signal in [Signal::INT, Signal::TERM] {
+            let running = Running::start(&[args, &["--to", &to]].concat());
+            until_caught(&running);
+            running.signal(signal);
+            let output = running.end();
+            assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
+            assert!(
+                stderr(&output).contains("ended before"),
+                "{}",
+                stderr(&output)
+            );
+        }
+    }
+}
+
+/// Waits until a process has its own way with SIGTERM.
+fn until_caught(running: &Running) {
+    let pid = running.pid().as_raw_nonzero();
+    let since = Instant::now();
+    loop {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.map(|mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0));
+        if caught.is_some_and(|mask| mask & (1 << 14) != 0) {
+            return;
+        }
+        assert!(since.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

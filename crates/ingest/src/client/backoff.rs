@@ -83,8 +83,9 @@ impl Backoff {
     }
 
     /// One more attempt has failed, or the connection was lost, `elapsed` after the first time: how
-    /// long to pause, or `None` to give up.
-    pub(super) fn after_failure(&mut self, elapsed: Duration) -> Option<Duration> {
+    /// long to pause, or `None` to give up. A server that asks to be left alone for longer is, but never beyond the time
+    /// there is.
+    pub(super) fn after_failure(&mut self, elapsed: Duration, asked: Duration) -> Option<Duration> {
         self.failed += 1;
         if self.failed >= self.settings.attempts || elapsed >= self.settings.within {
             return None;
@@ -96,7 +97,7 @@ impl Backoff {
         let whole = doubled.min(self.settings.longest).as_nanos() as u64;
         let pause = whole / 2 + self.draw() % (whole / 2 + 1);
         let left = self.settings.within - elapsed;
-        Some(Duration::from_nanos(pause).min(left))
+        Some(Duration::from_nanos(pause).max(asked).min(left))
     }
 
     fn draw(&mut self) -> u64 {
@@ -119,13 +120,21 @@ mod tests {
         };
         let mut backoff = Backoff::new(settings, 1);
         for whole in [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000] {
-            let pause = backoff.after_failure(Duration::ZERO).unwrap();
+            let pause = backoff
+                .after_failure(Duration::ZERO, Duration::ZERO)
+                .unwrap();
             let whole = Duration::from_millis(whole);
             assert!(pause >= whole / 2 && pause <= whole, "{pause:?}");
         }
-        assert_eq!(backoff.after_failure(settings.within), None);
-        let short = backoff.after_failure(settings.within - Duration::from_millis(1));
+        let none = Duration::ZERO;
+        assert_eq!(backoff.after_failure(settings.within, none), None);
+        let short = backoff.after_failure(settings.within - Duration::from_millis(1), none);
         assert_eq!(short, Some(Duration::from_millis(1)));
+        // The server says "later", which is beyond the time there is.
+        let later = Duration::from_secs(600);
+        let elapsed = Duration::from_secs(10);
+        let pause = backoff.after_failure(elapsed, later);
+        assert_eq!(pause, Some(settings.within - elapsed));
     }
 
     #[test]
@@ -135,10 +144,22 @@ mod tests {
             ..Persistence::default()
         };
         let mut backoff = Backoff::new(settings, 1);
-        assert!(backoff.after_failure(Duration::ZERO).is_some());
+        assert!(
+            backoff
+                .after_failure(Duration::ZERO, Duration::ZERO)
+                .is_some()
+        );
         backoff.succeeded();
-        assert!(backoff.after_failure(Duration::ZERO).is_some());
-        assert!(backoff.after_failure(Duration::ZERO).is_none());
+        assert!(
+            backoff
+                .after_failure(Duration::ZERO, Duration::ZERO)
+                .is_some()
+        );
+        assert!(
+            backoff
+                .after_failure(Duration::ZERO, Duration::ZERO)
+                .is_none()
+        );
         assert_eq!(backoff.failed(), 2);
     }
 }

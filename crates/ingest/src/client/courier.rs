@@ -31,10 +31,11 @@ pub(super) struct Courier {
     refusals: Option<Refusals>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Refusals {
     since: Instant,
     count: u32,
+    last: Broken,
 }
 
 /// A connection, while there is one.
@@ -86,7 +87,8 @@ impl Courier {
                 return self.shared.fail(&mut state, failure);
             }
             let elapsed = now.since(since);
-            let Some(pause) = backoff.after_failure(elapsed) else {
+            let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
+            let Some(pause) = backoff.after_failure(elapsed, asked) else {
                 let failure = match backoff.failed() {
                     1 => failure,
                     attempts => Error::GaveUp {
@@ -97,8 +99,6 @@ impl Courier {
                 };
                 return self.shared.fail(&mut state, failure);
             };
-            let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
-            let pause = pause.max(asked);
             state.trouble = Some(failure.to_string());
             drop(state);
             if self.pause(now + pause) {
@@ -166,12 +166,19 @@ impl Courier {
                 Incoming::End => return Err(server.broken(Broken::Closed)),
             }
             state.session.expired(now).map_err(|e| server.broken(e))?;
+            if let Some(refusals) = &self.refusals
+                && self.given_up(refusals).is_some_and(|at| at <= now)
+            {
+                return Err(self.refused_for_long(refusals, now));
+            }
             line.fetch(&mut state, now);
             if wrote || !(line.pending.is_empty() || line.blocked) {
                 continue;
             }
             state.asleep = line.pending.is_empty();
-            let timeout = state.session.deadline().map(|at| until(at, now));
+            let given_up = self.refusals.as_ref().and_then(|all| self.given_up(all));
+            let deadline = state.session.deadline().into_iter().chain(given_up).min();
+            let timeout = deadline.map(|at| until(at, now));
             drop(state);
             line.wait(&shared, timeout);
             self.quiet();
@@ -226,17 +233,29 @@ impl Courier {
         let first = Refusals {
             since: now,
             count: 0,
+            last: refused.clone(),
         };
         let refusals = self.refusals.get_or_insert(first);
         refusals.count += 1;
-        let elapsed = now.since(refusals.since);
-        match self.persistence.refused {
-            Some(most) if elapsed >= most => Err(Error::GaveUp {
-                attempts: refusals.count,
-                elapsed,
-                last: Box::new(self.route.server().broken(refused)),
-            }),
+        refusals.last = refused;
+        let refusals = refusals.clone();
+        match self.given_up(&refusals) {
+            Some(at) if at <= now => Err(self.refused_for_long(&refusals, now)),
             _ => Ok(()),
+        }
+    }
+
+    /// When a server that goes on refusing is given up, whatever it asks for.
+    fn given_up(&self, refusals: &Refusals) -> Option<Instant> {
+        let most = self.persistence.refused?;
+        Some(refusals.since + most)
+    }
+
+    fn refused_for_long(&self, refusals: &Refusals, now: Instant) -> Error {
+        Error::GaveUp {
+            attempts: refusals.count,
+            elapsed: now.since(refusals.since),
+            last: Box::new(self.route.server().broken(refusals.last.clone())),
         }
     }
 }

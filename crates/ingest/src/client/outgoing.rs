@@ -350,7 +350,9 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
         }
         producer.session.disconnected();
         // How long to go on is the dial's to say, so no time is counted here.
-        let pause = producer.backoff.after_failure(Duration::ZERO);
+        let pause = producer
+            .backoff
+            .after_failure(Duration::ZERO, Duration::ZERO);
         let pause = pause.unwrap_or_default().max(broken.retry_after());
         let (token, dial) = (producer.token, producer.dial.clone().after(pause));
         turn.local.0.waiting().insert(token, self.producer);

@@ -173,6 +173,18 @@ impl Producer {
         self.shared.lock().session.granted().copied()
     }
 
+    /// Waits for the first welcome, at most this long; whether it has come.
+    ///
+    /// # Errors
+    /// What is final.
+    pub fn welcomed_within(&self, time: Duration) -> Result<bool, Error> {
+        match self.wait(Some(time), |state| state.session.granted().is_some()) {
+            Ok(()) => Ok(true),
+            Err(Error::TimedOut(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
     /// What is final, if it has happened.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

@@ -332,7 +332,8 @@ impl Reader {
         let since: Instant = self.clock.now();
         loop {
             let elapsed = self.clock.now().since(since);
-            let Some(pause) = backoff.after_failure(elapsed) else {
+            let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
+            let Some(pause) = backoff.after_failure(elapsed, asked) else {
                 return Err(match backoff.failed() {
                     1 => failure,
                     attempts => Error::GaveUp {
@@ -342,8 +343,7 @@ impl Reader {
                     },
                 });
             };
-            let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
-            std::thread::sleep(pause.max(asked));
+            std::thread::sleep(pause);
             match self.greet() {
                 Err(again) if again.is_passing() => failure = again,
                 greeted => return greeted,

@@ -1,11 +1,16 @@
 //! What a follower says to a server, and hears from it: how far the file is there.
 
+use std::collections::BTreeMap;
+
 use super::place::read;
 use super::{Around, Driven, Follower, Life, Slot};
 use crate::buffer::Buffer;
 use crate::file_system::FileSystem;
 use crate::network::{Lane, Matter, Network, Stand};
 use crate::shipper::Fatal;
+
+/// Acknowledgements of several producers do not come in the order in which the server has stored: so many are asked about.
+const PROBED: usize = 64;
 
 impl<F, L: Lane> Follower<F, L> {
     pub(super) fn open<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Result<(), Fatal>
@@ -64,7 +69,7 @@ impl<F, L: Lane> Follower<F, L> {
                 self.slot = None;
                 // It was heard.
                 around.line.opened(server);
-                if !self.is_truncated {
+                if self.has_file() {
                     self.displace();
                 }
                 self.turned_away(around, &ended.why);
@@ -73,9 +78,17 @@ impl<F, L: Lane> Follower<F, L> {
             Stand::Ended(ended) => {
                 let server = slot.server;
                 self.slot = None;
-                if !self.is_truncated {
+                around.has_broken = true;
+                if self.has_file() {
                     // It is all in the file.
                     self.displace();
+                }
+                if ended.matter == Matter::SetBack {
+                    // The next welcome says how far.
+                    around.was_set_back = true;
+                    self.is_verified = false;
+                    driven.busy = true;
+                    return Ok(false);
                 }
                 around
                     .line
@@ -85,6 +98,7 @@ impl<F, L: Lane> Follower<F, L> {
             }
             Stand::Open {
                 settled,
+                forgotten,
                 payload_max,
                 trouble,
             } => {
@@ -95,9 +109,10 @@ impl<F, L: Lane> Follower<F, L> {
                 if !opened {
                     around.line.opened(server);
                     self.let_in(around);
-                    self.begin(settled, server, around);
+                    self.begin((settled, forgotten), server, around);
                     driven.dirty = true;
-                    return Ok(self.life != Life::Failed && !self.is_in_trouble());
+                    let goes_on = self.slot.is_some() && self.life != Life::Failed;
+                    return Ok(goes_on && !self.is_in_trouble());
                 }
                 driven.dirty |= self.settle(settled, server, around);
                 Ok(true)
@@ -106,8 +121,12 @@ impl<F, L: Lane> Follower<F, L> {
     }
 
     /// A server has said how far it is: places the file there, or where another one was.
-    fn begin<S, N>(&mut self, mark: Option<u64>, server: usize, around: &mut Around<'_, S, N>)
-    where
+    fn begin<S, N>(
+        &mut self,
+        (mark, is_forgotten): (Option<u64>, bool),
+        server: usize,
+        around: &mut Around<'_, S, N>,
+    ) where
         S: FileSystem<File = F>,
         N: Network<Lane = L>,
     {
@@ -115,16 +134,16 @@ impl<F, L: Lane> Follower<F, L> {
         let mark = mark.unwrap_or(0);
         let had = self.entry.servers.get(name).copied().unwrap_or(0);
         let path = self.entry.path.display();
-        if mark < had && !around.settings.accept_loss {
-            let why = format!(
-                "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} \
-                 now: it has lost messages, or is another server. Nothing more of it is shipped; \
-                 --accept-loss goes on at byte {}",
-                self.entry.acked
-            );
-            self.fail(around, why);
+        // What was forgotten with its producer may be stored all the same.
+        let is_set_back = mark < had && !is_forgotten;
+        if is_set_back && !self.entry.unsure && !self.is_truncated {
+            // That others are to be asked about is written down first.
+            around.was_set_back = true;
+            self.slot = None;
             return;
         }
+        self.is_verified = true;
+        self.entry.unsure = false;
         if mark > self.len && !self.is_truncated {
             let why = format!(
                 "{path} is not what was shipped: {name} has {mark} bytes of it, and it has {}. \
@@ -134,12 +153,34 @@ impl<F, L: Lane> Follower<F, L> {
             self.fail(around, why);
             return;
         }
-        let at = self.entry.acked.max(mark);
+        if is_set_back {
+            if self.is_truncated {
+                around.was_set_back = true;
+                around.counts.losses += 1;
+                around.events.push(format!(
+                    "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now; the file \
+                     has been truncated since, so what is between is lost"
+                ));
+            } else {
+                around.counts.set_back += 1;
+                around.events.push(format!(
+                    "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now, as after \
+                     it was restored from a backup: it is sent again from there"
+                ));
+            }
+        }
+        let at = match is_set_back && !self.is_truncated {
+            true => mark,
+            false => self.entry.acked.max(mark),
+        };
         let offered = self.offered.back().map(|(id, _)| *id);
         self.offered.clear();
+        if mark > had {
+            self.was_acknowledged(name, around.last);
+        }
         self.entry.servers.insert(name.clone(), mark);
         self.entry.acked = at;
-        if self.is_truncated {
+        if self.is_truncated || self.seeking.is_some() {
             if offered.is_some_and(|id| id > at) {
                 around.counts.losses += 1;
                 around.events.push(format!(
@@ -162,6 +203,21 @@ impl<F, L: Lane> Follower<F, L> {
                 Err(e) => self.stumble(around, &e),
             }
             self.is_placed = self.slot.is_some();
+        }
+    }
+
+    /// Notes that it is one of those of which something was acknowledged last.
+    fn was_acknowledged(&self, server: &str, last: &mut BTreeMap<String, Vec<String>>) {
+        let producer = &self.entry.producer;
+        let Some(last) = last.get_mut(server) else {
+            last.insert(server.to_owned(), vec![producer.clone()]);
+            return;
+        };
+        if last.last() != Some(producer) {
+            last.retain(|other| other != producer);
+            let surplus = (last.len() + 1).saturating_sub(PROBED);
+            last.drain(..surplus);
+            last.push(producer.clone());
         }
     }
 
@@ -200,6 +256,7 @@ impl<F, L: Lane> Follower<F, L> {
             news = true;
         }
         if news {
+            self.was_acknowledged(name, around.last);
             around.line.progressed();
         }
         news

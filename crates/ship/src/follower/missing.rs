@@ -12,13 +12,21 @@ use super::{Around, Follower, Life};
 use crate::file_system::{FileId, FileSystem, Seen};
 use crate::fingerprint::HEAD;
 use crate::network::{Lane, Network};
+use crate::pattern::is_packed;
 use crate::shipper::Counts;
 
 impl<F, L: Lane> Follower<F, L> {
     /// Nobody knows where it is.
     pub(super) fn gone<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
         let (path, acked) = (self.entry.path.display(), self.entry.acked);
-        if self.life == Life::Active {
+        if self.entry.done && !self.is_verified && !self.entry.unsure {
+            // It was shipped whole, and removed since.
+        } else if self.entry.done && !self.is_verified {
+            around.counts.losses += 1;
+            around.events.push(format!(
+                "{path} was shipped whole and is not there any more; the server was set back, and may have lost what it had of it"
+            ));
+        } else if self.life == Life::Active {
             self.is_loss = true;
             around.counts.losses += 1;
             around.events.push(format!(
@@ -42,7 +50,7 @@ impl<F, L: Lane> Follower<F, L> {
         N: Network<Lane = L>,
     {
         for seen in all {
-            let may_be = self.may_be(seen) && !(around.tracked)(seen.id);
+            let may_be = self.may_be(seen) && !around.tracked.contains(&seen.id);
             if may_be && self.is_again(around.files, seen)? {
                 return Ok(Some(seen.clone()));
             }
@@ -56,6 +64,8 @@ impl<F, L: Lane> Follower<F, L> {
         S: FileSystem<File = F>,
         N: Network<Lane = L>,
     {
+        around.tracked.remove(&self.entry.id);
+        around.tracked.insert(id);
         self.entry.id = id;
         self.is_saved = false;
         if !self.entry.done {
@@ -89,11 +99,13 @@ impl<F, L: Lane> Follower<F, L> {
         seen: &Seen,
     ) -> io::Result<bool> {
         let entry = &self.entry;
-        if seen.len < entry.acked {
+        if seen.len < entry.acked && !is_packed(&seen.path) {
             return Ok(false);
         }
         let file = files.open(&seen.path)?;
-        let is_same = files.stat(&file)?.id == seen.id && fits(files, &file, &entry.head)?;
+        let opened = files.stat(&file)?;
+        let is_same =
+            opened.id == seen.id && opened.len >= entry.acked && fits(files, &file, &entry.head)?;
         Ok(is_same && (seen.id == entry.id || fits(files, &file, &entry.tail)?))
     }
 
@@ -117,7 +129,8 @@ impl<F, L: Lane> Follower<F, L> {
         self.slot = None;
         self.trouble = None;
         let is_whole = self.life == Life::Done || self.entry.done;
-        if is_whole && !has_path && seen.len == self.entry.acked {
+        let has_more = seen.len != self.entry.acked && !is_packed(&seen.path);
+        if is_whole && !has_path && !has_more {
             self.life = Life::Done;
             return None;
         }

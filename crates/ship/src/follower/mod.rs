@@ -1,20 +1,23 @@
 //! One file on its way to a server.
 
+mod copy;
 mod lane;
 mod missing;
 mod place;
 mod trouble;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::buffer::{Buffer, Cutting, Filled};
 use crate::file_system::{FileId, FileSystem};
 use crate::fingerprint::{Fingerprint, HEAD};
+use crate::line::Line;
 use crate::network::{Lane, Network};
 use crate::settings::Settings;
-use crate::shipper::{Counts, Fatal, Line};
+use crate::shipper::{Counts, Fatal};
 use crate::state::Entry;
+pub(crate) use copy::{Likeness, is_no_copy};
 pub(crate) use place::read;
 use trouble::Trouble;
 
@@ -53,12 +56,19 @@ pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) free: usize,
     /// Files that wait for a lane, as of the last step.
     pub(crate) waiting: usize,
-    /// Files that others ship: no copies.
-    pub(crate) tracked: &'a dyn Fn(FileId) -> bool,
+    /// Files that followers have: no copies.
+    pub(crate) tracked: &'a mut BTreeSet<FileId>,
     /// Nothing new is begun.
     pub(crate) stopping: bool,
-    /// A file that is named was truncated: what it has now is nobody's before names are looked for.
-    pub(crate) vacated: bool,
+    /// Names are to be looked for at once: a file was truncated and what it has now has no follower, or a file has got
+    /// its beginning.
+    pub(crate) must_scan: bool,
+    /// A server has less than it had acknowledged.
+    pub(crate) was_set_back: bool,
+    /// A lane has broken, so that the server may be another one now.
+    pub(crate) has_broken: bool,
+    /// By server, the producers of which something was acknowledged last.
+    pub(crate) last: &'a mut BTreeMap<String, Vec<String>>,
 }
 
 /// A lane in use.
@@ -86,7 +96,21 @@ pub(crate) struct Follower<F, L> {
     /// A pattern names it, as of the last scan.
     pub(crate) is_here: bool,
     pub(crate) len: u64,
-    file: Option<F>,
+    pub(crate) file: Option<F>,
+    /// Its last name has gone: the disk keeps it for this process alone.
+    pub(crate) is_removed: bool,
+    /// It was truncated, and since then a copy with its rest is sought.
+    seeking: Option<Duration>,
+    /// The last bytes that were seen of it, and where they stand, while the buffer is not placed.
+    seen_end: (u64, Vec<u8>),
+    /// Rotated files that came before it were looked for after its beginning was seen; before that nothing is sent.
+    pub(crate) is_checked: bool,
+    /// Its beginning was seen before names were looked for last.
+    pub(crate) had_head: bool,
+    /// The server in use has said, since this process began or since a server was set back, how far it has the file.
+    pub(crate) is_verified: bool,
+    /// Zeros of a hole that are being passed over, and where they begin.
+    zeros: Option<(u64, u64)>,
     buffer: Buffer,
     /// The buffer stands where it should.
     is_placed: bool,
@@ -105,6 +129,29 @@ pub(crate) struct Follower<F, L> {
     is_loss: bool,
 }
 
+impl<F, L> std::fmt::Debug for Follower<F, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower")
+            .field("followed", &self.entry.followed)
+            .field("path", &self.entry.path)
+            .field("inode", &self.entry.id.inode)
+            .field("acked", &self.entry.acked)
+            .field("len", &self.len)
+            .field("life", &self.life)
+            .field("left", &self.left)
+            .field("is_saved", &self.is_saved)
+            .field("is_checked", &self.is_checked)
+            .field("is_verified", &self.is_verified)
+            .field("is_truncated", &self.is_truncated)
+            .field("seeking", &self.seeking)
+            .field("is_open", &self.file.is_some())
+            .field("has_lane", &self.slot.is_some())
+            .field("waits", &self.waits)
+            .field("trouble", &self.trouble)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a step came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driven {
@@ -117,7 +164,7 @@ pub(crate) struct Driven {
 impl<F, L: Lane> Follower<F, L> {
     pub(crate) fn new(entry: Entry, is_saved: bool, now: Duration) -> Follower<F, L> {
         Follower {
-            life: match (entry.gone, entry.done) {
+            life: match (entry.gone, entry.done && !entry.unsure) {
                 (true, _) => Life::Missing,
                 (false, true) => Life::Lingering(now),
                 (false, false) => Life::Active,
@@ -129,6 +176,13 @@ impl<F, L: Lane> Follower<F, L> {
             is_here: false,
             len: entry.acked,
             file: None,
+            is_removed: false,
+            seeking: None,
+            seen_end: (0, Vec::new()),
+            is_checked: entry.acked > 0,
+            had_head: false,
+            is_verified: !entry.unsure,
+            zeros: None,
             buffer: Buffer::default(),
             is_placed: false,
             head: Vec::new(),
@@ -173,6 +227,8 @@ impl<F, L: Lane> Follower<F, L> {
             // What counts as failed is not waited for.
             || self.is_in_trouble()
             || (read
+                && self.seeking.is_none()
+                && self.is_verified
                 && is_late
                 && !self.buffer.has_messages()
                 && self.is_settled()
@@ -193,6 +249,21 @@ impl<F, L: Lane> Follower<F, L> {
             Life::Active | Life::Lingering(_) => self.len.saturating_sub(self.entry.acked),
             Life::Done | Life::Missing | Life::Failed => 0,
         }
+    }
+
+    /// Whether it has the file of its id: one whose content has gone has no file.
+    pub(crate) fn has_file(&self) -> bool {
+        !self.is_truncated && self.seeking.is_none()
+    }
+
+    /// Whether anything is known of how it begins.
+    pub(crate) fn has_head(&self) -> bool {
+        !self.head.is_empty() || self.entry.head.len > 0
+    }
+
+    /// Whether it waits for the file system or the network only: else nothing happens before the next look.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.slot.is_some() || self.buffer.has_messages()
     }
 
     fn end(&self) -> u64 {
@@ -217,12 +288,16 @@ impl<F, L: Lane> Follower<F, L> {
         if self.is_pausing(around.now) {
             return Ok(driven);
         }
-        if let Err(e) = self.look(around) {
-            self.stumble(around, &e);
+        if self.seeking.is_some() {
+            // What was read goes on its way; nothing more is read before its copy is found, or is known to be nowhere.
+            if self.slot.as_ref().is_some_and(|slot| !slot.opened) {
+                self.slot = None;
+            }
+            self.heard(around, &mut driven)?;
             return Ok(driven);
         }
-        if matches!(self.life, Life::Done | Life::Missing | Life::Failed) {
-            driven.dirty = true;
+        let must_wait = !self.is_checked && self.len > 0;
+        if must_wait || (self.file.is_none() && !self.is_truncated) {
             return Ok(driven);
         }
         if !self.needs_lane() {
@@ -252,7 +327,56 @@ impl<F, L: Lane> Follower<F, L> {
 
     fn needs_lane(&self) -> bool {
         let unread = !self.is_truncated && self.len > self.end();
-        unread || self.buffer.has_messages() || !self.offered.is_empty()
+        let is_unsure = !self.is_verified && !self.is_truncated;
+        unread || is_unsure || self.buffer.has_messages() || !self.offered.is_empty()
+    }
+
+    /// Bytes that the disk keeps for this process alone.
+    pub(crate) fn held(&self) -> u64 {
+        match self.is_removed && self.file.is_some() {
+            true => self.len,
+            false => 0,
+        }
+    }
+
+    /// Lets a removed file go.
+    pub(crate) fn give_up<S: FileSystem, N: Network>(
+        &mut self,
+        around: &mut Around<'_, S, N>,
+        how: &str,
+    ) {
+        if self.len > self.entry.acked {
+            self.lose(around, how);
+        } else {
+            self.life = Life::Done;
+            self.file = None;
+            self.is_removed = false;
+        }
+    }
+
+    /// Looks at the file. What that comes to is told.
+    pub(crate) fn look_at<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Driven
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let mut driven = Driven::default();
+        if !matches!(self.life, Life::Lingering(_) | Life::Active) || self.is_pausing(around.now) {
+            return driven;
+        }
+        let before = (self.len, self.life, self.entry.id);
+        if let Err(e) = self.look(around) {
+            self.stumble(around, &e);
+        }
+        if self.head.len() > self.saved_head && !self.is_truncated && self.saved_head < HEAD {
+            // All that is new goes into one checkpoint.
+            self.is_saved = false;
+        }
+        if !self.is_checked && self.has_head() {
+            around.must_scan = true;
+        }
+        driven.dirty = before != (self.len, self.life, self.entry.id);
+        driven
     }
 
     fn fail<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>, why: String) {
@@ -260,6 +384,7 @@ impl<F, L: Lane> Follower<F, L> {
         around.events.push(why);
         self.life = Life::Failed;
         self.file = None;
+        self.seeking = None;
         self.offered.clear();
         self.buffer = Buffer::default();
     }
@@ -315,6 +440,7 @@ impl<F, L: Lane> Follower<F, L> {
             }
             self.recovered(around);
             self.grew = now;
+            self.pass_zeros(around);
             match self.remember_head(around.files) {
                 Ok(true) => {}
                 // Truncated and written anew since it was looked at, which the next look finds.
@@ -342,11 +468,40 @@ impl<F, L: Lane> Follower<F, L> {
         driven.busy = true;
     }
 
+    /// Passes over zeros where a message would begin: they are what a hole reads as, which a writer leaves that does
+    /// not append when its file is truncated.
+    fn pass_zeros<S, N>(&mut self, around: &mut Around<'_, S, N>)
+    where
+        S: FileSystem<File = F>,
+        N: Network<Lane = L>,
+    {
+        let Some(file) = &self.file else { return };
+        let from = self.buffer.next();
+        let is_hole = self.buffer.begins_in_zeros()
+            || (self.buffer.may_begin_in_hole() && around.files.data_from(file, from) > from);
+        if is_hole {
+            let data = around.files.data_from(file, self.buffer.end());
+            let passed = self.buffer.pass_zeros(data.min(self.len));
+            self.zeros.get_or_insert((from, 0)).1 += passed;
+        }
+        if self.buffer.has_rest()
+            && let Some((at, len)) = self.zeros.take()
+        {
+            around.counts.holes += len;
+            around.events.push(format!(
+                "{}: {len} bytes of zeros from byte {at} on are not shipped. They are a hole, as a writer leaves that \
+                 does not append (O_APPEND) when its file is truncated",
+                self.entry.path.display()
+            ));
+        }
+    }
+
     /// Nothing that is in memory counts.
     fn displace(&mut self) {
         self.slot = None;
         self.buffer = Buffer::default();
         self.is_placed = false;
+        self.zeros = None;
     }
 
     /// What follows from there being nothing more.
@@ -449,6 +604,44 @@ impl<F, L: Lane> Follower<F, L> {
         self.left = Some(now);
         self.grew = now;
         self.is_placed = false;
+        self.is_removed = false;
+        self.seeking = None;
         self.buffer = Buffer::default();
+    }
+
+    /// The server in use may have less of it than it had: that is asked. If it is known that it has less of something, that
+    /// this is to be asked stands in the checkpoint before anything is sent again. Whether what comes after it in its
+    /// path waits for that, and did not wait before.
+    pub(crate) fn doubt(&mut self, now: Duration, is_known: bool) -> bool {
+        // A lane with something under way tells by its end if it was opened before; one that is idle may be closed unheard.
+        let is_open = self.slot.as_ref().is_some_and(|slot| slot.opened);
+        let tells = is_open && !self.offered.is_empty() && !is_known;
+        let is_gone = matches!(self.life, Life::Failed | Life::Missing);
+        if self.entry.acked == 0 || !self.has_file() || tells || is_gone {
+            return false;
+        }
+        if is_open {
+            self.offered.clear();
+            self.displace();
+        }
+        let was_over = self.life != Life::Active;
+        if was_over {
+            self.revive(now);
+        }
+        self.is_verified = false;
+        if is_known {
+            self.entry.unsure = true;
+            self.is_saved = false;
+        }
+        was_over
+    }
+
+    /// Another one of its path has its turn first.
+    pub(crate) fn wait_again(&mut self) {
+        self.waits = false;
+        if self.has_lane() && self.has_file() {
+            self.offered.clear();
+            self.displace();
+        }
     }
 }

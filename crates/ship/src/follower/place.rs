@@ -3,10 +3,10 @@
 use std::io::{self, ErrorKind};
 
 use super::{Around, Follower};
+use crate::buffer::Buffer;
 use crate::file_system::{FileSystem, Seen};
 use crate::fingerprint::{Fingerprint, HEAD};
 use crate::network::{Lane, Network};
-use crate::pattern::is_rotated;
 
 enum Opened<F> {
     There(F, Seen),
@@ -23,13 +23,20 @@ impl<F, L: Lane> Follower<F, L> {
         if self.is_truncated {
             return Ok(());
         }
+        if self.seeking.is_some() {
+            return self.seek_copy(around);
+        }
         if self.file.is_none() {
             match self.find(around)? {
                 Opened::There(file, seen) => {
                     self.len = seen.len;
-                    self.entry.modified = seen.modified;
+                    self.is_removed = seen.removed;
                     self.file = Some(file);
                     self.recognise(around)?;
+                    if self.has_file() && self.entry.id == seen.id {
+                        self.entry.modified = seen.modified;
+                    }
+                    self.remember_end(around.files)?;
                 }
                 Opened::Gone => self.gone(around),
             }
@@ -38,28 +45,58 @@ impl<F, L: Lane> Follower<F, L> {
         let file = self.file.as_ref().expect("opened above");
         let seen = around.files.stat(file)?;
         let before = (self.len.max(self.end()), self.entry.modified);
+        self.is_removed = seen.removed;
         if seen.len < before.0 {
             return self.truncated(around);
         }
-        if !self.is_placed && read(around.files, file, 0, self.head.len())? != self.head {
-            // As long as it was, or longer, but another content: nothing of that was read.
-            self.len = self.entry.acked;
+        let is_touched = (seen.len, seen.modified) != before;
+        if is_touched && !self.is_as_seen(around.files, file)? {
+            // As long as it was, or longer, but another content.
+            if self.is_placed {
+                self.overwritten(around);
+                return Ok(());
+            }
             return self.truncated(around);
         }
         self.len = seen.len;
         self.entry.modified = seen.modified;
-        if self.is_placed && seen.len == self.buffer.end() && seen.modified != before.1 {
-            // As long as before, but written to: perhaps truncated and written anew.
-            let (at, kept) = self.buffer.kept();
-            if read(around.files, file, at, kept.len())? != kept {
-                self.overwritten(around);
-                return Ok(());
-            }
-        }
         if !self.remember_head(around.files)? {
             self.displace();
         }
+        self.remember_end(around.files)
+    }
+
+    /// Whether what was seen of the file is still there.
+    fn is_as_seen<S: FileSystem<File = F>>(&self, files: &S, file: &F) -> io::Result<bool> {
+        let (at, end) = match self.is_placed {
+            true => self.buffer.kept(),
+            false => (self.seen_end.0, &*self.seen_end.1),
+        };
+        Ok(read(files, file, 0, self.head.len())? == self.head
+            && read(files, file, at, end.len())? == end)
+    }
+
+    /// Notes how the file ends at present, by which a copy of it is known should it be truncated before it has its turn.
+    fn remember_end<S: FileSystem<File = F>>(&mut self, files: &S) -> io::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| self.has_file()) else {
+            return Ok(());
+        };
+        let len = Buffer::wants_before(self.len);
+        if self.is_placed || self.seen_to() == self.len {
+            return Ok(());
+        }
+        let at = self.len - len as u64;
+        let end = read(files, file, at, len)?;
+        // What has just been truncated is found by the next look.
+        if end.len() == len {
+            self.seen_end = (at, end);
+        }
         Ok(())
+    }
+
+    /// Up to where it was seen while it waited.
+    pub(super) fn seen_to(&self) -> u64 {
+        self.seen_end.0 + self.seen_end.1.len() as u64
     }
 
     /// Opens the file, wherever it is in its directory.
@@ -81,9 +118,17 @@ impl<F, L: Lane> Follower<F, L> {
                         Some(seen) => Some(seen.clone()),
                         None => self.on_another_device(&all, around)?,
                     };
-                    match found {
-                        Some(seen) => seen,
-                        None => return Ok(Opened::Gone),
+                    match (found, self.has_head()) {
+                        (Some(seen), _) => seen,
+                        (None, false) => return Ok(Opened::Gone),
+                        // Compressed, say, and removed.
+                        (None, true) => match self.copy(around)? {
+                            Some((file, seen)) => {
+                                self.takes(&seen, around);
+                                return Ok(Opened::There(file, seen));
+                            }
+                            None => return Ok(Opened::Gone),
+                        },
                     }
                 }
             };
@@ -116,15 +161,19 @@ impl<F, L: Lane> Follower<F, L> {
             return self.truncated(around);
         }
         if !fits(around.files, file, &self.entry.tail)? {
-            self.changed(around, self.entry.tail.at);
-            return Ok(());
+            self.len = self.entry.acked;
+            return self.rewritten(around, self.entry.tail.at);
         }
         self.head = read(around.files, file, 0, HEAD)?;
         Ok(())
     }
 
     /// The file has another content than what was shipped, and is not another one.
-    fn changed<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>, at: u64) {
+    pub(super) fn changed<S: FileSystem, N: Network>(
+        &mut self,
+        around: &mut Around<'_, S, N>,
+        at: u64,
+    ) {
         let path = self.entry.path.display();
         let why = format!(
             "{path} is not what was shipped: it begins as it did, but before byte {at} it has been \
@@ -132,75 +181,6 @@ impl<F, L: Lane> Follower<F, L> {
              and give the copy its name"
         );
         self.fail(around, why);
-    }
-
-    /// The file is shorter than what was read, or begins otherwise: it was truncated. If it was copied
-    /// before, as logrotate's `copytruncate` does, the copy has the rest.
-    fn truncated<S, N>(&mut self, around: &mut Around<'_, S, N>) -> io::Result<()>
-    where
-        S: FileSystem<File = F>,
-        N: Network<Lane = L>,
-    {
-        self.left.get_or_insert(around.now);
-        around.vacated = true;
-        let path = self.entry.path.clone();
-        let siblings = around.files.siblings(&path)?;
-        let target = around.files.target(&self.entry.followed);
-        let copies = siblings.into_iter().filter(|seen| {
-            (is_rotated(&seen.path, &self.entry.followed) || is_rotated(&seen.path, &target))
-                && seen.len >= self.end().max(self.len)
-                && !(around.tracked)(seen.id)
-        });
-        for seen in copies {
-            let file = match around.files.open(&seen.path) {
-                // It is not ours to read, or has gone.
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
-                    continue;
-                }
-                file => file?,
-            };
-            if around.files.stat(&file)?.id == seen.id && self.is_of(around.files, &file)? {
-                around.events.push(format!(
-                    "{} was truncated; the rest of it is shipped from its copy {}",
-                    path.display(),
-                    seen.path.display()
-                ));
-                self.entry.id = seen.id;
-                self.entry.path = seen.path;
-                self.entry.modified = seen.modified;
-                self.is_saved = false;
-                self.len = seen.len;
-                self.file = Some(file);
-                return Ok(());
-            }
-        }
-        around.counts.losses += 1;
-        around.events.push(format!(
-            "{} was truncated, and no copy of it is beside it: what was written to it after byte {} \
-             is lost",
-            path.display(),
-            self.end()
-        ));
-        self.is_truncated = true;
-        self.file = None;
-        self.len = self.end();
-        Ok(())
-    }
-
-    /// Whether this file has all that was read so far.
-    pub(crate) fn is_of<S: FileSystem<File = F>>(&self, files: &S, file: &F) -> io::Result<bool> {
-        let begins = match self.head.is_empty() {
-            false => read(files, file, 0, self.head.len())? == self.head,
-            true => self.entry.head.len > 0 && fits(files, file, &self.entry.head)?,
-        };
-        let goes_on = match self.is_placed {
-            true => {
-                let (at, kept) = self.buffer.kept();
-                read(files, file, at, kept.len())? == kept
-            }
-            false => fits(files, file, &self.entry.tail)?,
-        };
-        Ok(begins && goes_on)
     }
 
     /// Bytes that were read before are others now.
@@ -213,9 +193,7 @@ impl<F, L: Lane> Follower<F, L> {
         let done = match read(around.files, file, 0, self.head.len()) {
             Err(e) => Err(e),
             Ok(head) if head == self.head && self.len >= self.buffer.end() => {
-                let at = self.buffer.end();
-                self.changed(around, at);
-                Ok(())
+                self.rewritten(around, self.buffer.end())
             }
             Ok(_) => self.truncated(around),
         };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use fastrand::Rng;
-use tidewire_ship::{FileId, FileSystem, Pattern, Seen};
+use tidewire_ship::{FileId, FileSystem, Found, Pattern, Seen, is_packed};
 
 /// Counts down to the moment at which the process is killed.
 #[derive(Clone, Default)]
@@ -46,6 +46,8 @@ pub(crate) struct Inode {
     modified: i128,
     /// Which content of the model it is.
     pub(crate) content: usize,
+    /// It is still being compressed.
+    pub(crate) is_partial: bool,
 }
 
 #[derive(Default)]
@@ -80,6 +82,7 @@ impl Tree {
             bytes: Vec::new(),
             modified: self.time,
             content,
+            is_partial: false,
         });
         self.names.insert(path.to_owned(), self.inodes.len() - 1);
         self.inodes.len() - 1
@@ -134,13 +137,27 @@ impl Tree {
         self.names.iter().filter(|(path, _)| !self.is_absent(path))
     }
 
-    fn seen(&self, path: &Path, inode: usize) -> Seen {
-        let inode = &self.inodes[inode];
+    /// Compresses a file: another one with what it holds and the time of its last writing takes its place.
+    pub(crate) fn pack(&mut self, path: &Path) -> PathBuf {
+        let old = self.names[path];
+        let packed = PathBuf::from(format!("{}.gz", path.display()));
+        let new = self.create(&packed, self.inodes[old].content);
+        self.inodes[new].bytes = self.inodes[old].bytes.clone();
+        self.inodes[new].modified = self.inodes[old].modified;
+        self.names.remove(path);
+        packed
+    }
+
+    fn seen(&self, path: &Path, at: usize) -> Seen {
+        let inode = &self.inodes[at];
+        let len = inode.bytes.len() as u64;
         Seen {
             path: path.to_owned(),
             id: inode.id,
-            len: inode.bytes.len() as u64,
+            // As with real ones, its length says nothing.
+            len: if is_packed(path) { len / 3 } else { len },
             modified: inode.modified,
+            removed: !self.names.values().any(|named| *named == at),
         }
     }
 }
@@ -168,7 +185,8 @@ impl Files {
         }
         let (rng, rate) = &mut *self.errors.borrow_mut();
         match *rate > 0.0 && rng.f64() < *rate {
-            true => Err(io::Error::other("out of descriptors")),
+            // Out of descriptors.
+            true => Err(io::Error::from_raw_os_error(24)),
             false => Ok(()),
         }
     }
@@ -177,7 +195,7 @@ impl Files {
         let device = self.tree.borrow().inodes[handle.inode].id.device;
         match device == handle.device {
             true => Ok(handle.inode),
-            false => Err(io::Error::other("stale handle")),
+            false => Err(io::Error::from_raw_os_error(116)),
         }
     }
 }
@@ -192,19 +210,22 @@ impl FileSystem for Files {
         Ok(named.next().map(|(path, inode)| tree.seen(path, *inode)))
     }
 
-    fn find(&self, pattern: &Pattern) -> io::Result<Vec<Seen>> {
+    fn find(&self, pattern: &Pattern) -> io::Result<Found> {
         self.alive()?;
         let tree = self.tree.borrow();
         let named = tree.visible().filter(|(path, _)| pattern.names(path));
-        Ok(named.map(|(path, inode)| tree.seen(path, *inode)).collect())
+        Ok(Found {
+            files: named.map(|(path, inode)| tree.seen(path, *inode)).collect(),
+            hidden: Vec::new(),
+        })
     }
 
-    fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
+    fn list(&self, directory: &Path) -> io::Result<Vec<Seen>> {
         self.alive()?;
         let tree = self.tree.borrow();
         let near = tree
             .visible()
-            .filter(|(other, _)| other.parent() == path.parent());
+            .filter(|(other, _)| other.parent() == Some(directory));
         Ok(near.map(|(path, inode)| tree.seen(path, *inode)).collect())
     }
 
@@ -217,6 +238,9 @@ impl FileSystem for Files {
         let mut named = tree.visible().filter(|(name, _)| *name == path);
         let (_, &inode) = named.next().ok_or(io::ErrorKind::NotFound)?;
         let device = tree.inodes[inode].id.device;
+        if tree.inodes[inode].is_partial {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         Ok(Handle { inode, device })
     }
 

@@ -68,6 +68,50 @@ fn several_servers_of_a_fleet() {
     all(Profile::Fleet);
 }
 
+#[test]
+fn a_server_that_is_set_back() {
+    all(Profile::SetBack);
+}
+
+/// The same seed in two processes takes the same steps: tables with random keys, clocks and addresses would show.
+#[test]
+fn a_seed_is_the_same_schedule_in_another_process() {
+    const CHILD: &str = "TIDEWIRE_TRACED";
+    if std::env::var_os(CHILD).is_some() {
+        let profiles = [
+            Profile::Renamed,
+            Profile::Pattern,
+            Profile::Truncated,
+            Profile::Failover,
+            Profile::Fleet,
+            Profile::Errors,
+            Profile::AbsentPattern,
+            Profile::SetBack,
+        ];
+        for profile in profiles {
+            for seed in 0..5 {
+                let trace = World::new(seed, profile).traced();
+                println!("traced {profile:?} {seed} {trace:016x}");
+            }
+        }
+        return;
+    }
+    let traced = || {
+        let name = "a_seed_is_the_same_schedule_in_another_process";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned();
+        let lines = said.lines().filter(|line| line.contains("traced "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let first = traced();
+    assert_eq!(first.len(), 40, "{first:?}");
+    assert_eq!(first, traced());
+}
+
 /// A test of the test: ids that do not say where a line ends would be noticed.
 #[test]
 fn a_server_that_forgets_its_marks_is_noticed() {

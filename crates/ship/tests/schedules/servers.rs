@@ -76,6 +76,13 @@ impl Net {
         }
     }
 
+    /// The servers have ended, with all that was under way.
+    pub(crate) fn end_all(&mut self) {
+        for connection in &self.connections {
+            connection.borrow_mut().ended = true;
+        }
+    }
+
     /// Where the messages of a producer go that asks `named`.
     fn owner(&self, named: usize, producer: &str) -> usize {
         let hash: usize = producer.bytes().map(usize::from).sum();
@@ -207,6 +214,7 @@ impl Lane for Session {
             false => Stand::Connecting(None),
             true => Stand::Open {
                 settled: this.settled,
+                forgotten: false,
                 payload_max: PAYLOAD_MAX,
                 trouble: None,
             },

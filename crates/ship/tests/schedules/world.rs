@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -27,6 +28,8 @@ pub(crate) enum Profile {
     Absent,
     /// The same, with errors, and the names are matched by one pattern.
     AbsentPattern,
+    /// A server that is restored from an older backup, again and again.
+    SetBack,
     /// A server that is not as it should be.
     Forgetful,
 }
@@ -103,6 +106,8 @@ pub(crate) struct World {
     contents: Vec<Content>,
     now: Duration,
     lines: u64,
+    /// Of all steps, where it is asked for.
+    trace: Option<DefaultHasher>,
 }
 
 const ROTATE_WAIT: Duration = Duration::from_millis(200);
@@ -147,6 +152,7 @@ impl World {
             contents: Vec::new(),
             now: Duration::ZERO,
             lines: 0,
+            trace: None,
         };
         for path in 0..world.rng.usize(1..=3) {
             let path = PathBuf::from(format!("/log/{path}/app.log"));
@@ -172,7 +178,28 @@ impl World {
         tree.create(path, self.contents.len() - 1)
     }
 
+    /// Runs, and answers with a hash of all that happened in all steps.
+    pub(crate) fn traced(mut self) -> u64 {
+        self.trace = Some(DefaultHasher::new());
+        self.go();
+        let net = self.wire.net.borrow();
+        let mut trace = self.trace.take().unwrap();
+        for (name, stored) in net.servers.iter().flat_map(|server| &server.producers) {
+            name.hash(&mut trace);
+            for stored in stored {
+                (stored.id, &stored.payload, stored.place).hash(&mut trace);
+            }
+        }
+        self.saved.bytes.borrow().hash(&mut trace);
+        trace.finish()
+    }
+
     pub(crate) fn run(mut self) {
+        self.go();
+        self.check();
+    }
+
+    fn go(&mut self) {
         for _ in 0..self.rng.usize(50..250) {
             match self.rng.u32(0..100) {
                 0..40 => self.write(),
@@ -187,7 +214,6 @@ impl World {
             self.now += Duration::from_millis(self.rng.u64(0..30));
         }
         self.finish();
-        self.check();
     }
 
     fn write(&mut self) {
@@ -326,11 +352,21 @@ impl World {
         let server = self.rng.usize(..self.wire.net.borrow().servers.len());
         let mut net = self.wire.net.borrow_mut();
         net.servers[server].is_down ^= true;
-        if self.profile == Profile::Forgetful {
-            for stored in net.servers[server].producers.values_mut() {
-                stored.pop();
+        if !matches!(self.profile, Profile::Forgetful | Profile::SetBack) {
+            return;
+        }
+        let all = net.servers[server].producers.values();
+        let last = all.flatten().map(|stored| stored.place).max().unwrap_or(0);
+        let kept = self.rng.u64(..=last);
+        for stored in net.servers[server].producers.values_mut() {
+            match self.profile {
+                Profile::SetBack => stored.retain(|stored| stored.place <= kept),
+                // What is before the mark is not asked for.
+                _ if stored.len() > 1 => drop(stored.remove(0)),
+                _ => {}
             }
         }
+        net.end_all();
     }
 
     fn kill(&mut self) {
@@ -351,7 +387,7 @@ impl World {
         Checkpoint::decode(&self.saved.bytes.borrow()).unwrap_or_default()
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&mut self) -> Settings {
         let servers = self.wire.net.borrow().servers.len();
         Settings {
             servers: (0..servers).map(|server| server.to_string()).collect(),
@@ -362,11 +398,12 @@ impl World {
             save_every: Duration::from_millis(50),
             chunk: 100,
             accept_loss: self.profile == Profile::Forgetful,
+            seed: self.rng.u64(..),
             ..Settings::default()
         }
     }
 
-    fn start(&self) -> Process {
+    fn start(&mut self) -> Process {
         let pattern = |text: &str| Pattern::new(Path::new(text), false).unwrap();
         let patterns = match self.profile {
             Profile::Pattern | Profile::AbsentPattern => vec![pattern("/log/*/app.log*")],
@@ -389,13 +426,19 @@ impl World {
         let process = self.process.as_mut().unwrap();
         let done = process.step(self.now);
         if std::env::var_os("TIDEWIRE_TRACE").is_some() {
-            println!("{:?} {:?}", self.now, process.counts());
+            println!("{:?} {process:?}", self.now);
         }
         if self.life.is_over() {
             return self.bury();
         }
-        done.unwrap();
+        let done = done.unwrap();
+        if let Some(trace) = &mut self.trace {
+            format!("{:?} {done:?} {process:?}", self.now).hash(trace);
+        }
         for event in process.events() {
+            if let Some(trace) = &mut self.trace {
+                event.hash(trace);
+            }
             // Seen when a seed has failed.
             println!("{:?} {event}", self.now);
         }
@@ -430,8 +473,10 @@ impl World {
                 break;
             }
         }
-        let counts = self.process.as_ref().unwrap().counts();
-        assert_eq!(counts.failed, 0);
+        let process = self.process.as_ref().unwrap();
+        // Seen when a seed has failed.
+        println!("{process:?}");
+        assert_eq!(process.counts().failed, 0);
     }
 
     fn check(&self) {
@@ -447,6 +492,10 @@ impl World {
         let mut found: Vec<Option<(u64, u64)>> = vec![None; self.contents.len()];
         for (name, mut stored) in producers {
             stored.sort_by_key(|stored| stored.id);
+            if stored.is_empty() {
+                // A server that was set back has lost all of it; the file was truncated, or is empty.
+                continue;
+            }
             let fits = |content: &&Content| tiles(&content.bytes, &stored, may_overlap).is_some();
             let at = self.contents.iter().position(|content| fits(&content));
             let shown = || {
@@ -483,7 +532,9 @@ impl World {
                 continue;
             };
             // What nobody could know of may be found later.
-            let is_ordered = !content.may_be_lost && !self.profile.is_pattern() && !may_overlap;
+            let is_again = self.profile == Profile::SetBack;
+            let is_ordered =
+                !content.may_be_lost && !self.profile.is_pattern() && !may_overlap && !is_again;
             let before = last.entry(content.path).or_default();
             assert!(
                 !is_ordered || first > *before,
