@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 
 use super::{curve, escape, grid, heat};
+use crate::stats::Samples;
 
 /// Width of every chart.
 pub(super) const WIDTH: f64 = 420.0;
@@ -383,7 +384,8 @@ fn dots_svg(rows: &[Dots]) -> String {
         let y = row as f64 * ROW;
         let mut values: Vec<f64> = good(&dots.values).collect();
         values.sort_by(f64::total_cmp);
-        let median = values.get(values.len() / 2).copied();
+        let median = Samples::new(values.iter().copied()).ok();
+        let median = median.map(|all| all.median());
         let shown = median.map_or_else(String::new, short);
         let _ = write!(
             body,

@@ -295,6 +295,18 @@ impl Driver for Acks {
         Ok(())
     }
 
+    /// The chain of another connection begins anew.
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        self.flight.forget();
+        self.chain = Chain::new(Classic::preset(self.load.mode).form);
+        self.next_id = 0;
+        self.reading = Reading::Freely;
+        self.inquest = None;
+        self.round_began = None;
+        self.round_messages = 0;
+        Some(std::mem::take(&mut self.unacknowledged))
+    }
+
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
         if self.inquest.is_some() {
             return;
