@@ -296,6 +296,34 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_neighbour_is_metered_too() {
+        let sleeps = Launch::new("/bin/sh")
+            .args(["-c", "echo listening addr=127.0.0.1:1; exec sleep 300"])
+            .start()
+            .unwrap();
+        let neighbour = Launch::new("/bin/sh")
+            .args(["-c", "echo listening addr=127.0.0.1:1; while :; do :; done"])
+            .start()
+            .unwrap();
+        let meter = Meter::start(&sleeps.process(), &[Process::current()]).unwrap();
+        let before = neighbour.process().cpu().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            let used = neighbour.process().cpu().unwrap().since(&before).total_ns;
+            let run = meter.stop().unwrap();
+            if used >= 400_000_000 {
+                // By samples of 10 ms.
+                assert!(run.others.busy_ns >= used / 2, "{run:?} {used}");
+                assert!(run.others_share() > 0.0 && run.others.cores > 0);
+                assert!(run.server.total_ns < used / 10, "{run:?}");
+                break;
+            }
+            assert!(Instant::now() < deadline, "{run:?}");
+        }
+    }
+
+    #[test]
     fn a_busy_server_is_metered_from_outside() {
         let listening = "listening service=echo addr=127.0.0.1:1 engine=none";
         let server = Launch::new("/bin/sh")

@@ -7,6 +7,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
+use crate::procfs::Process;
+
 /// The state of a listening socket in the kernel's list.
 const LISTENING: &str = "0A";
 /// That of a connection.
@@ -18,6 +20,18 @@ pub fn listens_at(addr: SocketAddr) -> Option<u32> {
     // Pids come around; times of the start do not.
     let holders = listen_at(addr).into_iter();
     holders.min_by_key(|pid| (started(*pid), *pid))
+}
+
+/// The processes that listen at an address though they are no part of the server that was started for it: what it has
+/// become, if it has forked itself away. Those that were there before it are left out.
+pub fn forked_away(addr: SocketAddr, server: &Process) -> Vec<u32> {
+    let family = server.pids();
+    let begun = server.pid().map_or(u64::MAX, started);
+    let mut away = listen_at(addr);
+    away.retain(|pid| {
+        !family.contains(pid) && *pid != std::process::id() && started(*pid) >= begun
+    });
+    away
 }
 
 /// All processes that hold a socket which listens at an address of this machine.

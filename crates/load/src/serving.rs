@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::owner;
 use crate::procfs::{KnownBy, Process};
@@ -42,7 +43,15 @@ impl Serving {
 /// that `generators` have there. A process that the user has named stays; one that was started or guessed gives way to
 /// those that hold the connections.
 pub fn find(named: &Process, addr: SocketAddr, generators: &[u32]) -> (Process, Serving) {
-    let ends = Ends::of(addr, generators);
+    let mut ends = Ends::of(addr, generators);
+    // The kernel establishes connections that nobody has accepted yet, and nobody holds those.
+    for _ in 0..ACCEPT_TRIES {
+        if ends.accepted {
+            break;
+        }
+        std::thread::sleep(ACCEPT_PAUSE);
+        ends = Ends::of(addr, generators);
+    }
     let measured = ends.whom(named, addr, generators);
     let serving = ends.beside(&measured);
     (measured, serving)
@@ -53,9 +62,18 @@ pub fn of(measured: &Process, addr: SocketAddr, generators: &[u32]) -> Serving {
     Ends::of(addr, generators).beside(measured)
 }
 
+/// How often connections that nobody has accepted are looked at again,
+const ACCEPT_TRIES: u32 = 50;
+/// and how long after the last time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+/// The inode of a connection that nobody has accepted.
+const NOT_ACCEPTED: u64 = 0;
+
 /// The server's ends, and which processes hold each.
 struct Ends {
     holders: Vec<BTreeSet<u32>>,
+    /// There are some, and all of them have been accepted.
+    accepted: bool,
 }
 
 impl Ends {
@@ -82,7 +100,8 @@ impl Ends {
                 }
             }
         }
-        Ends { holders }
+        let accepted = !ends.is_empty() && !ends.contains(&NOT_ACCEPTED);
+        Ends { holders, accepted }
     }
 
     fn whom(&self, named: &Process, addr: SocketAddr, generators: &[u32]) -> Process {
@@ -275,6 +294,18 @@ mod tests {
         );
         assert_eq!(found.pids(), [started.pid(), away.pid()]);
         assert_eq!(serving.elsewhere, 0);
+    }
+
+    #[test]
+    fn a_connection_that_is_accepted_late_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let _near = TcpStream::connect(addr).unwrap();
+        let me = [std::process::id()];
+        let ends = Ends::of(addr, &me);
+        assert_eq!((ends.holders.len(), ends.accepted), (1, false));
+        let _holder = Holder::of(listener.accept().unwrap().0);
+        assert!(Ends::of(addr, &me).accepted);
     }
 
     #[test]

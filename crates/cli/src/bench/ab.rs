@@ -269,7 +269,10 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     for sentence in &headlines {
         show_line!("{sentence}");
     }
-    show!("{comparison}");
+    match doubts.is_empty() {
+        true => show!("{comparison}"),
+        false => show!("{}", abba::Figures(&comparison)),
+    }
     let mut remarks = Vec::new();
     if let Some(failure) = &failure {
         remarks.push(format!(
@@ -331,8 +334,12 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
                 .collect();
             let title = output::described(&a.load.workload) + &arrivals::described(&a.arrivals);
             let data = serde_json::to_string(&shown).unwrap_or_default();
-            let shown = (headlines, remarks);
-            let page = page::ab::page(title, &comparison, &sides, shown, data, &environment);
+            let said = page::ab::Said {
+                verdict: headlines,
+                is_kept_back: !doubts.is_empty(),
+                remarks,
+            };
+            let page = page::ab::page(title, &comparison, &sides, said, data, &environment);
             page::write(path, &page)?;
         }
         if let Some(path) = &args.json {
@@ -400,7 +407,12 @@ impl<L: LoadArgs> Args<L> {
         let target = stand.server.target();
         let outcome = workload::run(&plan, &stand.generator, target, &mut |_| {
             !watcher.interrupted()
-        })?;
+        });
+        // What a run that was cut short did not come to is no fault of the server.
+        let outcome = match outcome {
+            Err(_) if watcher.interrupted() => return Err(RunError::Interrupted),
+            outcome => outcome?,
+        };
         if outcome.interrupted || watcher.interrupted() {
             return Err(RunError::Interrupted);
         }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tidewire_ingest::Level;
 use tidewire_load::child::{ChildServer, Launch};
 use tidewire_load::owner;
@@ -114,6 +115,16 @@ impl Ready {
         let Some(child) = self.child else {
             return Ok(None);
         };
+        // Nothing that was started here stays.
+        let server = self.target.process.as_ref().filter(|_| !self.own);
+        let away = server.map_or(Vec::new(), |server| {
+            owner::forked_away(self.target.addr, server)
+        });
+        for pid in away {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // One that has ended meanwhile is where it should be.
+            let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        }
         let stopped = child
             .stop(STOP_WITHIN)
             .map_err(|e| Failure::failed(format!("cannot stop the server: {e}")))?;

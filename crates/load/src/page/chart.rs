@@ -573,6 +573,15 @@ mod tests {
     }
 
     #[test]
+    fn the_stroke_of_an_even_number_of_dots_is_between_the_two_in_the_middle() {
+        let row = Dots {
+            label: "runs".into(),
+            values: vec![1.0, 2.0, 4.0, 100.0],
+        };
+        assert!(dots_svg(&[row]).contains("runs: 3<"));
+    }
+
+    #[test]
     fn numbers_are_short() {
         for (n, text) in [
             (0.0, "0"),

@@ -67,8 +67,8 @@ impl Trust {
             false => Standing::Reservations,
         };
         let text = format!(
-            "other processes had {:.0} % of the {} cores of server and generator: latencies, the rate, and CPU, of which a \
-             part may be the server's in a process that is not measured",
+            "other processes had {:.0} % of the {} cores of server and generator: latencies and the rate, and CPU too where \
+             a server does its work in another process",
             share * 100.0,
             metered.others.cores
         );

@@ -296,7 +296,7 @@ impl Driver for Acks {
     }
 
     /// The chain of another connection begins anew.
-    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+    fn abandon(&mut self, desk: &mut Desk) -> Option<u64> {
         self.flight.forget();
         self.chain = Chain::new(Classic::preset(self.load.mode).form);
         self.next_id = 0;
@@ -304,6 +304,10 @@ impl Driver for Acks {
         self.inquest = None;
         self.round_began = None;
         self.round_messages = 0;
+        if self.left == 0 {
+            // A round without its end has no time, and the next one follows.
+            self.round_over(Instant::from_nanos(0), desk);
+        }
         Some(std::mem::take(&mut self.unacknowledged))
     }
 

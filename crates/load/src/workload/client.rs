@@ -14,6 +14,7 @@ use tidewire::{
 
 use super::failure::Failure;
 use super::fault::{Fault, Wrong};
+use super::findings::Moved;
 use super::stage::{Desk, Phase, Stage};
 
 /// One kind of load on one connection. It sends at most one batch at a time: the connection's
@@ -85,19 +86,11 @@ pub(super) trait Driver: Sized + Send + 'static {
     fn owed(&self) -> String;
 }
 
-/// A load that goes on over another connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moved {
-    /// Messages that are sent again.
-    pub(super) resent: u64,
-    /// The server had said that it would close.
-    pub(super) announced: bool,
-    /// Connections in a row that were of no use: the next one waits a little.
-    pub(super) barren: u32,
-}
-
 /// How long a connection waits for each one before it that was of no use.
 const BARREN_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a connection that was refused waits for the next try, where the load is to go on.
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether the peer has ended the connection, in order or not.
 pub(super) fn is_lost_by_peer(why: Closed) -> bool {
@@ -114,8 +107,8 @@ pub(super) fn is_lost_by_peer(why: Closed) -> bool {
     }
 }
 
-/// Drivers between two connections, by their numbers.
-type Parked<D> = Arc<Mutex<BTreeMap<u64, D>>>;
+/// Drivers between two connections, by their numbers, and since when they are.
+type Parked<D> = Arc<Mutex<BTreeMap<u64, (D, Instant)>>>;
 
 /// One connection.
 pub(super) struct Client<D> {
@@ -175,7 +168,7 @@ impl<D: Driver> Client<D> {
         let (token, dial) = (self.token, self.route.dial(self.token).after(pause));
         let parked = self.parked;
         let mut all = parked.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(token, self.driver);
+        all.insert(token, (self.driver, turn.now()));
         drop(all);
         turn.dial(dial);
     }
@@ -384,7 +377,7 @@ impl<D: Driver> Service for Clients<D> {
         let driver = parked.remove(&token);
         drop(parked);
         Ok(Client {
-            driver: driver.unwrap_or_else(|| (self.make)(token)),
+            driver: driver.map_or_else(|| (self.make)(token), |(driver, _)| driver),
             parked: self.parked.clone(),
             token,
             route: self.route.clone(),
@@ -410,6 +403,17 @@ impl<D: Driver> Service for Clients<D> {
         use io::ErrorKind::{ConnectionRefused, ConnectionReset, TimedOut};
         let stage = &turn.local.stage;
         let by_server = matches!(error.kind(), ConnectionRefused | ConnectionReset | TimedOut);
+        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = parked.get(&token).map(|(_, since)| *since);
+        drop(parked);
+        if let Some(since) = since
+            && self.route.reconnect
+            && by_server
+            && turn.now().since(since) < self.route.stall
+        {
+            // One that starts anew takes its time.
+            return turn.dial(self.route.dial(token).after(REFUSED_PAUSE));
+        }
         let error = error.to_string();
         stage.fail(match stage.phase() {
             // It took connections before.

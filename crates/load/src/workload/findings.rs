@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::client::Moved;
-
 /// What a loop has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Findings {
@@ -27,6 +25,17 @@ impl Findings {
     pub(super) fn gap(&mut self, gap: Duration) {
         self.gap = self.gap.max(gap);
     }
+}
+
+/// A load that goes on over another connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// Messages that are sent again.
+    pub(super) resent: u64,
+    /// The server had said that it would close.
+    pub(super) announced: bool,
+    /// Connections in a row that were of no use: the next one waits a little.
+    pub(super) barren: u32,
 }
 
 /// Reads of a key-value load, while it was measured.

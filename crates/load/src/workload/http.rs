@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use tidewire::{Closed, Instant, Link};
 
-use super::client::{Driver, Moved, is_lost_by_peer};
+use super::client::{Driver, is_lost_by_peer};
 use super::fault::Wrong;
+use super::findings::Moved;
 use super::flight::Flight;
 use super::http_body::Body;
 use super::http_reply::{Expected, Replies};

@@ -196,5 +196,10 @@ mod tests {
         assert_eq!(schedule.slip, both.summary());
         assert_eq!(schedule.latency, both.summary());
         assert_eq!(outcome.latency, both.summary());
+        let reads = Reads {
+            hits: 100,
+            misses: 7,
+        };
+        assert_eq!(outcome.reads, Some(reads));
     }
 }

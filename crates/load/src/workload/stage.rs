@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use tidewire::{Instant, LoopHandle};
 
 use super::arrivals::Arrivals;
-use super::client::Moved;
 use super::failure::Failure;
-use super::findings::Findings;
+use super::findings::{Findings, Moved};
 use super::pattern::Pattern;
 use crate::histogram::Latencies;
 

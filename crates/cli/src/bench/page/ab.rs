@@ -42,12 +42,20 @@ pub(in crate::bench) struct Shown<'a> {
     pub(in crate::bench) spreads: &'a [Spread],
 }
 
+/// What is said about a comparison.
+pub(in crate::bench) struct Said {
+    pub(in crate::bench) verdict: Vec<String>,
+    /// Nothing is said of single figures.
+    pub(in crate::bench) is_kept_back: bool,
+    pub(in crate::bench) remarks: Vec<String>,
+}
+
 /// The page; `data` is all of it as JSON.
 pub(in crate::bench) fn page(
     title: String,
     comparison: &Comparison,
     sides: &[Shown<'_>],
-    (verdict, remarks): (Vec<String>, Vec<String>),
+    said: Said,
     data: String,
     facts: &Environment,
 ) -> Page {
@@ -55,7 +63,7 @@ pub(in crate::bench) fn page(
     let notes = notes.map(|note| format!("{}: {} ({} runs)", note.side, note.text, note.runs));
     Page {
         title,
-        verdict,
+        verdict: said.verdict,
         sections: vec![Section {
             heading: "What came out".into(),
             sentences: vec![format!(
@@ -63,8 +71,8 @@ pub(in crate::bench) fn page(
                  other was not. The control is a second server like A.",
                 comparison.a, comparison.b
             )],
-            doubts: remarks.into_iter().chain(notes).collect(),
-            table: table(comparison),
+            doubts: said.remarks.into_iter().chain(notes).collect(),
+            table: table(comparison, said.is_kept_back),
             charts: charts(comparison, sides),
         }],
         facts: facts.facts(),
@@ -73,7 +81,7 @@ pub(in crate::bench) fn page(
     }
 }
 
-fn table(comparison: &Comparison) -> Vec<Vec<String>> {
+fn table(comparison: &Comparison, is_kept_back: bool) -> Vec<Vec<String>> {
     let head = [
         "figure",
         "A",
@@ -105,7 +113,10 @@ fn table(comparison: &Comparison) -> Vec<Vec<String>> {
             ratio,
             interval,
             control,
-            metric.sentence(),
+            match is_kept_back {
+                true => "kept back".to_owned(),
+                false => metric.sentence(),
+            },
         ]
     });
     std::iter::once(head.map(str::to_owned).to_vec())
