@@ -139,6 +139,18 @@ pub(crate) fn server(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// All addresses where a server may come to be: of a name, those that it has.
+pub(crate) fn servers(text: &str) -> Result<Vec<SocketAddr>, String> {
+    match text.parse() {
+        Ok(addr) => Ok(vec![addr]),
+        Err(_) => {
+            let host: Result<HostPort, _> = text.parse();
+            let host = host.map_err(|_| format!("{text:?} is neither IP:PORT nor HOST:PORT"))?;
+            host.look_up()
+        }
+    }
+}
+
 fn is_elsewhere(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let no_family = e.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error());

@@ -38,6 +38,13 @@ impl TlsArgs {
         self.tls || implied || self.tls_name.is_some()
     }
 
+    /// The same for a server that is spoken to by this name, unless another one is given.
+    pub(crate) fn for_host(mut self, host: &str) -> TlsArgs {
+        self.tls = true;
+        self.tls_name.get_or_insert_with(|| host.to_owned());
+        self
+    }
+
     /// The client that was asked for.
     pub(crate) fn client(&self) -> Result<Option<TlsClient>, Failure> {
         self.is_wanted().then(|| self.made()).transpose()

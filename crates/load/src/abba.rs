@@ -44,6 +44,7 @@ mod tests;
 pub use comparison::{CompareError, Comparison, MetricComparison, Note, SideSummary, Verdict};
 pub use sample::{Better, Sample};
 pub use schedule::{Schedule, Side, Turn};
+pub use table::Figures;
 
 use std::collections::BTreeMap;
 

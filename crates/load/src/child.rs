@@ -65,8 +65,8 @@ pub struct Launch {
     wanted: Vec<Wanted>,
     ready_within: Duration,
     cpus: Option<Vec<usize>>,
-    /// It announces nothing, but listens here.
-    at: Option<SocketAddr>,
+    /// It announces nothing, but listens at one of these.
+    at: Vec<SocketAddr>,
 }
 
 /// Why a server could not be started. The child, if there was one, has been killed.
@@ -131,14 +131,19 @@ impl Launch {
             wanted: Vec::new(),
             ready_within: Duration::from_secs(10),
             cpus: None,
-            at: None,
+            at: Vec::new(),
         }
     }
 
     /// The server announces nothing: it is ready when it accepts at this address. Whoever listens
     /// there before it is taken for it, so the address has to be free.
-    pub fn listens_at(mut self, addr: SocketAddr) -> Self {
-        self.at = Some(addr);
+    pub fn listens_at(self, addr: SocketAddr) -> Self {
+        self.listens_at_any(vec![addr])
+    }
+
+    /// The same where it may be one of several addresses, such as those of a name: the first that accepts is taken.
+    pub fn listens_at_any(mut self, addrs: Vec<SocketAddr>) -> Self {
+        self.at = addrs;
         self
     }
 
@@ -239,10 +244,13 @@ impl Launch {
                     stderr: server.stderr.text(),
                 });
             }
-            if let Some(addr) = self.at {
+            if !self.at.is_empty() {
                 self.fail_if_ended(server)?;
-                if TcpStream::connect_timeout(&addr, Duration::from_millis(50)).is_ok() {
-                    server.listeners.push(Listening::unannounced(addr));
+                let accepts = |addr: &&SocketAddr| {
+                    TcpStream::connect_timeout(addr, Duration::from_millis(50)).is_ok()
+                };
+                if let Some(addr) = self.at.iter().find(accepts) {
+                    server.listeners.push(Listening::unannounced(*addr));
                     continue;
                 }
                 thread::sleep(Duration::from_millis(10));
@@ -591,6 +599,19 @@ mod tests {
             .start()
             .unwrap_err();
         assert!(matches!(err, StartError::Announcement { .. }), "{err}");
+    }
+
+    #[test]
+    fn a_name_may_have_addresses_at_which_nobody_listens() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        // As localhost is, for a server on IPv4 alone.
+        let other = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, addr.port()));
+        let server = script("exec sleep 300")
+            .listens_at_any(vec![other, addr])
+            .start()
+            .unwrap();
+        assert_eq!(server.listeners()[0].addr, addr);
     }
 
     #[test]

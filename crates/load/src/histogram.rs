@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest latency told apart: 60 seconds. Longer ones are counted as this long.
-pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// Longest latency told apart: a day. Longer ones are counted as this long.
+pub const LATENCY_NS_MAX: u64 = 86_400_000_000_000;
 
-/// Counts latencies from 1 ns to [`LATENCY_NS_MAX`], right to three digits. About 220 KiB
+/// Counts latencies from 1 ns to [`LATENCY_NS_MAX`], right to three digits. About 300 KiB
 /// whatever the number of latencies, so one a thread, not one a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]

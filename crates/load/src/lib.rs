@@ -19,6 +19,7 @@ pub mod procfs;
 mod random;
 pub mod report;
 pub mod search;
+pub mod serving;
 pub mod stats;
 pub mod trust;
 pub mod workload;

@@ -30,6 +30,8 @@ pub struct Meter {
     /// The processes that make the load.
     generators: Vec<Process>,
     begin: Readings,
+    /// The cores that server and generator have; empty is all.
+    among: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -86,7 +88,17 @@ impl Meter {
             begin: Readings::take(server, generators)?,
             server: server.clone(),
             generators: generators.to_vec(),
+            among: Vec::new(),
         })
+    }
+
+    /// The same for a server and a generator that run on these cores only.
+    #[must_use]
+    pub fn among(self, cores: Vec<u32>) -> Self {
+        Self {
+            among: cores,
+            ..self
+        }
     }
 
     /// Takes the second readings: call it while the load still runs, or as it ends.
@@ -97,10 +109,21 @@ impl Meter {
         let begin = &self.begin;
         let end = Readings::take(&self.server, &self.generators)?;
         let both = end.generators_cpu.iter().zip(&begin.generators_cpu);
+        let server = end.server_cpu.since(&begin.server_cpu);
+        let generator: CpuSpent = both.map(|(end, begin)| end.since(begin)).sum();
+        let among = match self.among.is_empty() {
+            true => end.cores.online(),
+            false => self.among.clone(),
+        };
+        let all_ns = end.cores.of_processes_ns(&begin.cores, &among);
         Ok(Metered {
             elapsed: end.at - begin.at,
-            server: end.server_cpu.since(&begin.server_cpu),
-            generator: both.map(|(end, begin)| end.since(begin)).sum(),
+            others: Others {
+                busy_ns: all_ns.saturating_sub(server.total_ns + generator.total_ns),
+                cores: among.len(),
+            },
+            server,
+            generator,
             server_switches: end.server_switches.since(&begin.server_switches),
             tcp: end.tcp.since(&begin.tcp),
             cores: end.cores.since(&begin.cores),
@@ -123,9 +146,26 @@ pub struct Metered {
     pub tcp: TcpSegments,
     /// How every core spent the time.
     pub cores: Vec<CoreShare>,
+    /// What else ran on the cores of server and generator.
+    pub others: Others,
+}
+
+/// What ran on the cores of server and generator, and was neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Others {
+    /// Time that processes ran, in ns: at least so much, for interrupts are left out.
+    pub busy_ns: u64,
+    /// How many cores these are.
+    pub cores: usize,
 }
 
 impl Metered {
+    /// Share of the cores of server and generator that other processes had, 0 to 1.
+    pub fn others_share(&self) -> f64 {
+        let possible_ns = self.elapsed.as_nanos() as f64 * self.others.cores.max(1) as f64;
+        (self.others.busy_ns as f64 / possible_ns.max(1.0)).min(1.0)
+    }
+
     /// Share of `cores` cores that the server was busy, 0 to about 1 (the readings lag by a
     /// scheduler tick); 0 if no time has passed.
     pub fn server_busy(&self, cores: usize) -> f64 {
@@ -218,6 +258,10 @@ mod tests {
                 busy: 1.0,
                 steal: 0.0,
             }],
+            others: Others {
+                busy_ns: 0,
+                cores: 1,
+            },
         }
     }
 
@@ -249,6 +293,34 @@ mod tests {
         run.tcp.retransmitted = 1;
         run.cores[0].steal = 0.05;
         assert_eq!(doubts(&run, 1).len(), 3);
+    }
+
+    #[test]
+    fn a_busy_neighbour_is_metered_too() {
+        let sleeps = Launch::new("/bin/sh")
+            .args(["-c", "echo listening addr=127.0.0.1:1; exec sleep 300"])
+            .start()
+            .unwrap();
+        let neighbour = Launch::new("/bin/sh")
+            .args(["-c", "echo listening addr=127.0.0.1:1; while :; do :; done"])
+            .start()
+            .unwrap();
+        let meter = Meter::start(&sleeps.process(), &[Process::current()]).unwrap();
+        let before = neighbour.process().cpu().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            let used = neighbour.process().cpu().unwrap().since(&before).total_ns;
+            let run = meter.stop().unwrap();
+            if used >= 400_000_000 {
+                // By samples of 10 ms.
+                assert!(run.others.busy_ns >= used / 2, "{run:?} {used}");
+                assert!(run.others_share() > 0.0 && run.others.cores > 0);
+                assert!(run.server.total_ns < used / 10, "{run:?}");
+                break;
+            }
+            assert!(Instant::now() < deadline, "{run:?}");
+        }
     }
 
     #[test]

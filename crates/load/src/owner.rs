@@ -7,28 +7,95 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
+use crate::procfs::Process;
+
 /// The state of a listening socket in the kernel's list.
 const LISTENING: &str = "0A";
+/// That of a connection.
+const ESTABLISHED: &str = "01";
 
 /// The process that listens at an address of this machine; `None` if there is none, or if its descriptors are not to be
 /// seen by this user. It is looked for once, in some milliseconds; its pid can later come to mean another.
 pub fn listens_at(addr: SocketAddr) -> Option<u32> {
+    // Pids come around; times of the start do not.
+    let holders = listen_at(addr).into_iter();
+    holders.min_by_key(|pid| (started(*pid), *pid))
+}
+
+/// The processes that listen at an address though they are no part of the server that was started for it: what it has
+/// become, if it has forked itself away. Those that were there before it are left out.
+pub fn forked_away(addr: SocketAddr, server: &Process) -> Vec<u32> {
+    let family = server.pids();
+    let begun = server.pid().map_or(u64::MAX, started);
+    let mut away = listen_at(addr);
+    away.retain(|pid| {
+        !family.contains(pid) && *pid != std::process::id() && started(*pid) >= begun
+    });
+    away
+}
+
+/// All processes that hold a socket which listens at an address of this machine.
+pub(crate) fn listen_at(addr: SocketAddr) -> Vec<u32> {
     // An address of another machine may have the same port here.
-    TcpListener::bind((addr.ip(), 0)).ok()?;
-    let lists = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let texts = lists
-        .iter()
-        .filter_map(|list| fs::read_to_string(list).ok());
-    let inodes: Vec<u64> = texts.flat_map(|text| inodes(&text, addr)).collect();
+    if TcpListener::bind((addr.ip(), 0)).is_err() {
+        return Vec::new();
+    }
+    let inodes: Vec<u64> = lists().flat_map(|text| inodes(&text, addr)).collect();
     let wanted: Vec<String> = inodes.iter().map(|n| format!("socket:[{n}]")).collect();
     if wanted.is_empty() {
-        return None;
+        return Vec::new();
     }
-    let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let holders = pids.filter(|pid| holds(*pid, &wanted));
-    // Pids come around; times of the start do not.
-    holders.min_by_key(|pid| (started(*pid), *pid))
+    processes().filter(|pid| holds(*pid, &wanted)).collect()
+}
+
+/// All processes that there are.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+}
+
+/// The kernel's lists of sockets of this network namespace.
+fn lists() -> impl Iterator<Item = String> {
+    let lists = ["/proc/net/tcp", "/proc/net/tcp6"];
+    lists
+        .into_iter()
+        .filter_map(|list| fs::read_to_string(list).ok())
+}
+
+/// One end of a connection.
+pub(crate) struct End {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) inode: u64,
+}
+
+/// All ends of established connections in this network namespace.
+pub(crate) fn established() -> Vec<End> {
+    let ends = |text: String| -> Vec<End> {
+        let lines = text.lines().skip(1);
+        let ends = lines.filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+            let inode = fields.nth(5)?;
+            (state == ESTABLISHED).then(|| {
+                Some(End {
+                    local: addr_of(local)?,
+                    remote: addr_of(remote)?,
+                    inode: inode.parse().ok()?,
+                })
+            })?
+        });
+        ends.collect()
+    };
+    lists().flat_map(ends).collect()
+}
+
+fn addr_of(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    Some(SocketAddr::new(
+        ip_of(ip)?,
+        u16::from_str_radix(port, 16).ok()?,
+    ))
 }
 
 fn holds(pid: u32, wanted: &[String]) -> bool {
@@ -43,7 +110,7 @@ fn holds(pid: u32, wanted: &[String]) -> bool {
 }
 
 /// When a process was started, in ticks since the machine was.
-fn started(pid: u32) -> u64 {
+pub(crate) fn started(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Its name, in parentheses, may hold anything.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);

@@ -55,6 +55,20 @@ pub struct Process {
     dir: PathBuf,
     /// Its CPU time is that of its children too.
     family: bool,
+    /// Others that are measured with it.
+    others: Vec<u32>,
+    known_by: KnownBy,
+}
+
+/// Why a process is taken for the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownBy {
+    /// The user says so.
+    Name,
+    /// It was started here.
+    Start,
+    /// It has the listening socket, as others may have.
+    Listening,
 }
 
 impl Process {
@@ -63,7 +77,49 @@ impl Process {
         Self {
             dir: PathBuf::from(format!("/proc/{pid}")),
             family: false,
+            others: Vec::new(),
+            known_by: KnownBy::Name,
         }
+    }
+
+    /// The same, taken for the server for another reason than that the user says so.
+    #[must_use]
+    pub fn known_by(self, known_by: KnownBy) -> Self {
+        Self { known_by, ..self }
+    }
+
+    /// Why it is taken for the server.
+    pub fn is_known_by(&self) -> KnownBy {
+        self.known_by
+    }
+
+    /// The same with other processes, and their children if its own are counted: for servers that are several.
+    #[must_use]
+    pub fn with_others(self, others: Vec<u32>) -> Self {
+        Self { others, ..self }
+    }
+
+    /// Its process id, if it was made from one that is a number.
+    pub fn pid(&self) -> Option<u32> {
+        self.dir.file_name()?.to_str()?.parse().ok()
+    }
+
+    /// The ids of all processes that are measured, each once, itself first.
+    pub fn pids(&self) -> Vec<u32> {
+        let all = self.members();
+        all.iter().filter_map(Process::pid).collect()
+    }
+
+    /// The cores that it may run on; `None` if that cannot be read.
+    pub fn cores(&self) -> Option<Vec<u32>> {
+        let status = fs::read_to_string(self.dir.join("status")).ok()?;
+        let list = field(&status, "Cpus_allowed_list")?;
+        let ranges = list.split(',').map(|range| {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            Some(from.trim().parse::<u32>().ok()?..=to.trim().parse().ok()?)
+        });
+        let ranges: Vec<_> = ranges.collect::<Option<_>>()?;
+        Some(ranges.into_iter().flatten().collect())
     }
 
     /// The same with its children, and theirs, in [`Process::cpu`]: for servers that fork workers. Those that end are
@@ -86,15 +142,37 @@ impl Process {
     /// [`ProcError::Read`] if the process has ended.
     pub fn cpu(&self) -> Result<CpuTime, ProcError> {
         let mut all = self.own_cpu()?;
-        for child in self.descendants() {
+        for other in self.members().iter().skip(1) {
             // One that ended a moment ago has nothing to say.
-            if let Ok(cpu) = child.own_cpu() {
+            if let Ok(cpu) = other.own_cpu() {
                 all.user_ns += cpu.user_ns;
                 all.system_ns += cpu.system_ns;
                 all.threads.extend(cpu.threads);
             }
         }
         Ok(all)
+    }
+
+    /// All that are measured, each once, itself first.
+    fn members(&self) -> Vec<Process> {
+        let alone = Process {
+            others: Vec::new(),
+            ..self.clone()
+        };
+        let others = self.others.iter().map(|pid| Process {
+            dir: PathBuf::from(format!("/proc/{pid}")),
+            ..alone.clone()
+        });
+        let mut all: Vec<Process> = Vec::new();
+        for root in [alone.clone()].into_iter().chain(others) {
+            let family = root.descendants();
+            for one in [root].into_iter().chain(family) {
+                if all.iter().all(|known| known.dir != one.dir) {
+                    all.push(one);
+                }
+            }
+        }
+        all
     }
 
     /// Its children and theirs, if they are to be counted; at most [`FAMILY_MAX`].
@@ -165,6 +243,20 @@ impl Process {
         Ok(kilobytes(&read(&path)?, "VmRSS", &path)? * 1024)
     }
 
+    /// [`Process::resident_bytes`] of all that are measured. Pages that they share count for each of them, so only
+    /// differences between two readings mean something.
+    ///
+    /// # Errors
+    /// [`ProcError::Read`] if the process has ended.
+    pub fn all_resident_bytes(&self) -> Result<u64, ProcError> {
+        let own = self.resident_bytes()?;
+        let others = self.members();
+        let others = others.iter().skip(1);
+        // One that ended a moment ago holds nothing.
+        let others = others.filter_map(|other| other.resident_bytes().ok());
+        Ok(own + others.sum::<u64>())
+    }
+
     /// Number of threads now.
     ///
     /// # Errors
@@ -182,11 +274,22 @@ impl Process {
         self.count_entries("fd")
     }
 
-    /// Context switches so far, summed over the threads that live.
+    /// Context switches so far, summed over the threads that live, of all that are measured.
     ///
     /// # Errors
     /// [`ProcError::Read`] if the process has ended.
     pub fn context_switches(&self) -> Result<ContextSwitches, ProcError> {
+        let mut all = self.own_switches()?;
+        for other in self.members().iter().skip(1) {
+            if let Ok(more) = other.own_switches() {
+                all.voluntary += more.voluntary;
+                all.involuntary += more.involuntary;
+            }
+        }
+        Ok(all)
+    }
+
+    fn own_switches(&self) -> Result<ContextSwitches, ProcError> {
         let threads = self.of_each_thread("status", |text, path| {
             let of = |name| number(field(text, name), name, path);
             Ok(ContextSwitches {
@@ -418,6 +521,8 @@ pub struct CoreTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct CoreTicks {
     busy: u64,
+    /// The part of it that is no interrupt's.
+    of_processes: u64,
     idle: u64,
     steal: u64,
 }
@@ -454,6 +559,7 @@ impl CoreTimes {
             .map(|(core, now, before)| {
                 let spent = CoreTicks {
                     busy: now.busy.saturating_sub(before.busy),
+                    of_processes: now.of_processes.saturating_sub(before.of_processes),
                     // The kernel may set idle time back a little.
                     idle: now.idle.saturating_sub(before.idle),
                     steal: now.steal.saturating_sub(before.steal),
@@ -461,6 +567,21 @@ impl CoreTimes {
                 spent.shares(core)
             })
             .collect()
+    }
+
+    /// Time that these cores have run processes since `earlier`, in ns, by samples of commonly 10 ms. Interrupts are left
+    /// out: some kernels charge them to the process that was running, others to nobody.
+    pub fn of_processes_ns(&self, earlier: &Self, cores: &[u32]) -> u64 {
+        let spent = cores.iter().filter_map(|core| {
+            let (now, before) = (self.cores.get(core)?, earlier.cores.get(core)?);
+            Some(now.of_processes.saturating_sub(before.of_processes))
+        });
+        spent.sum::<u64>() * tick_ns()
+    }
+
+    /// The cores that are online.
+    pub fn online(&self) -> Vec<u32> {
+        self.cores.keys().copied().collect()
     }
 
     /// How each core spent the time since the machine started.
@@ -486,6 +607,7 @@ impl CoreTimes {
                 core,
                 CoreTicks {
                     busy: user + nice + system + irq + softirq,
+                    of_processes: user + nice + system,
                     idle: idle + iowait,
                     steal,
                 },

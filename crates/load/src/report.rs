@@ -22,6 +22,8 @@ pub struct Report<R> {
     format: u32,
     /// What was measured, in a word or two: `bench echo`, `ab`.
     pub kind: String,
+    /// The version of what measured.
+    pub version: &'static str,
     /// The command that was given, as its arguments.
     pub command: Vec<String>,
     /// Where it ran.
@@ -51,6 +53,7 @@ impl<R: Serialize> Report<R> {
         Self {
             format: FORMAT,
             kind: kind.into(),
+            version: env!("CARGO_PKG_VERSION"),
             command: command.into_iter().collect(),
             environment,
             result,

@@ -145,7 +145,18 @@ impl Search {
         &self,
         mut probe: impl FnMut(f64) -> Result<Probe, E>,
     ) -> Result<Option<Held>, E> {
-        let mut holds = |rate: f64| Ok(probe(rate)?.holds(&self.objective, rate));
+        self.run_by(|rate| Ok(probe(rate)?.holds(&self.objective, rate)))
+    }
+
+    /// The same for whatever else has to hold, such as several objectives: `holds` makes a run at a rate, and says
+    /// whether it did.
+    ///
+    /// # Errors
+    /// As [`Search::run`].
+    pub fn run_by<E>(
+        &self,
+        mut holds: impl FnMut(f64) -> Result<bool, E>,
+    ) -> Result<Option<Held>, E> {
         let mut found: Vec<f64> = Vec::new();
         for _ in 0..self.searches.max(1) {
             // A search knows where the others ended, but believes nothing of it.

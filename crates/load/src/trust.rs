@@ -3,6 +3,8 @@
 //! The idea: a reason says which figures it spoils. A generator at its limit spoils the rate and leaves CPU per
 //! request alone; a hypervisor that takes the cores away spoils everything.
 
+mod server;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -24,6 +26,9 @@ const SLIP_NOTED: Duration = Duration::from_micros(50);
 const NEAR_CEILING: f64 = 0.8;
 /// Messages that have to lie beyond a percentile for it to mean something.
 const BEYOND: u64 = 10;
+/// A rate is kept where at most this share of what was due has found no room by the end: one message may always be due in
+/// the last moment.
+const UNSENT_MAX: f64 = 0.01;
 /// Of so many TCP segments, one that was sent again is noted.
 const RETRANSMITS: u64 = 1000;
 
@@ -75,6 +80,20 @@ pub enum Kind {
     ListenOverflow,
     /// Threads of the server ended, and took what they had spent with them.
     InexactCpu,
+    /// Latencies were longer than are told apart.
+    Clipped,
+    /// Processes that are not measured hold the server's ends of connections.
+    ServerElsewhere,
+    /// Nothing says which process serves.
+    ServerUnknown,
+    /// Other processes ran on the cores of server and generator.
+    Neighbours,
+    /// Nothing was answered for a part of the run.
+    Gap,
+    /// Reads found nothing.
+    Misses,
+    /// Connections were made again, and what they owed was sent again, or lost.
+    Reconnects,
     /// It was ended before its time.
     Interrupted,
 }
@@ -93,6 +112,13 @@ impl fmt::Display for Kind {
             Kind::Retransmits => "segments were sent again",
             Kind::ListenOverflow => "an accept queue was full",
             Kind::InexactCpu => "threads of the server ended",
+            Kind::Clipped => "latencies of more than a day",
+            Kind::ServerElsewhere => "another process serves than the one that is measured",
+            Kind::ServerUnknown => "which process serves cannot be told",
+            Kind::Neighbours => "other processes ran on these cores",
+            Kind::Gap => "nothing was answered for a while",
+            Kind::Misses => "reads found nothing",
+            Kind::Reconnects => "connections were closed with requests in flight",
             Kind::Interrupted => "interrupted",
         })
     }
@@ -128,6 +154,7 @@ impl Trust {
         trust.busy(plan, outcome);
         trust.machine(outcome);
         trust.network(outcome);
+        trust.server(plan, outcome);
         trust.schedule(outcome);
         trust.samples(plan, outcome);
         if let [low, high] = outcome.modes[..] {
@@ -251,7 +278,8 @@ impl Trust {
         if let (Some(slip), Some(latency)) = (&schedule.slip, &schedule.latency) {
             self.slip(slip, latency);
         }
-        if schedule.unsent > 0 {
+        let due = outcome.requests.saturating_add(schedule.unsent);
+        if schedule.unsent > 1 && schedule.unsent as f64 > due as f64 * UNSENT_MAX {
             let text = format!(
                 "{} messages were due and had found no room at the end: the server does not keep \
                  this rate, and latencies grow with the length of the run",
@@ -291,6 +319,12 @@ impl Trust {
         let Some(latency) = &outcome.latency else {
             return;
         };
+        let scheduled = outcome.schedule.as_ref().and_then(|by| by.latency);
+        let clipped = latency.saturated + scheduled.map_or(0, |felt| felt.saturated);
+        if clipped > 0 {
+            let text = format!("{clipped} latencies were longer than a day, and count as that");
+            self.reserve(Kind::Clipped, text);
+        }
         if latency.count < BEYOND * 100 {
             let text = format!(
                 "{} latencies are too few for p99, which needs {}",
@@ -339,8 +373,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_rate_is_kept_though_a_few_messages_were_due_in_the_last_moment() {
+        let open = Arrivals::Open(Rate::constant(100_000.0));
+        let run = |requests, unsent| Outcome {
+            requests,
+            schedule: Some(Schedule {
+                latency: latencies(100, 100_000),
+                slip: latencies(1, 100_000),
+                unsent,
+            }),
+            ..good(0.5, 0.5)
+        };
+        for (requests, unsent) in [(100_000, 1), (100_000, 900), (2, 1)] {
+            let trust = Trust::of(&plan(open), &run(requests, unsent));
+            assert!(trust.reasons.is_empty(), "{unsent} of {requests}");
+        }
+        for (requests, unsent) in [(100_000, 1_100), (20, 2)] {
+            only(
+                open,
+                &run(requests, unsent),
+                Kind::Unsent,
+                Standing::Reservations,
+            );
+        }
+    }
+
     /// A second on ten connections, of which nothing bad is known.
-    fn good(server: f64, generator: f64) -> Outcome {
+    pub(super) fn good(server: f64, generator: f64) -> Outcome {
         Outcome {
             requests: 100_000,
             bytes: 0,
@@ -350,6 +410,10 @@ mod tests {
             spectrum: Vec::new(),
             modes: Vec::new(),
             progress: Vec::new(),
+            reads: None,
+            reconnects: None,
+            longest_gap: None,
+            serving: crate::serving::Serving::default(),
             memory: None,
             histograms: Histograms::default(),
             metered: Some(Metered {
@@ -370,6 +434,10 @@ mod tests {
                     busy: 1.0,
                     steal: 0.0,
                 }],
+                others: crate::meter::Others {
+                    busy_ns: 0,
+                    cores: 1,
+                },
             }),
             kernel: None,
             server_cores: 1,
@@ -382,7 +450,7 @@ mod tests {
         }
     }
 
-    fn plan(arrivals: Arrivals) -> Plan {
+    pub(super) fn plan(arrivals: Arrivals) -> Plan {
         Plan {
             workload: Workload::Echo(EchoLoad {
                 size: 64,
@@ -397,7 +465,7 @@ mod tests {
 
     /// Whether this is the only thing said of it, and how bad it is.
     #[track_caller]
-    fn only(arrivals: Arrivals, outcome: &Outcome, kind: Kind, standing: Standing) {
+    pub(super) fn only(arrivals: Arrivals, outcome: &Outcome, kind: Kind, standing: Standing) {
         let trust = Trust::of(&plan(arrivals), outcome);
         let kinds: Vec<Kind> = trust.reasons.iter().map(|reason| reason.kind).collect();
         assert_eq!((kinds, trust.standing), (vec![kind], standing), "{trust:?}");
@@ -538,7 +606,7 @@ mod tests {
         );
         only(
             open,
-            &run(1, 1_000, 7),
+            &run(1, 1_000, 7_000),
             Kind::Unsent,
             Standing::Reservations,
         );

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_load::abba::{self, Comparison, RunFailed, Sample, Schedule};
-use tidewire_load::stats::Bootstrap;
+use tidewire_load::stats::{Bootstrap, ROUNDS_MIN};
+use tidewire_load::trust::{Kind, Trust};
 use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Workload};
 
 use super::arrivals;
@@ -19,7 +20,7 @@ use super::target::Ready;
 use super::watch::Watcher;
 use super::{duet, output, single};
 use crate::count;
-use crate::exit::Failure;
+use crate::exit::{Failure, UNTRUSTWORTHY};
 use crate::span::Span;
 
 /// A comparison. Both servers stay up all the time.
@@ -90,14 +91,99 @@ struct Shown<'a> {
     connections: usize,
     round_time: Duration,
     warm_up: Duration,
+    engine_a: Option<&'a str>,
+    engine_b: Option<&'a str>,
+    /// Who made the load, and where.
+    generator: String,
+    /// Why the figures should not be believed.
+    doubts: &'a [String],
+    /// What ended it before its time.
+    failure: Option<&'a str>,
     #[serde(flatten)]
     comparison: &'a Comparison,
+}
+
+/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
+const MISSES_APART: f64 = 0.01;
+/// What makes a figure of a run doubtful, and is counted for each side. Of the others the comparison has its own.
+const NOTED: [Kind; 9] = [
+    Kind::ServerElsewhere,
+    Kind::ServerUnknown,
+    Kind::Neighbours,
+    Kind::Gap,
+    Kind::Misses,
+    Kind::Reconnects,
+    Kind::Clipped,
+    Kind::Unsent,
+    Kind::Slip,
+];
+
+/// What speaks against a whole comparison, gathered from its runs.
+#[derive(Default)]
+struct Against {
+    /// Of each side.
+    reads: BTreeMap<abba::Side, (u64, u64)>,
+    /// Runs of each side of which another process served, and all.
+    elsewhere: BTreeMap<abba::Side, (u32, u32)>,
+}
+
+impl Against {
+    fn take(&mut self, side: abba::Side, outcome: &Outcome, trust: &Trust) {
+        if let Some(reads) = outcome.reads {
+            let (hits, misses) = self.reads.entry(side).or_default();
+            (*hits, *misses) = (*hits + reads.hits, *misses + reads.misses);
+        }
+        let is_elsewhere = trust
+            .reasons
+            .iter()
+            .any(|reason| reason.kind == Kind::ServerElsewhere);
+        let (elsewhere, all) = self.elsewhere.entry(side).or_default();
+        (*elsewhere, *all) = (*elsewhere + u32::from(is_elsewhere), *all + 1);
+    }
+
+    /// Why its figures should not be believed, in sentences.
+    fn doubts(&self, rounds: usize) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if rounds < ROUNDS_MIN {
+            doubts.push(format!(
+                "not trustworthy: {rounds} rounds, and fewer than {ROUNDS_MIN} mean nothing"
+            ));
+        }
+        for (side, (elsewhere, all)) in &self.elsewhere {
+            if elsewhere * 2 > *all {
+                doubts.push(format!(
+                    "not trustworthy: in {elsewhere} of {all} runs of {side}, another process served than the one that is \
+                     measured"
+                ));
+            }
+        }
+        let share = |side| {
+            let (hits, misses): &(u64, u64) = self.reads.get(&side)?;
+            Some(*misses as f64 / (hits + misses).max(1) as f64)
+        };
+        if let (Some(a), Some(b)) = (share(abba::Side::A), share(abba::Side::B))
+            && (a - b).abs() > MISSES_APART
+        {
+            doubts.push(format!(
+                "not trustworthy: {:.1} % of the reads of A found nothing, and {:.1} % of those of B: the two do not do the \
+                 same work",
+                a * 100.0,
+                b * 100.0
+            ));
+        }
+        doubts
+    }
 }
 
 /// Runs it and shows what came out.
 pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let mut watcher = Watcher::new()?;
     args.generator.in_one_process("bench ab")?;
+    if args.load.url().is_some() {
+        return Err(Failure::usage(
+            "a URL is of one server: name two with --a and --b, and what they are asked for with --path",
+        ));
+    }
     let base = args.load.load()?.endless();
     let a = args.stand(&args.a, base)?;
     let b = args.stand(&args.b, base)?;
@@ -119,6 +205,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let comparable = Comparable::of(&a, &b);
     let mut number = 0;
     let mut interrupted = false;
+    let mut against = Against::default();
     let mut spreads: BTreeMap<abba::Side, Vec<Spread>> = BTreeMap::new();
     let recorded = abba::run(&schedule, |turn| {
         number += 1;
@@ -128,28 +215,36 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             abba::Side::B => &b,
             abba::Side::Control => control.as_ref().unwrap_or(&a),
         };
-        let outcome = args.one(stand, &mut watcher)?;
+        let (outcome, trust) = args.one(stand, &mut watcher)?;
+        if !turn.warm_up {
+            against.take(turn.side, &outcome, &trust);
+        }
         if args.html.is_some() && !turn.warm_up && comparable.latencies {
             spreads
                 .entry(turn.side)
                 .or_default()
                 .push(Spread::of(&outcome));
         }
-        Ok(comparable.sample(outcome))
+        let kinds = trust.reasons.iter().map(|reason| reason.kind);
+        let noted = kinds.filter(|kind| NOTED.contains(kind));
+        let sample = comparable.sample(outcome);
+        Ok(noted.fold(sample, |sample, kind| sample.note(&kind.to_string())))
     });
     watcher.done();
-    let recorded = match recorded {
-        Ok(recorded) => recorded,
-        Err(RunFailed {
-            source: RunError::Interrupted,
-            so_far: Some(so_far),
-            ..
-        }) => {
-            interrupted = true;
-            so_far
+    // The rounds that are whole are shown, whatever ended it.
+    let (recorded, failure) = match recorded {
+        Ok(recorded) => (recorded, None),
+        Err(mut e) => {
+            let so_far = e.so_far.take();
+            interrupted = matches!(e.source, RunError::Interrupted);
+            let failure = failed(e, &a, &b, control.as_ref());
+            match so_far {
+                Some(so_far) => (so_far, (!interrupted).then_some(failure)),
+                None => return Err(failure),
+            }
         }
-        Err(e) => return Err(failed(e, &a, &b, control.as_ref())),
     };
+    let doubts = against.doubts(recorded.runs_of(abba::Side::A).len());
     let comparison = recorded
         .compare(&args.a.name, &args.b.name, &Bootstrap::default())
         .map_err(|e| Failure::failed(format!("the runs cannot be compared: {e}")))?;
@@ -167,11 +262,24 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             arrivals::described(&stand.arrivals),
         );
     }
-    for sentence in comparison.headlines() {
+    let headlines = match doubts.is_empty() {
+        true => comparison.headlines(),
+        false => doubts.clone(),
+    };
+    for sentence in &headlines {
         show_line!("{sentence}");
     }
-    show!("{comparison}");
+    match doubts.is_empty() {
+        true => show!("{comparison}"),
+        false => show!("{}", abba::Figures(&comparison)),
+    }
     let mut remarks = Vec::new();
+    if let Some(failure) = &failure {
+        remarks.push(format!(
+            "ended by a fault, this is of the whole rounds before it: {}",
+            failure.message
+        ));
+    }
     if interrupted {
         remarks.push("interrupted: this is of the whole rounds that there were".to_owned());
     }
@@ -200,6 +308,11 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             connections: args.generator.connections(),
             round_time: args.round_time.0,
             warm_up: args.warmup.0,
+            engine_a: a.server.engine(),
+            engine_b: b.server.engine(),
+            generator: args.generator.described(),
+            doubts: &doubts,
+            failure: failure.as_ref().map(|failure| &*failure.message),
             comparison: &comparison,
         };
         if let Some(path) = &args.html {
@@ -221,7 +334,12 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
                 .collect();
             let title = output::described(&a.load.workload) + &arrivals::described(&a.arrivals);
             let data = serde_json::to_string(&shown).unwrap_or_default();
-            let page = page::ab::page(title, &comparison, &sides, remarks, data, &environment);
+            let said = page::ab::Said {
+                verdict: headlines,
+                is_kept_back: !doubts.is_empty(),
+                remarks,
+            };
+            let page = page::ab::page(title, &comparison, &sides, said, data, &environment);
             page::write(path, &page)?;
         }
         if let Some(path) = &args.json {
@@ -234,7 +352,14 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             show_line!("{side}: {limit}");
         }
     }
-    Ok(())
+    match (failure, doubts.first()) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(doubt)) => Err(Failure {
+            status: UNTRUSTWORTHY,
+            message: doubt.clone(),
+        }),
+        (None, None) => Ok(()),
+    }
 }
 
 fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Stand>) -> Failure {
@@ -268,7 +393,7 @@ impl<L: LoadArgs> Args<L> {
         })
     }
 
-    fn one(&self, stand: &Stand, watcher: &mut Watcher) -> Result<Outcome, RunError> {
+    fn one(&self, stand: &Stand, watcher: &mut Watcher) -> Result<(Outcome, Trust), RunError> {
         let extent = Extent::Time {
             warm_up: self.warmup.0,
             measured: self.round_time.0,
@@ -282,14 +407,20 @@ impl<L: LoadArgs> Args<L> {
         let target = stand.server.target();
         let outcome = workload::run(&plan, &stand.generator, target, &mut |_| {
             !watcher.interrupted()
-        })?;
+        });
+        // What a run that was cut short did not come to is no fault of the server.
+        let outcome = match outcome {
+            Err(_) if watcher.interrupted() => return Err(RunError::Interrupted),
+            outcome => outcome?,
+        };
         if outcome.interrupted || watcher.interrupted() {
             return Err(RunError::Interrupted);
         }
         if outcome.requests == 0 && !matches!(plan.workload, Workload::Idle(_)) {
             return Err(RunError::Nothing);
         }
-        Ok(outcome)
+        let trust = Trust::of(&plan, &outcome);
+        Ok((outcome, trust))
     }
 }
 

@@ -98,6 +98,11 @@ impl<L: LoadArgs> Args<L> {
         extent: Extent,
         watcher: &mut Watcher,
     ) -> Result<Ran, Failure> {
+        if self.load.url().is_some() {
+            return Err(Failure::usage(
+                "a URL is of one server: a matrix has servers of its own",
+            ));
+        }
         let load = side.load(self.load.load()?.endless())?;
         let plan = Plan {
             workload: load.workload,

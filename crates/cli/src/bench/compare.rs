@@ -14,6 +14,7 @@ use tidewire_load::stats::{Bootstrap, Estimate, ROUNDS_MIN};
 
 use super::page;
 use super::page::compare::{Pair, Runs};
+use super::sameness::{self, Of};
 use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
 
 /// A comparison of two results.
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// A change for the worse by less than this is no regression
     #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
     threshold: f64,
+    /// Compares results that are of another load, server, time or machine too, and says what differs
+    #[arg(long)]
+    anyway: bool,
     /// Prints a table in Markdown, for a pull request
     #[arg(long)]
     markdown: bool,
@@ -57,6 +61,8 @@ struct Series {
     shown: Runs,
     /// How far from equal the second runs of the base are, as a factor, where there are any.
     reach: Option<f64>,
+    /// What they are of.
+    of: Of,
 }
 
 /// What became of one of them.
@@ -66,6 +72,8 @@ enum Change {
     Better,
     Same,
     Worse,
+    /// They differ, and nothing says how far two equal servers do.
+    NoControl,
     /// Fewer runs than an interval needs.
     TooFew,
 }
@@ -87,7 +95,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !(0.0..=1000.0).contains(&args.threshold) {
         return Err(Failure::usage("--threshold must be from 0 to 1000"));
     }
-    let (a, b) = (read(&args.a, &args.metric)?, read(&args.b, &args.metric)?);
+    let (report_a, a) = read(&args.a, &args.metric)?;
+    let (report_b, b) = read(&args.b, &args.metric)?;
     let higher_is_better = args.metric.ends_with("per_second");
     let both = a
         .iter()
@@ -103,10 +112,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             args.metric
         )));
     }
+    let remarks = args.remarks([&report_a, &report_b], [&a, &b])?;
     let verdict = verdict(&rows, args.threshold);
     match args.markdown {
         true => show!("{}", markdown(&rows, &verdict, &args.metric)),
         false => show!("{}", text(&rows, &verdict, &args.metric)),
+    }
+    for remark in &remarks {
+        show_line!("note: {remark}");
     }
     if args.json.is_some() || args.html.is_some() {
         #[derive(Serialize)]
@@ -114,12 +127,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             metric: &'a str,
             threshold_percent: f64,
             verdict: &'a str,
+            /// What the two differ in besides.
+            remarks: &'a [String],
             rows: &'a [Row],
         }
         let shown = Shown {
             metric: &args.metric,
             threshold_percent: args.threshold,
             verdict: &verdict,
+            remarks: &remarks,
             rows: &rows,
         };
         let environment = super::environment();
@@ -141,7 +157,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let any = |change| rows.iter().any(|row| row.change == change);
-    let status = if any(Change::TooFew) {
+    let status = if any(Change::TooFew) || any(Change::NoControl) {
         UNTRUSTWORTHY
     } else if any(Change::Worse) {
         MISSED
@@ -155,7 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The runs of a metric in a file, by workload and server.
-fn read(path: &Path, metric: &str) -> Result<BTreeMap<String, Series>, Failure> {
+fn read(path: &Path, metric: &str) -> Result<(Value, BTreeMap<String, Series>), Failure> {
     let failed = |e: String| Failure::failed(format!("cannot compare {}: {e}", path.display()));
     let text = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
     let report: Value = serde_json::from_slice(&text).map_err(|e| {
@@ -171,13 +187,46 @@ fn read(path: &Path, metric: &str) -> Result<BTreeMap<String, Series>, Failure> 
         )));
     }
     let result = &report["result"];
-    match report["kind"].as_str() {
+    let all = match report["kind"].as_str() {
         Some("lab") => Ok(of_lab(result, metric)),
         Some("bench ab") => Ok(of_ab(result, metric)),
         Some(kind) => Err(failed(format!(
             "it is of {kind}, one run; runs are compared by the dozen: see lab and bench ab"
         ))),
         None => Err(failed("it is no report of this command".into())),
+    }?;
+    Ok((report, all))
+}
+
+impl Args {
+    /// What the two results differ in, where that may be; else a refusal.
+    fn remarks(
+        &self,
+        reports: [&Value; 2],
+        [a, b]: [&BTreeMap<String, Series>; 2],
+    ) -> Result<Vec<String>, Failure> {
+        let rows: Vec<(&str, [&Of; 2])> = a
+            .iter()
+            .filter_map(|(name, of)| Some((&**name, [&of.of, &b.get(name)?.of])))
+            .collect();
+        let only = |of: &BTreeMap<String, Series>, other: &BTreeMap<String, Series>, when| {
+            let alone = of.keys().filter(|name| !other.contains_key(*name));
+            alone
+                .map(|name| format!("{name} is only in the result {when}"))
+                .collect::<Vec<_>>()
+        };
+        let alone = [only(a, b, "before"), only(b, a, "after")].concat();
+        let found = sameness::differences(reports, &rows, &alone);
+        if found.refused.is_empty() || self.anyway {
+            return Ok([found.refused, found.told].concat());
+        }
+        Err(Failure::failed(format!(
+            "{} and {} are not of the same thing, so their ratio would mean nothing: {} (--anyway compares them \
+             nevertheless)",
+            self.a.display(),
+            self.b.display(),
+            found.refused.join("; ")
+        )))
     }
 }
 
@@ -207,6 +256,7 @@ fn of_lab(result: &Value, metric: &str) -> BTreeMap<String, Series> {
                     ..charted(&of)
                 },
                 reach,
+                of: sameness::of_lab(work, server),
             };
             if !series.runs.is_empty() {
                 all.insert(name.join(", "), series);
@@ -226,6 +276,7 @@ fn of_ab(result: &Value, metric: &str) -> BTreeMap<String, Series> {
             runs: runs(side),
             shown: charted(&|metric| values(&samples[side], |run| &run[metric])),
             reach,
+            of: sameness::of_ab(result, side),
         };
         (name, series)
     });
@@ -267,6 +318,9 @@ fn pair(row: &Row, before: &Series, after: &Series) -> Option<Pair> {
         Change::Better => "better",
         Change::Same => "no change is shown",
         Change::Worse => "worse",
+        Change::NoControl => {
+            "they differ, and without a control nothing says whether equal servers do"
+        }
         Change::TooFew => "too few runs to mean anything",
     };
     let reach = row.reach.map_or(String::new(), |reach| {
@@ -315,11 +369,14 @@ fn row(name: &str, a: &Series, b: &Series, threshold: f64, higher_is_better: boo
         };
         let by_chance = p >= LEVEL;
         let within = |factor: f64| reach.is_some_and(|reach| factor <= reach);
-        row.change = if by_chance {
+        let beyond = low > 1.0 + threshold || high < 1.0 / (1.0 + threshold);
+        row.change = if by_chance || !beyond {
             Change::Same
-        } else if low > 1.0 + threshold && !within(value) {
+        } else if reach.is_none() {
+            Change::NoControl
+        } else if value > 1.0 && !within(value) {
             Change::Worse
-        } else if high < 1.0 / (1.0 + threshold) && !within(1.0 / value) {
+        } else if value < 1.0 && !within(1.0 / value) {
             Change::Better
         } else {
             Change::Same
@@ -334,6 +391,12 @@ fn verdict(rows: &[Row], threshold: f64) -> String {
     let all = rows.len();
     if count(Change::TooFew) > 0 {
         return format!("not trustworthy: fewer than {ROUNDS_MIN} runs on a side mean nothing");
+    }
+    if count(Change::NoControl) > 0 {
+        return format!(
+            "not trustworthy: {} of {all} differ, and without a control nothing says whether equal servers do",
+            count(Change::NoControl)
+        );
     }
     match (worse, better) {
         (0, 0) => format!("no change of more than {threshold} % is shown in any of {all}"),
@@ -357,6 +420,7 @@ fn cells(row: &Row) -> [String; 6] {
             Change::Better => "better",
             Change::Same => "same",
             Change::Worse => "worse",
+            Change::NoControl => "no control",
             Change::TooFew => "too few runs",
         }
         .to_owned(),

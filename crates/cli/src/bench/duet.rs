@@ -52,7 +52,7 @@ pub(super) fn run<L: LoadArgs>(
         ));
     }
     let (mut of_b, mut of_control) = (Vec::new(), Vec::new());
-    let mut dropped = 0;
+    let (mut dropped, mut elsewhere) = (0, 0);
     // One more of each kind, which warms both up and is dropped.
     let all = 2 * (args.rounds + 1);
     let mut interrupted = false;
@@ -64,6 +64,8 @@ pub(super) fn run<L: LoadArgs>(
             interrupted = true;
             break;
         };
+        let (round, is_elsewhere) = round;
+        elsewhere += u32::from(is_elsewhere && number >= 2);
         match (number < 2, round) {
             (true, _) => {}
             (false, None) => dropped += 1,
@@ -76,6 +78,11 @@ pub(super) fn run<L: LoadArgs>(
     let mut remarks = Vec::new();
     if interrupted {
         remarks.push("interrupted: this is of the runs that there were".to_owned());
+    }
+    if elsewhere > 0 {
+        remarks.push(format!(
+            "not trustworthy: in {elsewhere} runs, another process served than the one that is measured"
+        ));
     }
     if dropped > 0 {
         remarks.push(format!(
@@ -115,13 +122,15 @@ pub(super) fn run<L: LoadArgs>(
     if let Some(path) = &args.json {
         output::write(path, "bench duet", environment, &shown)?;
     }
-    match duet.control_agrees {
-        true => Ok(()),
-        false => Err(Failure {
-            status: UNTRUSTWORTHY,
-            message: sentences.first().cloned().unwrap_or_default(),
-        }),
-    }
+    let doubt = match (elsewhere, duet.control_agrees) {
+        (0, true) => return Ok(()),
+        (0, false) => sentences.first().cloned().unwrap_or_default(),
+        _ => "not trustworthy: another process served than the one that is measured".to_owned(),
+    };
+    Err(Failure {
+        status: UNTRUSTWORTHY,
+        message: doubt,
+    })
 }
 
 /// A server under load, as one of two.
@@ -151,14 +160,15 @@ impl<L: LoadArgs> ab::Args<L> {
         }
     }
 
-    /// Loads A and another one at once. The outer `None`: it was interrupted; the inner one: no observation.
+    /// Loads A and another one at once. The outer `None`: it was interrupted; the inner one: no observation. And whether
+    /// another process than the one that was measured has served.
     fn both(
         &self,
         a: &Stand,
         other: &Stand,
         other_first: bool,
         watcher: &Watcher,
-    ) -> Result<Option<Option<Round>>, Failure> {
+    ) -> Result<Option<(Option<Round>, bool)>, Failure> {
         let (half_a, half_other) = (self.half(a), self.half(other));
         let failed = AtomicBool::new(false);
         let goes_on = || !watcher.interrupted() && !failed.load(Relaxed);
@@ -187,12 +197,14 @@ impl<L: LoadArgs> ab::Args<L> {
         if watcher.interrupted() {
             return Ok(None);
         }
-        Ok(Some(Round::of(&of_a, &of_other)))
+        let elsewhere = of_a.1 || of_other.1;
+        Ok(Some((Round::of(&of_a.0, &of_other.0), elsewhere)))
     }
 }
 
 impl Half {
-    fn load(&self, goes_on: &dyn Fn() -> bool) -> Result<Track, workload::Failure> {
+    /// The course of a run, and whether another process than the one that was measured has served.
+    fn load(&self, goes_on: &dyn Fn() -> bool) -> Result<(Track, bool), workload::Failure> {
         let mut track = Track::default();
         let warm_up = match self.plan.extent {
             Extent::Time { warm_up, .. } => warm_up,
@@ -200,17 +212,13 @@ impl Half {
         };
         let mut look = |at: Progress| {
             // Before anything is measured, servers still settle. What cannot be read is of no slice.
-            let cpu = self
-                .target
-                .process
-                .as_ref()
-                .and_then(|process| process.cpu().ok());
+            let cpu = at.server.and_then(|process| process.cpu().ok());
             if let Some(cpu) = cpu.filter(|_| at.elapsed >= warm_up) {
                 track.note(at.now_ns, at.requests, cpu.total().total_ns);
             }
             goes_on()
         };
-        workload::run(&self.plan, &self.generator, &self.target, &mut look)?;
-        Ok(track)
+        let outcome = workload::run(&self.plan, &self.generator, &self.target, &mut look)?;
+        Ok((track, outcome.serving.elsewhere > 0))
     }
 }

@@ -40,6 +40,10 @@ pub(crate) struct GeneratorArgs {
     /// How long nothing may move on a connection that is owed something
     #[arg(long, default_value = "10s", value_name = "TIME")]
     stall: Span,
+    /// Makes a connection that the server closes again, counts it and what was lost with it, and goes on, where that would
+    /// else end the run with status 2. What HTTP allows a server to close is made again without it
+    #[arg(long)]
+    reconnect: bool,
     /// The generator's engine: threads, epoll, uring or auto
     #[arg(long, default_value = "epoll", value_name = "ENGINE")]
     client_engine: EngineChoice,
@@ -90,6 +94,12 @@ impl GeneratorArgs {
     /// Whether this process is a server that answers from nothing.
     pub(super) fn is_null(&self) -> bool {
         self.null
+    }
+
+    /// The same over TLS, with a server of this name.
+    pub(super) fn over_tls(mut self, host: &str) -> GeneratorArgs {
+        self.tls = self.tls.for_host(host);
+        self
     }
 
     /// Whether connections are of TLS.
@@ -205,6 +215,7 @@ impl GeneratorArgs {
             stall: self.stall.0,
             progress: Duration::from_millis(200),
             live: false,
+            reconnect: self.reconnect,
             tls: self.tls.client()?,
             engine: self.client_engine,
             loops: self.client_workers as usize,

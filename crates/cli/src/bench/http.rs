@@ -3,12 +3,17 @@
 use tidewire_load::workload::{HttpLoad, HttpRequest, Workload};
 
 use super::load::{Load, LoadArgs, at_least_one, bounded};
+use super::url::Url;
 use crate::count;
 use crate::exit::Failure;
 
 /// The HTTP load.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct HttpArgs {
+    /// The server and what it is asked for, such as http://localhost:8080/index.html or https://..., instead of --addr and
+    /// --path
+    #[arg(value_name = "URL", conflicts_with = "path")]
+    url: Option<Url>,
     /// Path and query of the request. May be repeated, with a weight in front of each as 80:/one: each time one of them
     /// is drawn
     #[arg(long, default_value = "/", value_name = "[WEIGHT:]TARGET", value_parser = target)]
@@ -83,7 +88,8 @@ impl HttpArgs {
             names.any(|known| known.eq_ignore_ascii_case(name))
         };
         if !named("host") {
-            head += "Host: localhost\r\n";
+            let host = self.url.as_ref().map_or("localhost", |url| &url.authority);
+            head += &format!("Host: {host}\r\n");
         }
         for line in &self.headers {
             if !line.contains(':') || line.chars().any(char::is_control) {
@@ -119,6 +125,10 @@ impl HttpArgs {
 }
 
 impl LoadArgs for HttpArgs {
+    fn url(&self) -> Option<&Url> {
+        self.url.as_ref()
+    }
+
     fn load(&self) -> Result<Load, Failure> {
         at_least_one("--chunked", self.chunked.unwrap_or(1))?;
         let bytes = self.body.unwrap_or(0);
@@ -136,13 +146,20 @@ impl LoadArgs for HttpArgs {
                 weight: target.weight,
             })
         };
-        let requests = self.path.iter().map(request);
+        let path: Vec<Target> = match &self.url {
+            Some(url) => vec![Target {
+                path: url.target.clone(),
+                weight: 1.0,
+            }],
+            None => self.path.clone(),
+        };
+        let requests = path.iter().map(request);
         let requests: Vec<HttpRequest> = requests.collect::<Result<_, Failure>>()?;
-        let shown = |target: &Target| match self.path.len() {
+        let shown = |target: &Target| match path.len() {
             1 => target.path.clone(),
             _ => format!("{}:{}", target.weight, target.path),
         };
-        let paths: Vec<String> = self.path.iter().map(shown).collect();
+        let paths: Vec<String> = path.iter().map(shown).collect();
         // Once for each run of the command, which ends with it.
         let requests: &'static [HttpRequest] = requests.leak();
         let shown: &'static str = format!("{} {}", self.method, paths.join("; ")).leak();

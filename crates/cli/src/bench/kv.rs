@@ -324,6 +324,8 @@ impl KvArgs {
             pipeline: self.pipeline,
             reads: self.reads / 100.0,
             choice: self.keys.choice,
+            // Commands of the user's own may take away what they find.
+            filled: command.is_none() && !self.no_fill,
             command: command.map(kept),
         })
     }

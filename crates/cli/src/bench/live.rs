@@ -268,6 +268,7 @@ mod tests {
         };
         let mut view = View::new(&plan);
         let at = |millis, requests, latencies| Progress {
+            server: None,
             elapsed: Duration::from_millis(millis),
             now_ns: 0,
             requests,

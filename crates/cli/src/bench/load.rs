@@ -12,17 +12,24 @@ use tidewire_load::workload::{
 use crate::count;
 use crate::exit::Failure;
 
+use super::url::Url;
+
 /// Most bytes of one write: a whole batch is in memory for each connection.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// The options of one kind of load.
-pub(crate) trait LoadArgs: clap::Args {
+pub(crate) trait LoadArgs: clap::Args + Clone {
     /// Checks them.
     fn load(&self) -> Result<Load, Failure>;
 
     /// What each server is loaded with once, before anything is measured.
     fn first(&self) -> Result<Vec<First>, Failure> {
         Ok(Vec::new())
+    }
+
+    /// Where the server is, if that is a part of the load.
+    fn url(&self) -> Option<&Url> {
+        None
     }
 
     /// Says how many messages a write has, which only a load without a rate can.

@@ -17,11 +17,13 @@ mod load;
 mod output;
 mod page;
 mod processes;
+mod sameness;
 mod scratch;
 mod search;
 mod side;
 mod single;
 mod target;
+mod url;
 mod watch;
 
 use clap::Subcommand;

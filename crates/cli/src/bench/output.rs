@@ -64,6 +64,32 @@ pub(super) fn text(ran: &Ran<'_>) -> String {
     if let Some(ceiling) = ceiling {
         lines.add("ceiling", &ceiling_of(ceiling, outcome));
     }
+    if let Some(reads) = &outcome.reads {
+        let share = reads.miss_share().unwrap_or_default() * 100.0;
+        lines.add(
+            "reads",
+            &format!(
+                "{} found something, {} nothing ({share:.1} %)",
+                grouped(reads.hits as f64),
+                grouped(reads.misses as f64)
+            ),
+        );
+    }
+    if let Some(reconnects) = &outcome.reconnects {
+        let n = |n: u64| grouped(n as f64);
+        let lost = match reconnects.lost {
+            0 => String::new(),
+            lost => format!(", {} messages lost", n(lost)),
+        };
+        lines.add(
+            "reconnects",
+            &format!(
+                "{} connections made again, {} messages sent again{lost}",
+                n(reconnects.connections),
+                n(reconnects.resent)
+            ),
+        );
+    }
     if let Some(memory) = &outcome.memory {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64);
         let each = memory.bytes_per_connection;
@@ -294,8 +320,13 @@ impl Lines {
     }
 }
 
-/// A whole number with commas.
+/// A whole number with commas; a small one that is not whole, to three digits.
 pub(crate) fn grouped(n: f64) -> String {
+    if n > 0.0 && n < 100.0 && n.fract() != 0.0 {
+        let digits = (2.0 - n.log10().floor()).clamp(1.0, 9.0) as usize;
+        let text = format!("{n:.digits$}");
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
     let digits = format!("{:.0}", n.max(0.0));
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

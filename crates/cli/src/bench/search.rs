@@ -27,10 +27,10 @@ const BEYOND: f64 = 1.1;
 /// What is looked for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SearchArgs {
-    /// An objective for latencies from when messages are due, such as p99<1ms. With --rate: whether that rate holds it
-    /// (status 3 if not); without: the highest rate that does
+    /// An objective for latencies from when messages are due, such as p99<1ms; of several, all have to hold. With --rate:
+    /// whether that rate holds them (status 3 if not); without: the highest rate that does
     #[arg(long, value_name = "OBJECTIVE", conflicts_with = "count")]
-    slo: Option<Objective>,
+    slo: Vec<Objective>,
     /// Latency at so many rates up to what the server answers and a tenth beyond, and the knee
     #[arg(
         long,
@@ -53,23 +53,27 @@ fn rates(text: &str) -> Result<u32, String> {
 impl SearchArgs {
     /// Whether there is anything to look for; with a rate, an objective is only held against it.
     pub(super) fn is_wanted(&self, has_rate: bool) -> bool {
-        self.sweep.is_some() || (self.slo.is_some() && !has_rate)
+        self.sweep.is_some() || (!self.slo.is_empty() && !has_rate)
     }
 
     /// Whether the run at a given rate has missed the objective.
     pub(super) fn missed(&self, plan: &Plan, outcome: &Outcome) -> Option<String> {
-        let (objective, rate) = (self.slo?, plan.arrivals.rate()?);
-        let probe = probe(outcome, &objective);
-        (!probe.holds(&objective, rate.per_second)).then(|| {
-            let at = probe
-                .latency_ns
-                .map_or("no reply".into(), |ns| output::micros(ns as f64 / 1e3));
-            format!(
-                "{objective} is missed at {} a second: {at}, and {} a second were answered",
-                output::grouped(rate.per_second),
-                output::grouped(probe.achieved)
-            )
-        })
+        let rate = plan.arrivals.rate()?;
+        let missed = self.slo.iter().filter_map(|objective| {
+            let probe = probe(outcome, objective);
+            (!probe.holds(objective, rate.per_second)).then(|| {
+                let at = probe
+                    .latency_ns
+                    .map_or("no reply".into(), |ns| output::micros(ns as f64 / 1e3));
+                format!(
+                    "{objective} is missed at {} a second: {at}, and {} a second were answered",
+                    output::grouped(rate.per_second),
+                    output::grouped(probe.achieved)
+                )
+            })
+        });
+        let missed: Vec<String> = missed.collect();
+        (!missed.is_empty()).then(|| missed.join("; "))
     }
 }
 
@@ -94,7 +98,7 @@ pub(super) struct Point {
     pub(super) p99_ns: Option<u64>,
     pub(super) p99_9_ns: Option<u64>,
     pub(super) server_cpu_ns_per_request: Option<f64>,
-    /// The objective, if there is one.
+    /// All objectives, if there are any.
     pub(super) holds: Option<bool>,
     /// What speaks against it.
     pub(super) doubts: Vec<Kind>,
@@ -109,7 +113,10 @@ pub(super) struct Shown<'a> {
     connections: usize,
     server: SocketAddr,
     server_engine: Option<&'a str>,
+    /// The first of them.
     pub(super) objective: Option<Objective>,
+    /// All of them.
+    pub(super) objectives: &'a [Objective],
     pub(super) held: Option<&'a Held>,
     /// Answered a second without a rate.
     capacity: Option<f64>,
@@ -130,7 +137,7 @@ struct Hunt<'a> {
     generator: &'a Generator,
     server: &'a Ready,
     watcher: &'a mut Watcher,
-    objective: Option<Objective>,
+    objectives: &'a [Objective],
     points: Vec<Point>,
 }
 
@@ -161,7 +168,7 @@ pub(super) fn run(
         generator,
         server,
         watcher,
-        objective: args.slo,
+        objectives: &args.slo,
         points: Vec::new(),
     };
     let mut held = None;
@@ -180,7 +187,8 @@ pub(super) fn run(
         connections: plan.connections,
         server: server.target().addr,
         server_engine: server.engine(),
-        objective: args.slo,
+        objective: args.slo.first().copied(),
+        objectives: &args.slo,
         held: held.as_ref(),
         capacity: hunt.capacity(),
         knee: knee(&curve.collect::<Vec<_>>()),
@@ -210,9 +218,9 @@ pub(super) fn run(
         let page = page::search::page(title, &shown, shown.table(), data, &output::environment());
         page::write(path, &page)?;
     }
-    let status = match (args.slo, shown.held, interrupted) {
-        (Some(_), None, true) => Some(UNTRUSTWORTHY),
-        (Some(_), None, false) => Some(MISSED),
+    let status = match (args.slo.is_empty(), shown.held, interrupted) {
+        (false, None, true) => Some(UNTRUSTWORTHY),
+        (false, None, false) => Some(MISSED),
         _ => None,
     };
     let verdict = shown.sentences().join(" ");
@@ -238,26 +246,28 @@ pub(super) fn extent(warm_up: Option<Duration>, measured: Option<Duration>) -> E
 
 impl Hunt<'_> {
     fn all(&mut self, args: &SearchArgs, held: &mut Option<Held>) -> Result<(), Stop> {
-        let most = self.one(Phase::Capacity, Arrivals::Closed)?.achieved;
+        self.one(Phase::Capacity, Arrivals::Closed)?;
+        let most = self.capacity().unwrap_or_default();
         if let Some(steps) = args.sweep {
             for step in 1..=steps {
                 let rate = most * BEYOND * f64::from(step) / f64::from(steps);
                 self.at(Phase::Sweep, rate)?;
             }
         }
-        if let Some(objective) = args.slo {
+        if let Some(objective) = args.slo.first() {
             let search = Search {
                 // From below: a run far beyond what a server can do says little and leaves much behind.
                 from: (most / 4.0).max(1.0),
                 most: most.max(1.0) * 2.0,
-                ..Search::new(objective)
+                ..Search::new(*objective)
             };
-            *held = search.run(|rate| self.at(Phase::Search, rate))?;
+            *held = search.run_by(|rate| self.at(Phase::Search, rate))?;
         }
         Ok(())
     }
 
-    fn at(&mut self, phase: Phase, per_second: f64) -> Result<Probe, Stop> {
+    /// Makes a run at a rate: whether all objectives hold.
+    fn at(&mut self, phase: Phase, per_second: f64) -> Result<bool, Stop> {
         let rate = Rate {
             per_second,
             ..self.rate
@@ -265,7 +275,7 @@ impl Hunt<'_> {
         self.one(phase, Arrivals::Open(rate))
     }
 
-    fn one(&mut self, phase: Phase, arrivals: Arrivals) -> Result<Probe, Stop> {
+    fn one(&mut self, phase: Phase, arrivals: Arrivals) -> Result<bool, Stop> {
         let plan = Plan {
             arrivals,
             ..self.plan
@@ -285,14 +295,9 @@ impl Hunt<'_> {
         let at = |quantile| (felt.count() > 0).then(|| felt.quantile_ns(quantile));
         let achieved = outcome.requests_per_second();
         let offered = arrivals.rate().map_or(achieved, |rate| rate.per_second);
-        let objective = self.objective.filter(|_| phase != Phase::Capacity);
-        let found = match objective {
-            Some(objective) => probe(&outcome, &objective),
-            None => Probe {
-                achieved,
-                latency_ns: at(0.99),
-            },
-        };
+        let mut all = self.objectives.iter();
+        let holds = all.all(|objective| probe(&outcome, objective).holds(objective, offered));
+        let asked = phase != Phase::Capacity && !self.objectives.is_empty();
         let cpu = outcome.metered.as_ref().filter(|_| outcome.requests > 0);
         self.points.push(Point {
             phase,
@@ -303,7 +308,7 @@ impl Hunt<'_> {
             p99_9_ns: at(0.999),
             server_cpu_ns_per_request: cpu
                 .map(|metered| metered.server.total_ns as f64 / outcome.requests as f64),
-            holds: objective.map(|objective| found.holds(&objective, offered)),
+            holds: asked.then_some(holds),
             doubts: Trust::of(&plan, &outcome)
                 .reasons
                 .iter()
@@ -315,7 +320,7 @@ impl Hunt<'_> {
                 .map(|at| (at.quantile, at.ns))
                 .collect(),
         });
-        Ok(found)
+        Ok(holds)
     }
 
     fn capacity(&self) -> Option<f64> {
@@ -340,12 +345,14 @@ impl Shown<'_> {
     /// What came out, in words.
     pub(super) fn sentences(&self) -> Vec<String> {
         let mut all = Vec::new();
+        let objectives = self.objectives.iter().map(Objective::to_string);
+        let objectives = objectives.collect::<Vec<_>>().join(" and ");
         match (self.objective, self.held) {
-            (Some(objective), Some(held)) => {
+            (Some(_), Some(held)) => {
                 let rate = output::grouped(held.rate);
                 let (low, high) = (held.between.low, held.between.high);
                 all.push(format!(
-                    "{objective} is held at {rate} a second, in every one of the runs that confirmed it; {} searches \
+                    "{objectives} is held at {rate} a second, in every one of the runs that confirmed it; {} searches \
                      came to {} a second, 95 % interval {} to {}.",
                     held.found.len(),
                     output::grouped(held.between.value),
@@ -356,9 +363,9 @@ impl Shown<'_> {
                     all.push("That is as far as was looked: it may hold at more.".into());
                 }
             }
-            (Some(objective), None) if !self.interrupted => {
+            (Some(_), None) if !self.interrupted => {
                 all.push(format!(
-                    "{objective} is held at no rate that could be confirmed."
+                    "{objectives} is held at no rate that could be confirmed."
                 ));
             }
             _ => {}

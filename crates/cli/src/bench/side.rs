@@ -32,10 +32,10 @@ pub(crate) enum Server {
     Own(Vec<String>),
     /// A program that says where it listens.
     Program(Vec<String>),
-    /// A program that says nothing, and is ready when it accepts at this address.
+    /// A program that says nothing, and is ready when it accepts at one of these addresses.
     ProgramAt {
         command: Vec<String>,
-        addr: SocketAddr,
+        addrs: Vec<SocketAddr>,
     },
     /// It runs; without its process no CPU time can be had.
     There { addr: SocketAddr, pid: Option<u32> },

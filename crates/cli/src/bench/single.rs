@@ -34,7 +34,7 @@ const ROUNDS_MAX: u64 = 500_000;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// One run.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args<L: LoadArgs> {
     #[command(flatten)]
     load: L,
@@ -43,7 +43,7 @@ pub(crate) struct Args<L: LoadArgs> {
     addr: Option<SocketAddr>,
     /// The server's process, to measure its CPU time and that of its children [default: the one that listens at
     /// the address, where it can be seen]
-    #[arg(long, requires = "addr")]
+    #[arg(long)]
     pid: Option<u32>,
     /// Engine of the server that is started: threads, epoll, uring or auto [default: auto]
     #[arg(long, conflicts_with = "addr")]
@@ -106,6 +106,7 @@ struct Shown<'a> {
 
 /// Runs it and shows what came out.
 pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
+    let args = &args.at_url()?;
     let (load, plan) = args.plan()?;
     if args.generator.is_null() {
         return ceiling::serve(&load.workload);
@@ -282,6 +283,28 @@ pub(super) struct Ran<'a> {
 }
 
 impl<L: LoadArgs> Args<L> {
+    /// The same with what a URL says as the options say it.
+    fn at_url(&self) -> Result<Args<L>, Failure> {
+        let mut args = self.clone();
+        if let Some(url) = self.load.url() {
+            if self.addr.is_some() || self.engine.is_some() || self.server_args.is_some() {
+                return Err(Failure::usage(
+                    "a URL says where the server is: without --addr, --engine and --server-args",
+                ));
+            }
+            args.addr = Some(host::server(&url.server).map_err(Failure::usage)?);
+            if url.tls {
+                args.generator = args.generator.over_tls(&url.host);
+            }
+        }
+        if args.pid.is_some() && args.addr.is_none() {
+            return Err(Failure::usage(
+                "--pid is of a server that runs already: name it with --addr",
+            ));
+        }
+        Ok(args)
+    }
+
     fn generator(&self, load: &Load) -> Result<workload::Generator, Failure> {
         if self.ceiling {
             ceiling::check(&load.workload)?;

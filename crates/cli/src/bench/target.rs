@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tidewire_ingest::Level;
 use tidewire_load::child::{ChildServer, Launch};
 use tidewire_load::owner;
-use tidewire_load::procfs::Process;
+use tidewire_load::procfs::{KnownBy, Process};
 use tidewire_load::workload::{Target, Workload};
 
 use super::generator::GeneratorArgs;
@@ -46,9 +47,10 @@ impl Ready {
                     scratch: None,
                     target: Target {
                         addr: *addr,
-                        process: pid
-                            .or_else(|| found(*addr))
-                            .map(|pid| Process::new(pid).with_children()),
+                        process: match pid {
+                            Some(pid) => Some(Process::new(*pid).with_children()),
+                            None => found(*addr),
+                        },
                         // Where it may run is not known here; what is measured is one loop.
                         cores: 1,
                     },
@@ -62,9 +64,9 @@ impl Ready {
                 own(args, workload, generator.congestion(), scratch.as_ref())?
             }
             Server::Program(words) => Launch::new(&words[0]).args(&words[1..]),
-            Server::ProgramAt { command, addr } => {
+            Server::ProgramAt { command, addrs } => {
                 let launch = Launch::new(&command[0]).args(&command[1..]);
-                launch.listens_at(*addr)
+                launch.listens_at_any(addrs.clone())
             }
         };
         let cores = match cpu {
@@ -82,7 +84,7 @@ impl Ready {
         Ok(Ready {
             target: Target {
                 addr: listening.addr,
-                process: Some(child.process().with_children()),
+                process: Some(child.process().with_children().known_by(KnownBy::Start)),
                 cores,
             },
             engine: Some(listening.engine.clone()),
@@ -113,6 +115,16 @@ impl Ready {
         let Some(child) = self.child else {
             return Ok(None);
         };
+        // Nothing that was started here stays.
+        let server = self.target.process.as_ref().filter(|_| !self.own);
+        let away = server.map_or(Vec::new(), |server| {
+            owner::forked_away(self.target.addr, server)
+        });
+        for pid in away {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            // One that has ended meanwhile is where it should be.
+            let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        }
         let stopped = child
             .stop(STOP_WITHIN)
             .map_err(|e| Failure::failed(format!("cannot stop the server: {e}")))?;
@@ -129,10 +141,13 @@ impl Ready {
 }
 
 /// The process behind an address, if it runs here and may be looked at.
-fn found(addr: SocketAddr) -> Option<u32> {
+fn found(addr: SocketAddr) -> Option<Process> {
     let pid = owner::listens_at(addr)?;
-    show_line!("process       {pid} listens at {addr}: its CPU is measured");
-    Some(pid)
+    show_line!(
+        "process       {pid} listens at {addr}: the CPU of whoever holds its connections is measured"
+    );
+    let process = Process::new(pid).with_children();
+    Some(process.known_by(KnownBy::Listening))
 }
 
 /// Whether the server needs a log for it.

@@ -3,6 +3,7 @@
 //! A suite says what is run ([`suite`]); each run is kept as a line ([`record`]); [`result`] makes of the lines what is
 //! shown, as text, JSON or a page ([`page`]).
 
+mod faults;
 mod page;
 mod record;
 mod result;
@@ -19,8 +20,9 @@ use crate::count;
 use crate::exit::{Failure, UNTRUSTWORTHY};
 use crate::span::Span;
 
+use self::faults::Faults;
 use self::record::{FORMAT, Header, Place, Records, Run};
-use self::result::Matrix;
+use self::result::{Matrix, Times};
 use self::suite::{Host, Suite, Work};
 
 /// A matrix of workloads and servers: which server design, by how much, and may one believe it.
@@ -85,9 +87,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = args.path();
     let mut records = Records::open(&path, &header)?;
     let mut watcher = Watcher::new()?;
-    let whole = measure(&suite, &tasks, &mut records, &mut watcher)?;
+    let mut faults = Faults::default();
+    let whole = measure(&suite, &tasks, &mut records, &mut watcher, &mut faults)?;
     watcher.done();
-    let matrix = Matrix::of(&suite, &records.runs)?;
+    let times = Times {
+        run_ms: header.run_ms,
+        warm_up_ms: header.warm_up_ms,
+    };
+    let matrix = Matrix::of(&suite, &records.runs, times, &faults)?;
     show!("{facts}");
     show!("{matrix}");
     if !whole {
@@ -99,6 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(to) = &args.json {
         write(to, "lab", facts, &matrix)?;
+    }
+    if let Some(failure) = faults.failure() {
+        return Err(failure);
     }
     match matrix.doubt() {
         None => Ok(()),
@@ -225,13 +235,15 @@ fn measure(
     tasks: &[Task<'_>],
     records: &mut Records,
     watcher: &mut Watcher,
+    faults: &mut Faults,
 ) -> Result<bool, Failure> {
     let extent = Extent::Time {
         warm_up: suite.warm_up.0,
         measured: suite.run_time.0,
     };
     for (number, task) in tasks.iter().enumerate() {
-        if records.has(&task.place) {
+        // One that has failed under a workload is not loaded with it again; all others are.
+        if records.has(&task.place) || faults.of(&task.place).is_some() {
             continue;
         }
         if watcher.interrupted() {
@@ -252,7 +264,15 @@ fn measure(
         let cell = task.work.cell().map_err(Failure::usage)?;
         let words = task.work.words().map_err(Failure::usage)?;
         let side = task.host.side()?;
-        let ran = cell.run(&words, &side, extent, watcher).map_err(at)?;
+        let ran = match cell.run(&words, &side, extent, watcher) {
+            Ok(ran) => ran,
+            Err(_) if watcher.interrupted() => return Ok(false),
+            Err(failure) => {
+                watcher.done();
+                faults.add(&task.place, at(failure));
+                continue;
+            }
+        };
         if ran.outcome.interrupted || watcher.interrupted() {
             return Ok(false);
         }

@@ -1,5 +1,6 @@
 //! A matrix as a page.
 
+use tidewire_load::abba::Verdict;
 use tidewire_load::environment::Environment;
 use tidewire_load::page::{Bar, Cell, Chart, Dots, Line, Page, Section};
 
@@ -98,7 +99,8 @@ fn overview(matrix: &Matrix) -> Option<Section> {
     let grids = grids.map(|(title, unit, metric, scale, more_is_better)| Chart::Grid {
         title: title.into(),
         unit: format!(
-            "{unit}, medians of the runs, and times the base of the row; blue is better, orange is worse"
+            "{unit}, medians of the runs, and times the base of the row; blue is better, orange is worse, where the \
+             difference is larger than that of two equal servers"
         ),
         columns: names.iter().map(|name| (*name).to_owned()).collect(),
         rows: matrix
@@ -106,9 +108,13 @@ fn overview(matrix: &Matrix) -> Option<Section> {
             .iter()
             .map(|row| {
                 let cells = names.iter().map(|name| {
-                    let value = of(row, name)?.median(metric)?;
+                    let column = of(row, name)?;
+                    let value = column.median(metric)?;
                     let base = row.base()?.median(metric)?;
-                    Some(cell(value / scale, value / base, more_is_better))
+                    // A tint says better or worse, so it takes a difference beyond that of the control.
+                    let verdict = column.comparison(metric).map(|compared| compared.verdict);
+                    let shown = verdict == Some(Verdict::Different);
+                    Some(cell(value / scale, value / base, more_is_better, shown))
                 });
                 (row.name.clone(), cells.collect())
             })
@@ -124,7 +130,7 @@ fn overview(matrix: &Matrix) -> Option<Section> {
     })
 }
 
-fn cell(value: f64, times: f64, more_is_better: bool) -> Cell {
+fn cell(value: f64, times: f64, more_is_better: bool, is_shown: bool) -> Cell {
     let shown = match value {
         1000.0.. => grouped(value),
         value => figure(value),
@@ -134,7 +140,9 @@ fn cell(value: f64, times: f64, more_is_better: bool) -> Cell {
     let beside = times.map_or_else(String::new, |times| format!(" ({times:.2}x)"));
     Cell {
         text: shown + &beside,
-        worse: times.map(|times| if more_is_better { 1.0 / times } else { times }),
+        worse: times
+            .filter(|_| is_shown)
+            .map(|times| if more_is_better { 1.0 / times } else { times }),
     }
 }
 
@@ -222,7 +230,11 @@ fn section(row: &Row) -> Section {
         sentences: std::iter::once(format!("{}; {} blocks of runs", row.load, row.rounds))
             .chain(sentences)
             .collect(),
-        doubts: row.doubts(),
+        doubts: row
+            .faults()
+            .map(str::to_owned)
+            .chain(row.doubts())
+            .collect(),
         table: std::iter::once(heads).chain(cells).collect(),
         charts: vec![cpu(row), rates(row), dots(row), spectrum(row)],
     }
@@ -316,12 +328,13 @@ mod tests {
 
     #[test]
     fn cells_say_nothing_beside_nothing() {
-        let text = |value, times| cell(value, times, true).text;
+        let text = |value, times| cell(value, times, true, true).text;
         assert_eq!(text(1234.4, 0.5), "1,234 (0.50x)");
         assert_eq!(text(0.0, f64::NAN), "0");
         assert_eq!(text(5.0, f64::INFINITY), "5.00");
-        assert_eq!(cell(2.0, 4.0, true).worse, Some(0.25));
-        assert_eq!(cell(2.0, 4.0, false).worse, Some(4.0));
+        assert_eq!(cell(2.0, 4.0, true, true).worse, Some(0.25));
+        assert_eq!(cell(2.0, 4.0, false, true).worse, Some(4.0));
+        assert_eq!(cell(2.0, 4.0, false, false).worse, None, "not shown");
     }
 
     #[test]

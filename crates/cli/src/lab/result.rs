@@ -6,9 +6,11 @@ use std::fmt;
 use serde::Serialize;
 use tidewire_load::abba::{MetricComparison, Recording, Sample};
 use tidewire_load::stats::{Bootstrap, ROUNDS_MIN, Samples};
+use tidewire_load::trust::Kind;
 
+use super::faults::Faults;
 use super::record::Run;
-use super::suite::Suite;
+use super::suite::{Host, Suite};
 use crate::bench::grouped;
 use crate::exit::Failure;
 
@@ -19,8 +21,20 @@ pub(super) const CPU: &str = "server_cpu_ns_per_request";
 #[derive(Debug, Serialize)]
 pub(super) struct Matrix {
     pub(super) title: String,
+    #[serde(flatten)]
+    pub(super) times: Times,
     pub(super) workloads: Vec<Row>,
 }
+
+/// How long each run is.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Times {
+    pub(super) run_ms: u64,
+    pub(super) warm_up_ms: u64,
+}
+
+/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
+const MISSES_APART: f64 = 0.01;
 
 /// A workload on its servers.
 #[derive(Debug, Serialize)]
@@ -44,6 +58,9 @@ pub(super) struct Column {
     pub(super) command: String,
     /// The run is the second one of the base.
     pub(super) control: bool,
+    /// What went wrong: then there are no runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fault: Option<String>,
     /// Medians of all metrics.
     pub(super) medians: BTreeMap<String, f64>,
     /// Compared with the base; the base itself is compared with nothing.
@@ -52,7 +69,12 @@ pub(super) struct Column {
 }
 
 impl Matrix {
-    pub(super) fn of(suite: &Suite, runs: &[Run]) -> Result<Matrix, Failure> {
+    pub(super) fn of(
+        suite: &Suite,
+        runs: &[Run],
+        times: Times,
+        faults: &Faults,
+    ) -> Result<Matrix, Failure> {
         let workloads = suite.workloads.iter().map(|work| {
             let mut row = Row {
                 name: work.name.clone(),
@@ -68,9 +90,11 @@ impl Matrix {
             let sides: Vec<_> = sides.chain(control.map(|host| (*host, true))).collect();
             let mine: Vec<&Run> = runs
                 .iter()
-                .filter(|run| run.place.workload == work.name)
+                .filter(|run| run.place.workload == work.name && faults.of(&run.place).is_none())
                 .collect();
-            let rounds = whole_rounds(&mine, sides.len());
+            let fault = |host: &Host| faults.at(&work.name, &host.name);
+            let sound = sides.iter().filter(|(host, _)| fault(host).is_none());
+            let rounds = whole_rounds(&mine, sound.count());
             row.rounds = rounds.len();
             for (host, control) in sides {
                 let of_side = |run: &&&Run| {
@@ -89,6 +113,7 @@ impl Matrix {
                     name: host.name.clone(),
                     command: host.shown(),
                     control,
+                    fault: fault(host).map(str::to_owned),
                     medians: medians(&runs),
                     comparisons: Vec::new(),
                     runs,
@@ -99,6 +124,7 @@ impl Matrix {
         });
         Ok(Matrix {
             title: suite.title.clone(),
+            times,
             workloads: workloads.collect::<Result<_, Failure>>()?,
         })
     }
@@ -106,11 +132,36 @@ impl Matrix {
     /// What speaks against all of it.
     pub(super) fn doubt(&self) -> Option<String> {
         let fewest = self.workloads.iter().map(|row| row.rounds).min()?;
-        (fewest < ROUNDS_MIN).then(|| {
-            format!(
+        if fewest < ROUNDS_MIN {
+            return Some(format!(
                 "not trustworthy: {fewest} whole blocks of runs, and no interval can be had from \
                  fewer than {ROUNDS_MIN}"
-            )
+            ));
+        }
+        let elsewhere = Kind::ServerElsewhere.to_string();
+        self.workloads.iter().find_map(|row| {
+            let served = |column: &&Column| {
+                let of = column.runs.iter();
+                let elsewhere = of.filter(|run| run.reasons.iter().any(|it| it.kind == elsewhere));
+                elsewhere.count() * 2 > column.runs.len()
+            };
+            let name = &row.name;
+            if let Some(column) = row.servers.iter().find(served) {
+                let server = column.label();
+                return Some(format!("not trustworthy: {name}, {server}: {elsewhere}"));
+            }
+            let misses = row.servers.iter();
+            let misses: Vec<f64> = misses.filter_map(|it| it.median("read_miss_share")).collect();
+            let least = misses.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = misses.iter().copied().fold(0.0, f64::max);
+            (most - least > MISSES_APART).then(|| {
+                format!(
+                    "not trustworthy: {name}: {:.1} % of the reads of one server found nothing, and {:.1} % of those of \
+                     another: they do not do the same work",
+                    least * 100.0,
+                    most * 100.0
+                )
+            })
         })
     }
 }
@@ -155,7 +206,7 @@ impl Row {
         }
         let name = self.base.clone();
         for column in &mut self.servers {
-            if column.control || column.name == name {
+            if column.control || column.name == name || column.fault.is_some() {
                 continue;
             }
             let other = samples(column);
@@ -171,6 +222,12 @@ impl Row {
 }
 
 impl Row {
+    /// What went wrong, once for each server.
+    pub(super) fn faults(&self) -> impl Iterator<Item = &str> {
+        let plain = self.servers.iter().filter(|column| !column.control);
+        plain.filter_map(|column| column.fault.as_deref())
+    }
+
     /// What spoils runs, and how many of which server.
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut kinds: BTreeMap<&str, Vec<(String, usize)>> = BTreeMap::new();
@@ -185,7 +242,8 @@ impl Row {
         }
         let shown = |(kind, of): (&str, Vec<(String, usize)>)| {
             let all = of.iter().all(|(_, runs)| *runs == self.rounds);
-            match all && of.len() == self.servers.len() {
+            let sound = self.servers.iter().filter(|column| column.fault.is_none());
+            match all && of.len() == sound.count() {
                 true => format!("{kind}: every run"),
                 false => {
                     let each = of.iter().map(|(name, runs)| format!("{name} {runs}"));
@@ -293,6 +351,9 @@ impl fmt::Display for Matrix {
                     write!(f, " {cell:>width$}")?;
                 }
                 writeln!(f)?;
+            }
+            for fault in row.faults() {
+                writeln!(f, "fault: {fault}")?;
             }
             for doubt in row.doubts() {
                 writeln!(f, "note: {doubt}")?;

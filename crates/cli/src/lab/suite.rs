@@ -249,9 +249,10 @@ impl Host {
                 match &self.addr {
                     None => Server::Program(command),
                     Some(addr) => {
-                        let addr = host::server(&put(addr))
+                        // Nothing listens yet that would say which address of a name it is.
+                        let addrs = host::servers(&put(addr))
                             .map_err(|e| Failure::usage(format!("server {:?}: {e}", self.name)))?;
-                        Server::ProgramAt { command, addr }
+                        Server::ProgramAt { command, addrs }
                     }
                 }
             }

@@ -8,6 +8,7 @@ mod backup;
 mod bench;
 mod bench_faults;
 mod bench_kv;
+mod bench_lies;
 mod bench_limits;
 mod bench_processes;
 mod bench_rates;

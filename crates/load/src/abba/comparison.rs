@@ -203,7 +203,8 @@ impl MetricComparison {
             Verdict::DifferentUncontrolled => "shown, without a control",
             Verdict::WithinControl => "means nothing",
             Verdict::NoDifference => "no difference shown",
-            Verdict::TooFewRounds | Verdict::NoRatio => "too few rounds to mean anything",
+            Verdict::TooFewRounds => "too few rounds to mean anything",
+            Verdict::NoRatio => "no ratio, for a run measured zero",
         };
         let reach = self.control_reach().map_or_else(String::new, |reach| {
             format!("; two equal runs differ by up to {reach:.2}")

@@ -7,6 +7,22 @@ use crate::stats::Estimate;
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, true)
+    }
+}
+
+/// The figures of a comparison without what they mean: for one whose verdicts are kept back.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures<'a>(pub &'a Comparison);
+
+impl fmt::Display for Figures<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, false)
+    }
+}
+
+impl Comparison {
+    fn write(&self, f: &mut fmt::Formatter<'_>, verdicts: bool) -> fmt::Result {
         let schedule = &self.recording.schedule;
         writeln!(f, "A = {}, B = {}", self.a, self.b)?;
         writeln!(
@@ -41,7 +57,7 @@ impl fmt::Display for Comparison {
             rows.push(row);
         }
         write_table(f, &rows)?;
-        for metric in &self.metrics {
+        for metric in self.metrics.iter().filter(|_| verdicts) {
             writeln!(f, "{}: {}", metric.name, metric.sentence())?;
         }
         for note in &self.notes {

@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 
 use super::{curve, escape, grid, heat};
+use crate::stats::Samples;
 
 /// Width of every chart.
 pub(super) const WIDTH: f64 = 420.0;
@@ -383,7 +384,8 @@ fn dots_svg(rows: &[Dots]) -> String {
         let y = row as f64 * ROW;
         let mut values: Vec<f64> = good(&dots.values).collect();
         values.sort_by(f64::total_cmp);
-        let median = values.get(values.len() / 2).copied();
+        let median = Samples::new(values.iter().copied()).ok();
+        let median = median.map(|all| all.median());
         let shown = median.map_or_else(String::new, short);
         let _ = write!(
             body,
@@ -568,6 +570,15 @@ mod tests {
         assert_eq!(fitting("short"), "short");
         let cut = fitting(&"\u{e9}".repeat(100));
         assert_eq!(cut.chars().count(), LABEL_MAX + 1);
+    }
+
+    #[test]
+    fn the_stroke_of_an_even_number_of_dots_is_between_the_two_in_the_middle() {
+        let row = Dots {
+            label: "runs".into(),
+            values: vec![1.0, 2.0, 4.0, 100.0],
+        };
+        assert!(dots_svg(&[row]).contains("runs: 3<"));
     }
 
     #[test]

@@ -34,11 +34,14 @@ pub(super) fn figure(
     writeln!(f, "</tr></thead>\n<tbody>")?;
     for (name, cells) in rows {
         write!(f, "<tr><th scope=\"row\">{}</th>", escape(name))?;
-        for cell in cells {
-            match cell {
-                Some(cell) => write!(f, "<td{}>{}</td>", Tint(cell.worse), escape(&cell.text))?,
-                None => write!(f, "<td>-</td>")?,
-            }
+        for (number, cell) in cells.iter().enumerate() {
+            // On a narrow screen each cell stands below the other, with the name of its column.
+            let head = escape(columns.get(number).map_or("", String::as_str));
+            let (tint, text) = match cell {
+                Some(cell) => (Tint(cell.worse), &*cell.text),
+                None => (Tint(None), "-"),
+            };
+            write!(f, "<td data-head=\"{head}\"{tint}>{}</td>", escape(text))?;
         }
         writeln!(f, "</tr>")?;
     }

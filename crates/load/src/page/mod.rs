@@ -130,12 +130,15 @@ fn section(f: &mut fmt::Formatter<'_>, section: &Section) -> fmt::Result {
         for row in rows {
             write!(f, "<tr>")?;
             for (column, cell) in row.iter().enumerate() {
+                // On a narrow screen each cell stands below the other, with the name of its column.
+                let name = escape(head.get(column).map_or("", String::as_str));
                 match column {
                     0 => write!(f, "<th scope=\"row\">{}</th>", escape(cell))?,
                     _ if cell.len() > WORDS => {
-                        write!(f, "<td class=\"words\">{}</td>", escape(cell))?;
+                        let cell = escape(cell);
+                        write!(f, "<td class=\"words\" data-head=\"{name}\">{cell}</td>")?;
                     }
-                    _ => write!(f, "<td>{}</td>", escape(cell))?,
+                    _ => write!(f, "<td data-head=\"{name}\">{}</td>", escape(cell))?,
                 }
             }
             writeln!(f, "</tr>")?;

@@ -39,5 +39,13 @@ a{color:var(--c0)}
 .f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}.f5{fill:var(--c5)}.f6{fill:var(--c6)}
 .s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}.s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.s6{stroke:var(--c6)}
 path{fill:none;stroke-width:2}
+@media(max-width:40rem){
+.wide table,.wide tbody{display:block}.wide thead{display:none}
+.wide tr{display:grid;grid-template-columns:1fr 1fr;gap:0 1rem;border-bottom:1px solid var(--rule);padding:.4rem 0}
+.wide tbody th,.wide td{border:0;padding:.1rem .3rem;white-space:normal;overflow-wrap:anywhere}
+.wide tbody th,.wide td.words{grid-column:1/-1}
+.wide td{display:flex;justify-content:space-between;gap:.8rem;min-width:0}
+.wide td::before{content:attr(data-head);color:var(--soft);text-align:left}
+.wide td.words{min-width:0}}
 @media print{body{background:#fff;color:#000}figure{break-inside:avoid}}
 ";

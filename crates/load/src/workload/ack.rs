@@ -295,6 +295,22 @@ impl Driver for Acks {
         Ok(())
     }
 
+    /// The chain of another connection begins anew.
+    fn abandon(&mut self, desk: &mut Desk) -> Option<u64> {
+        self.flight.forget();
+        self.chain = Chain::new(Classic::preset(self.load.mode).form);
+        self.next_id = 0;
+        self.reading = Reading::Freely;
+        self.inquest = None;
+        self.round_began = None;
+        self.round_messages = 0;
+        if self.left == 0 {
+            // A round without its end has no time, and the next one follows.
+            self.round_over(Instant::from_nanos(0), desk);
+        }
+        Some(std::mem::take(&mut self.unacknowledged))
+    }
+
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
         if self.inquest.is_some() {
             return;

@@ -1,9 +1,10 @@
 //! One connection of a load: what is the same for every kind.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire::{
@@ -13,12 +14,13 @@ use tidewire::{
 
 use super::failure::Failure;
 use super::fault::{Fault, Wrong};
+use super::findings::Moved;
 use super::stage::{Desk, Phase, Stage};
 
 /// One kind of load on one connection. It sends at most one batch at a time: the connection's
 /// marks are set so that [`Link::full`] is true until the kernel has taken all that was written,
 /// and then [`Driver::send`] is called again.
-pub(super) trait Driver: Sized + 'static {
+pub(super) trait Driver: Sized + Send + 'static {
     /// The connection is there; nothing that counts may be sent before [`Driver::send`].
     fn greet(&mut self, link: &mut Link<'_>) {
         let _ = link;
@@ -37,6 +39,26 @@ pub(super) trait Driver: Sized + 'static {
 
     /// Its timer has expired.
     fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong>;
+
+    /// The server sends nothing more on this connection.
+    fn finished(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
+        let _ = (link, desk);
+        Ok(())
+    }
+
+    /// The server has ended the connection. If the protocol lets it do so here, the load goes on over another one, on
+    /// which the next [`Driver::send`] begins with what is still owed.
+    fn moves(&mut self, why: Closed) -> Option<Moved> {
+        let _ = why;
+        None
+    }
+
+    /// The connection is lost, and the user wants the load to go on over another one: forgets what was owed, and says how
+    /// many messages that were. `None` if this load cannot.
+    fn abandon(&mut self, desk: &mut Desk) -> Option<u64> {
+        let _ = desk;
+        None
+    }
 
     /// Nothing new is to be sent.
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk);
@@ -64,9 +86,34 @@ pub(super) trait Driver: Sized + 'static {
     fn owed(&self) -> String;
 }
 
+/// How long a connection waits for each one before it that was of no use.
+const BARREN_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a connection that was refused waits for the next try, where the load is to go on.
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether the peer has ended the connection, in order or not.
+pub(super) fn is_lost_by_peer(why: Closed) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+    match why {
+        Closed::Finished | Closed::LingerExpired | Closed::Reset => true,
+        Closed::Failed(kind) => {
+            matches!(
+                kind,
+                BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected
+            )
+        }
+        _ => false,
+    }
+}
+
+/// Drivers between two connections, by their numbers, and since when they are.
+type Parked<D> = Arc<Mutex<BTreeMap<u64, (D, Instant)>>>;
+
 /// One connection.
 pub(super) struct Client<D> {
     driver: D,
+    parked: Parked<D>,
     token: u64,
     /// How it is dialled again.
     route: Route,
@@ -90,10 +137,40 @@ impl<D: Driver> Client<D> {
             if cx.local.is_open_loop() {
                 // What is due and has room goes out: a timer that is late by a moment drops nothing.
                 self.driver.send(&mut cx.link, cx.local);
+            } else if self.driver.is_waiting() {
+                cx.local.owed_at_end();
             }
             self.driver.end(&mut cx.link, cx.local);
         }
         self.report(cx);
+    }
+
+    /// Has the connection that follows this one dialled, in loads that have one after another in each place.
+    fn follow(&self, turn: &mut Turn<'_, Self>) -> bool {
+        let Some(due) = self.driver.follows(turn.now()) else {
+            return false;
+        };
+        if self.driver.is_done() {
+            turn.local.stage.done();
+            return true;
+        }
+        turn.local.stage.asleep(self.token, due);
+        let pause = due.since(turn.now());
+        turn.dial(self.route.dial(self.token).after(pause));
+        true
+    }
+
+    /// Goes on over another connection.
+    fn go_on(self, pause: Duration, turn: &mut Turn<'_, Self>) {
+        if self.driver.is_done() {
+            return turn.local.stage.done();
+        }
+        let (token, dial) = (self.token, self.route.dial(self.token).after(pause));
+        let parked = self.parked;
+        let mut all = parked.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(token, (self.driver, turn.now()));
+        drop(all);
+        turn.dial(dial);
     }
 
     fn report(&mut self, cx: &mut Cx<'_, Self>) {
@@ -154,6 +231,14 @@ impl<D: Driver> Protocol for Client<D> {
         Next::More
     }
 
+    fn peer_finished(&mut self, _unread: usize, cx: &mut Cx<'_, Self>) {
+        if let Err(wrong) = self.driver.finished(&mut cx.link, cx.local) {
+            return self.wrong(wrong, cx);
+        }
+        self.report(cx);
+        cx.link.finish();
+    }
+
     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
         if self.began {
             self.driver.send(&mut cx.link, cx.local);
@@ -183,28 +268,38 @@ impl<D: Driver> Protocol for Client<D> {
         }
     }
 
-    fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
+    fn closed(mut self, why: Closed, turn: &mut Turn<'_, Self>) {
         if self.reported {
             return;
         }
-        if why == Closed::Finished
-            && let Some(due) = self.driver.follows(turn.now())
-        {
-            if self.driver.is_done() {
-                return turn.local.stage.done();
-            }
-            turn.local.stage.asleep(self.token, due);
-            let pause = due.since(turn.now());
-            return turn.dial(self.route.dial(self.token).after(pause));
+        if why == Closed::Finished && self.follow(turn) {
+            return;
         }
-        let desk = &turn.local;
         if self.silent && self.driver.is_done() && why == Closed::Finished {
-            return desk.stage.done();
+            return turn.local.stage.done();
         }
-        desk.stage.fail(Failure::Lost {
+        let moved = self.began.then(|| self.driver.moves(why)).flatten();
+        if let Some(moved) = moved {
+            turn.local.moved(&moved);
+            return self.go_on(BARREN_PAUSE * moved.barren, turn);
+        }
+        let owed = self.driver.owed();
+        if self.began
+            && self.route.reconnect
+            && is_lost_by_peer(why)
+            && let Some(lost) = self.driver.abandon(turn.local)
+        {
+            turn.local.lost(lost);
+            if !self.follow(turn) {
+                // A server that turns all away is asked a hundred times a second.
+                self.go_on(BARREN_PAUSE, turn);
+            }
+            return;
+        }
+        turn.local.stage.fail(Failure::Lost {
             connection: self.token,
             why: why.to_string(),
-            owed: self.driver.owed(),
+            owed,
         });
     }
 }
@@ -218,6 +313,8 @@ pub(super) struct Route {
     pub(super) sources: u32,
     /// How long nothing may move on a connection that is owed something.
     pub(super) stall: Duration,
+    /// A connection that the server closes is made again, whatever it owed.
+    pub(super) reconnect: bool,
 }
 
 impl Route {
@@ -238,6 +335,7 @@ pub(super) struct Clients<D> {
     route: Route,
     silent: bool,
     make: Box<dyn Fn(u64) -> D + Send + Sync>,
+    parked: Parked<D>,
 }
 
 impl<D: Driver> Clients<D> {
@@ -253,6 +351,7 @@ impl<D: Driver> Clients<D> {
             route,
             silent,
             make: Box::new(make),
+            parked: Parked::default(),
         }
     }
 }
@@ -274,8 +373,12 @@ impl<D: Driver> Service for Clients<D> {
         let Origin::Dialled(token) = from.origin else {
             return Err(Refusal::ByService("a load only dials"));
         };
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = parked.remove(&token);
+        drop(parked);
         Ok(Client {
-            driver: (self.make)(token),
+            driver: driver.map_or_else(|| (self.make)(token), |(driver, _)| driver),
+            parked: self.parked.clone(),
             token,
             route: self.route.clone(),
             silent: self.silent,
@@ -296,8 +399,30 @@ impl<D: Driver> Service for Clients<D> {
         }
     }
 
-    fn dial_failed(&self, _: u64, error: &io::Error, turn: &mut Turn<'_, Client<D>>) {
+    fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Client<D>>) {
+        use io::ErrorKind::{ConnectionRefused, ConnectionReset, TimedOut};
+        let stage = &turn.local.stage;
+        let by_server = matches!(error.kind(), ConnectionRefused | ConnectionReset | TimedOut);
+        let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = parked.get(&token).map(|(_, since)| *since);
+        drop(parked);
+        if let Some(since) = since
+            && self.route.reconnect
+            && by_server
+            && turn.now().since(since) < self.route.stall
+        {
+            // One that starts anew takes its time.
+            return turn.dial(self.route.dial(token).after(REFUSED_PAUSE));
+        }
         let error = error.to_string();
-        turn.local.stage.fail(Failure::Connect { error });
+        stage.fail(match stage.phase() {
+            // It took connections before.
+            Phase::Sending | Phase::Ending if by_server => Failure::Lost {
+                connection: token,
+                why: format!("no other connection could be made: {error}"),
+                owed: "a load that goes on".into(),
+            },
+            _ => Failure::Connect { error },
+        });
     }
 }

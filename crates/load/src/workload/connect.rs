@@ -101,6 +101,12 @@ impl Driver for Connect {
         Ok(())
     }
 
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        let lost = self.state == State::Asked;
+        self.state = State::Answered;
+        Some(lost.into())
+    }
+
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
         self.slot().end(link, desk);
     }

@@ -21,6 +21,7 @@ use super::run::{
 use crate::histogram::Latencies;
 use crate::meter::Meter;
 use crate::procfs::Process;
+use crate::serving::{self, Serving};
 
 /// From the order to begin until it has to have reached everybody.
 const LEAD: Duration = Duration::from_millis(100);
@@ -96,16 +97,25 @@ impl Crew {
         target: &Target,
         watch: Watch<'_>,
     ) -> Result<Outcome, Failure> {
-        let memory = || target.process.as_ref()?.resident_bytes().ok();
-        let before = memory();
+        let memory = |server: &Option<Process>| server.as_ref()?.all_resident_bytes().ok();
+        let before = memory(&target.process);
         let counted = Kernel::of(target);
         self.gather(plan, generator, watch)?;
-        let connected = memory();
+        let generators: Vec<u32> = self.processes().iter().filter_map(Process::pid).collect();
+        let found = target.process.as_ref();
+        let found = found.map(|named| serving::find(named, target.addr, &generators));
+        let (server, serving) = match found {
+            Some((server, serving)) => (Some(server), serving),
+            None => (None, Serving::default()),
+        };
+        let before = before.filter(|_| server == target.process);
+        let connected = memory(&server);
         let began = now_ns() + nanos(LEAD);
         self.order(&Order::Begin { at_ns: began });
         let mut look = Look {
             began,
             generator,
+            server: server.clone(),
             course: Course::default(),
             watch,
         };
@@ -117,7 +127,7 @@ impl Crew {
             Extent::Count(_) | Extent::Rounds => (began, NEVER),
         };
         let goes_on = self.pump(from, &|_| false, &mut look)?;
-        let meter = target.process.as_ref();
+        let meter = server.as_ref();
         let meter = meter.map(|server| Meter::start(server, &self.processes()));
         let meter = meter.transpose()?;
         let measured = |crew: &Crew| crew.members.iter().all(|member| member.measured);
@@ -127,7 +137,7 @@ impl Crew {
             self.hear_all(generator.stall, &measured)?;
         }
         let metered = meter.map(|meter| meter.stop()).transpose()?;
-        let (end, kernel) = (memory(), Kernel::of(target));
+        let (end, kernel) = (memory(&server), Kernel::of(target));
         let course = look.course.points();
         self.hear_all(generator.stall, &|crew| {
             crew.members.iter().all(|member| member.share.is_some())
@@ -145,6 +155,7 @@ impl Crew {
             memory: MemoryUse::of(plan.connections, before, connected, end),
             kernel: kernel.map(|(end, begin)| end.since(&begin)),
             metered,
+            serving,
             server_cores: target.cores,
             generator_loops: generator.loops,
             generator_processes: processes,
@@ -165,6 +176,7 @@ impl Crew {
         let mut look = Look {
             began: now,
             generator,
+            server: None,
             course: Course::default(),
             watch,
         };
@@ -300,6 +312,7 @@ impl Drop for Crew {
 struct Look<'a> {
     began: u64,
     generator: &'a Generator,
+    server: Option<Process>,
     course: Course,
     watch: &'a mut dyn FnMut(Progress<'_>) -> bool,
 }
@@ -316,6 +329,7 @@ impl Look<'_> {
             all
         });
         let progress = Progress {
+            server: self.server.as_ref(),
             elapsed: Duration::from_nanos(now.saturating_sub(self.began)),
             now_ns: now,
             requests: crew.members.iter().map(|member| member.requests).sum(),

@@ -41,6 +41,9 @@ impl Driver for Discard {
         let taken = std::mem::take(&mut self.writing);
         if taken > 0 {
             desk.count(taken, taken * self.size as u64);
+            if desk.measuring() {
+                desk.answered(link.clock());
+            }
         }
         let most = self.left.min((self.batch.len() / self.size) as u64);
         let messages = self.flight.take(most, link, desk);
@@ -62,6 +65,10 @@ impl Driver for Discard {
     fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
         self.send(link, desk);
         Ok(())
+    }
+
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        Some(std::mem::take(&mut self.writing))
     }
 
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {

@@ -75,6 +75,12 @@ impl Driver for Echo {
         Ok(())
     }
 
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        self.flight.forget();
+        self.messages.restart();
+        Some(std::mem::take(&mut self.in_flight).into())
+    }
+
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
         self.flight.end(self.left, link, desk);
         self.left = 0;
@@ -126,6 +132,13 @@ impl Messages {
             received_to: start,
             partial: 0,
         }
+    }
+
+    /// Nothing of what was sent comes back any more.
+    fn restart(&mut self) {
+        self.received_to = self.sent_to;
+        self.start = self.sent_to;
+        self.partial = 0;
     }
 
     pub(super) fn write(&mut self, messages: u64, link: &mut Link<'_>, desk: &Desk) {

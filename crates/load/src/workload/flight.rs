@@ -98,6 +98,9 @@ impl Flight {
     pub(super) fn answered(&mut self, mut messages: u64, link: &Link<'_>, desk: &mut Desk) {
         let open = desk.is_open_loop();
         let now = (open || desk.measuring()).then(|| link.clock());
+        if let (Some(now), false) = (now, open) {
+            desk.answered(now);
+        }
         while messages > 0 {
             let first = self.sends.front_mut().expect("every message was sent");
             let these = messages.min(first.messages);

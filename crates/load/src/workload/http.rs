@@ -7,11 +7,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use tidewire::{Instant, Link};
+use tidewire::{Closed, Instant, Link};
 
-use super::client::Driver;
+use super::client::{Driver, is_lost_by_peer};
 use super::fault::Wrong;
+use super::findings::Moved;
 use super::flight::Flight;
+use super::http_body::Body;
 use super::http_reply::{Expected, Replies};
 use super::stage::Desk;
 use super::turns::Slot;
@@ -69,16 +71,28 @@ impl HttpLoad {
 pub(super) struct Https {
     load: HttpLoad,
     slots: Arc<[Slot]>,
-    bodies: Arc<[OnceLock<Vec<u8>>]>,
+    bodies: Arc<[OnceLock<Body>]>,
+    /// Whether requests may be sent again when nobody knows whether the server has seen them (RFC 9110, section 9.2.2).
+    idempotent: bool,
 }
+
+/// Methods of requests that may be sent again.
+const IDEMPOTENT: [&[u8]; 6] = [b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"];
+/// Connections in a row that the server may close without a reply to anything, if it owes nothing.
+const BARREN_MAX: u32 = 8;
 
 impl Https {
     pub(super) fn new(load: HttpLoad, slots: Arc<[Slot]>) -> Https {
         let body = || match load.body {
-            Some(body) => OnceLock::from(body.to_vec()),
+            Some(body) => OnceLock::from(Body::of(body)),
             None => OnceLock::new(),
         };
+        let is_idempotent = |request: &HttpRequest| {
+            let method = request.bytes.split(|&b| b == b' ').next();
+            method.is_some_and(|method| IDEMPOTENT.contains(&method))
+        };
         Https {
+            idempotent: load.requests.iter().all(is_idempotent),
             load,
             slots,
             bodies: load.requests.iter().map(|_| body()).collect(),
@@ -99,6 +113,9 @@ impl Https {
             asked: VecDeque::new(),
             random: SplitMix64::new(connection),
             in_flight: 0,
+            again: 0,
+            replied: false,
+            barren: 0,
             replies: Replies::new(expected),
             flight,
             spent: false,
@@ -114,6 +131,12 @@ pub(super) struct Http {
     asked: VecDeque<u8>,
     random: SplitMix64,
     in_flight: u32,
+    /// Requests that were in flight on the connection before, and go out first.
+    again: u32,
+    /// A reply has come on this connection.
+    replied: bool,
+    /// Connections in a row on which none did.
+    barren: u32,
     replies: Replies,
     flight: Flight,
     /// Its one request is sent.
@@ -140,8 +163,40 @@ impl Http {
     }
 }
 
+impl Http {
+    /// Sends what the connection before still owed.
+    fn send_again(&mut self, link: &mut Link<'_>) {
+        let again = std::mem::take(&mut self.again);
+        self.in_flight += again;
+        let requests = self.all.load.requests;
+        match requests.len() {
+            1 => (0..again).for_each(|_| link.write(&requests[0].bytes)),
+            _ => {
+                let numbers = self.asked.iter().take(again as usize);
+                numbers.for_each(|number| link.write(&requests[usize::from(*number)].bytes));
+            }
+        }
+    }
+
+    fn answered(&mut self, replies: u32, link: &mut Link<'_>, desk: &mut Desk) {
+        self.replied = true;
+        self.in_flight -= replies;
+        self.flight.answered(replies.into(), link, desk);
+    }
+
+    /// Begins on another connection, with so many requests to be sent again.
+    fn restart(&mut self, again: u32) {
+        self.replies.restart();
+        (self.in_flight, self.again, self.replied) = (0, again, false);
+    }
+}
+
 impl Driver for Http {
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
+        if self.replies.is_last() {
+            return;
+        }
+        self.send_again(link);
         let requests = self.take(link, desk);
         if requests == 0 {
             return;
@@ -171,15 +226,65 @@ impl Driver for Http {
         desk: &mut Desk,
     ) -> Result<usize, Wrong> {
         let (used, replies) = self.replies.take(bytes, self.in_flight, &mut self.asked)?;
+        // A reply may come in many pieces: its bytes count as they come.
+        desk.count(replies.into(), used as u64);
         if replies > 0 {
-            desk.count(replies.into(), used as u64);
-            self.in_flight -= replies;
-            self.flight.answered(replies.into(), link, desk);
-            if !self.all.load.close {
-                self.send(link, desk);
+            self.answered(replies, link, desk);
+            if self.all.load.close {
+                return Ok(used);
+            }
+            self.send(link, desk);
+            if self.replies.was_last() {
+                link.finish();
             }
         }
         Ok(used)
+    }
+
+    fn finished(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
+        if self.replies.finished(&mut self.asked)? {
+            desk.count(1, 0);
+            self.answered(1, link, desk);
+        }
+        Ok(())
+    }
+
+    /// A server may close a connection behind a reply that says so, and, as RFC 9112, section 9.5 has it, at any time one
+    /// that it has answered on: at a limit of requests, after an idle time, on a reload. It may not in the middle of a
+    /// reply, nor without a reply to anything.
+    fn moves(&mut self, why: Closed) -> Option<Moved> {
+        if self.all.load.close || self.replies.is_in_one() || !is_lost_by_peer(why) {
+            return None;
+        }
+        let announced = self.replies.was_last();
+        self.barren = match self.replied {
+            true => 0,
+            false => self.barren + 1,
+        };
+        let owed = self.in_flight + self.again;
+        let may = match (announced, self.replied, owed) {
+            (true, ..) => true,
+            (false, true, 0) => true,
+            (false, true, _) => self.all.idempotent,
+            (false, false, 0) => self.barren <= BARREN_MAX,
+            (false, false, _) => false,
+        };
+        may.then(|| {
+            self.restart(owed);
+            Moved {
+                resent: owed.into(),
+                announced,
+                barren: self.barren,
+            }
+        })
+    }
+
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        let owed = self.in_flight + self.again;
+        self.flight.forget();
+        self.asked.clear();
+        self.restart(0);
+        Some(owed.into())
     }
 
     fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
@@ -193,7 +298,7 @@ impl Driver for Http {
     }
 
     fn is_done(&self) -> bool {
-        self.slot().left() == 0 && self.in_flight == 0
+        self.slot().left() == 0 && self.in_flight == 0 && self.again == 0
     }
 
     fn is_waiting(&self) -> bool {

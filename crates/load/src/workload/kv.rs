@@ -42,6 +42,9 @@ pub struct KvLoad {
     /// Commands of the user's own instead of GET and SET, for [`Wire::Resp`]. Made once for the whole process, so that
     /// loads can be copied.
     pub command: Option<&'static Mix>,
+    /// Every key was set before: a read that finds nothing is then one that the server has forgotten.
+    #[serde(skip)]
+    pub filled: bool,
 }
 
 impl KvLoad {
@@ -231,7 +234,7 @@ impl Driver for Kv {
         desk: &mut Desk,
     ) -> Result<usize, Wrong> {
         let mut at = 0;
-        let mut answered = 0;
+        let (mut answered, mut hits, mut misses) = (0, 0, 0);
         while at < bytes.len() {
             let Some(&command) = self.waiting.front() else {
                 let what = format!("{} bytes that nobody asked for", bytes.len() - at);
@@ -241,6 +244,8 @@ impl Driver for Kv {
             match front {
                 Front::Partial => break,
                 Front::Good(n) => at += n,
+                Front::Found(n) => (at, hits) = (at + n, hits + 1),
+                Front::Nothing(n) => (at, misses) = (at + n, misses + 1),
                 Front::Wrong(shown, fault) => {
                     let name = self.name(command);
                     let key = command.key;
@@ -253,6 +258,9 @@ impl Driver for Kv {
         }
         if answered > 0 {
             desk.count(answered, at as u64);
+            if hits + misses > 0 {
+                desk.read(hits, misses);
+            }
             self.flight.answered(answered, link, desk);
             self.send(link, desk);
         }
@@ -263,6 +271,14 @@ impl Driver for Kv {
     fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong> {
         self.send(link, desk);
         Ok(())
+    }
+
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        let lost = self.waiting.len() as u64;
+        self.waiting.clear();
+        self.flight.forget();
+        self.in_a_reply = false;
+        Some(lost)
     }
 
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
@@ -304,6 +320,7 @@ mod tests {
         reads: 0.5,
         choice: KeyChoice::Uniform,
         command: None,
+        filled: false,
     };
 
     #[test]

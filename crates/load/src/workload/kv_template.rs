@@ -140,8 +140,19 @@ impl Template {
             Want::OneOf(all) => return one_of(all, bytes, &reply, with),
         };
         match good {
-            true => Front::Good(reply.len),
+            true => front(&reply),
             false => wrong(""),
+        }
+    }
+}
+
+/// A good reply: whether it has something, says that there is nothing, or neither.
+fn front(reply: &Reply<'_>) -> Front {
+    match reply.kind {
+        Kind::Nil => Front::Nothing(reply.len),
+        Kind::Bulk | Kind::Array | Kind::Map => Front::Found(reply.len),
+        Kind::Status | Kind::Error | Kind::Integer | Kind::Double | Kind::Boolean => {
+            Front::Good(reply.len)
         }
     }
 }
@@ -156,12 +167,12 @@ fn one_of(
     let mut fault = Fault::WrongReply;
     for (_, content) in all.iter().filter(|(kind, _)| *kind == reply.kind) {
         let Some(word) = content else {
-            return Front::Good(reply.len);
+            return front(reply);
         };
         let mut wanted = Vec::new();
         each(word, with, |bytes| wanted.extend_from_slice(bytes));
         if reply.content == wanted {
-            return Front::Good(reply.len);
+            return front(reply);
         }
         if reply.content.len() == wanted.len() {
             fault = Fault::of_difference(reply.content, &wanted);
@@ -300,7 +311,7 @@ mod tests {
         let template = Template::parse("X", reply).unwrap();
         match template.check(bytes.as_bytes(), WITH, &OnceLock::new()) {
             Front::Partial => "partial".into(),
-            Front::Good(n) => format!("good {n}"),
+            Front::Good(n) | Front::Found(n) | Front::Nothing(n) => format!("good {n}"),
             Front::Wrong(_, fault) => fault.to_string(),
         }
     }
@@ -336,7 +347,7 @@ mod tests {
         assert_eq!(sha, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         let reply = format!("$40\r\n{sha}\r\n");
         let check = |reply: &str| load.check(reply.as_bytes(), WITH, &OnceLock::new());
-        assert!(matches!(check(&reply), Front::Good(47)));
+        assert!(matches!(check(&reply), Front::Found(47)));
         assert!(matches!(
             check("-ERR unknown command\r\n"),
             Front::Wrong(..)
@@ -378,7 +389,7 @@ mod tests {
         let good = |bytes: &str| {
             matches!(
                 template.check(bytes.as_bytes(), WITH, &first),
-                Front::Good(_)
+                Front::Good(_) | Front::Found(_) | Front::Nothing(_)
             )
         };
         assert!(good("$-1\r\n") && good(":1\r\n") && good(":0\r\n") && good("$-1\r\n"));

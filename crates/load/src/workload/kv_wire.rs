@@ -24,8 +24,28 @@ pub(super) enum Front {
     Partial,
     /// A good reply of so many bytes.
     Good(usize),
+    /// One that has what was looked for.
+    Found(usize),
+    /// One that says there is nothing.
+    Nothing(usize),
     /// Not what it has to be: how it begins, and what that looks like.
     Wrong(String, Fault),
+}
+
+impl Front {
+    fn as_found(self) -> Front {
+        match self {
+            Front::Good(n) => Front::Found(n),
+            other => other,
+        }
+    }
+
+    fn as_nothing(self) -> Front {
+        match self {
+            Front::Good(n) => Front::Nothing(n),
+            other => other,
+        }
+    }
 }
 
 impl Wire {
@@ -76,14 +96,14 @@ impl Wire {
     /// Whether `bytes` begin with the reply to a read of a key with this value, or of none.
     pub(super) fn check_read(self, bytes: &[u8], value: &[u8]) -> Front {
         match (self, bytes) {
-            (Wire::Resp, [b'_', ..]) => begins_with(bytes, &[b"_\r\n"]),
-            (Wire::Resp, [b'$', b'-', ..]) => begins_with(bytes, &[b"$-1\r\n"]),
+            (Wire::Resp, [b'_', ..]) => begins_with(bytes, &[b"_\r\n"]).as_nothing(),
+            (Wire::Resp, [b'$', b'-', ..]) => begins_with(bytes, &[b"$-1\r\n"]).as_nothing(),
             (Wire::Resp, _) => {
                 let head = format!("${}\r\n", value.len());
-                begins_with(bytes, &[head.as_bytes(), value, b"\r\n"])
+                begins_with(bytes, &[head.as_bytes(), value, b"\r\n"]).as_found()
             }
-            (Wire::Binary, [3, 0, ..]) => Front::Good(2),
-            (Wire::Binary, _) => begins_with(bytes, &[&[3, value.len() as u8], value]),
+            (Wire::Binary, [3, 0, ..]) => Front::Nothing(2),
+            (Wire::Binary, _) => begins_with(bytes, &[&[3, value.len() as u8], value]).as_found(),
         }
     }
 
@@ -125,7 +145,7 @@ mod tests {
     fn outcome(front: Front) -> String {
         match front {
             Front::Partial => "partial".into(),
-            Front::Good(n) => format!("good {n}"),
+            Front::Good(n) | Front::Found(n) | Front::Nothing(n) => format!("good {n}"),
             Front::Wrong(shown, _) => format!("wrong {shown}"),
         }
     }

@@ -184,6 +184,12 @@ impl Driver for Native {
         Ok(())
     }
 
+    /// The session sends again what was not acknowledged, as it does for programs: nothing is lost.
+    fn abandon(&mut self, _: &mut Desk) -> Option<u64> {
+        self.session.disconnected();
+        Some(0)
+    }
+
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk) {
         self.flight.end(self.left, link, desk);
         self.left = 0;

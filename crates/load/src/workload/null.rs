@@ -255,6 +255,7 @@ mod tests {
                         reads: 0.5,
                         choice: KeyChoice::Uniform,
                         command: None,
+                        filled: false,
                     }),
                     2_000,
                 );

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::findings::{Reads, Reconnects};
 use super::run::Target;
 use super::stage::Round;
 use crate::abba::Sample;
 use crate::histogram::{Latencies, LatencySummary, Mode, Quantile};
 use crate::meter::Metered;
 use crate::procfs::{ListenQueues, Process, TcpSegments};
+use crate::serving::Serving;
 
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +33,19 @@ pub struct Outcome {
     /// Messages answered by then, seconds since the load began, every 200 ms; longer runs have fewer
     /// points.
     pub progress: Vec<(f64, u64)>,
+    /// Reads that found something and nothing, where the load has reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Reads>,
+    /// Connections that took the place of others, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconnects: Option<Reconnects>,
+    /// The longest time in which nothing was answered on any connection of a loop that was owed something; absent where
+    /// messages are sent by the clock, whose latencies show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_gap: Option<Duration>,
+    /// Which processes hold the server's ends of the connections.
+    #[serde(skip)]
+    pub serving: Serving,
     /// The server's memory, if its process is known.
     pub memory: Option<MemoryUse>,
     /// Both distributions in full.
@@ -190,6 +205,9 @@ impl Outcome {
             let kib = self.bytes as f64 / 1024.0;
             let spent = metered.server.total_ns as f64;
             sample = sample.lower("server_cpu_ns_per_kib", spent / kib);
+        }
+        if let Some(share) = self.reads.and_then(|reads| reads.miss_share()) {
+            sample = sample.neither("read_miss_share", share);
         }
         let scheduled = self.schedule.as_ref().and_then(|by| by.latency.as_ref());
         match scheduled.or(self.latency.as_ref()) {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::findings::{Reads, Reconnects};
 use super::outcome::{Histograms, Outcome, Schedule};
 use super::stage::{Round, Taken};
+use crate::serving::Serving;
 
 /// Which of so many equal parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +83,13 @@ impl Share {
     /// The figures; those of the server are not in them.
     pub(super) fn outcome(self, progress: Vec<(f64, u64)>) -> Outcome {
         let taken = self.taken;
+        let findings = taken.findings;
         let schedule = taken.scheduled.as_ref().map(|by| Schedule {
             latency: by.latencies.summary(),
             slip: by.slip.summary(),
             unsent: by.unsent,
         });
+        let schedule_is_absent = schedule.is_none();
         let histograms = Histograms {
             sent: taken.latencies,
             intended: taken.scheduled.map(|by| by.latencies),
@@ -99,6 +103,11 @@ impl Share {
             spectrum: histograms.felt().spectrum(),
             modes: histograms.felt().modes().into_iter().flatten().collect(),
             progress,
+            reads: (findings.reads != Reads::default()).then_some(findings.reads),
+            reconnects: (findings.reconnects != Reconnects::default())
+                .then_some(findings.reconnects),
+            longest_gap: schedule_is_absent.then_some(findings.gap),
+            serving: Serving::default(),
             memory: None,
             kernel: None,
             histograms,
@@ -116,6 +125,7 @@ impl Share {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings::Findings;
     use super::*;
     use crate::histogram::Latencies;
     use crate::workload::stage::Scheduled;
@@ -151,6 +161,14 @@ mod tests {
                     latencies,
                     unsent,
                 })),
+                findings: Findings {
+                    reads: Reads {
+                        hits: count,
+                        misses: unsent,
+                    },
+                    gap: Duration::from_millis(unsent),
+                    ..Findings::default()
+                },
             },
             rounds: vec![Round {
                 connection: unsent,
@@ -178,5 +196,10 @@ mod tests {
         assert_eq!(schedule.slip, both.summary());
         assert_eq!(schedule.latency, both.summary());
         assert_eq!(outcome.latency, both.summary());
+        let reads = Reads {
+            hits: 100,
+            misses: 7,
+        };
+        assert_eq!(outcome.reads, Some(reads));
     }
 }

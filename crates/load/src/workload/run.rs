@@ -33,7 +33,8 @@ use super::turns::Slot;
 use super::{EchoLoad, Workload};
 use crate::histogram::Latencies;
 use crate::meter::{Meter, Metered};
-use crate::procfs::Process;
+use crate::procfs::{ProcError, Process};
+use crate::serving::{self, Serving};
 
 /// Connections being established at a time, so that no accept queue overflows.
 const DIALLING_MAX: usize = 256;
@@ -76,6 +77,9 @@ pub struct Generator {
     pub progress: Duration,
     /// Progress has the latencies so far.
     pub live: bool,
+    /// A connection that the server ends is made again and counted, and what it owed is counted as lost, where that would
+    /// else end the run.
+    pub reconnect: bool,
 }
 
 impl Default for Generator {
@@ -93,6 +97,7 @@ impl Default for Generator {
             stall: STALL,
             progress: PROGRESS,
             live: false,
+            reconnect: false,
         }
     }
 }
@@ -174,6 +179,8 @@ pub struct Progress<'a> {
     pub now_ns: u64,
     /// Messages answered (or taken) so far, warm-up included.
     pub requests: u64,
+    /// The server's process as it was found by who holds the connections, if one is measured.
+    pub server: Option<&'a Process>,
     /// Latencies that were measured by the look before this one, from when messages were due if they have times; absent
     /// unless [`Generator::live`].
     pub latencies: Option<&'a Latencies>,
@@ -194,6 +201,7 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let made = make(plan, generator, target, Part::WHOLE, None, watch)?;
     let mut outcome = made.share.outcome(made.course);
+    outcome.serving = made.serving;
     outcome.memory = made.memory;
     outcome.kernel = made.kernel;
     outcome.metered = made.metered;
@@ -254,9 +262,12 @@ fn make(
         all_connections: connections,
         connections: part.connections(connections),
         extent,
+        renews: matches!(plan.workload, Workload::Connect(_) | Workload::Http(_)),
         generator,
         target,
         course: RefCell::default(),
+        server: RefCell::new(target.process.clone()),
+        serving: RefCell::default(),
         gate: Cell::new(gate),
     };
     match plan.workload {
@@ -325,9 +336,14 @@ struct Run<'a, 'g> {
     /// Of this part.
     connections: usize,
     extent: Extent,
+    /// Connections may come and go while it is measured.
+    renews: bool,
     generator: &'a Generator,
     target: &'a Target,
     course: RefCell<Course>,
+    /// Who serves, as soon as all connections are there.
+    server: RefCell<Option<Process>>,
+    serving: RefCell<Serving>,
     /// What has to be passed before the load begins, if others load too.
     gate: Cell<Option<&'g mut dyn Gate>>,
 }
@@ -339,6 +355,7 @@ struct Made {
     memory: Option<MemoryUse>,
     kernel: Option<Kernel>,
     metered: Option<Metered>,
+    serving: Serving,
 }
 
 /// What was read between the two ends of the measured time.
@@ -378,6 +395,7 @@ impl Run<'_, '_> {
             to,
             sources: self.generator.sources.unwrap_or(needed),
             stall: self.generator.stall,
+            reconnect: self.generator.reconnect,
         }
     }
 
@@ -386,6 +404,8 @@ impl Run<'_, '_> {
         let before = self.memory();
         let counted = self.kernel();
         let measured = self.connect(&running, service);
+        // What was read of others before says nothing about those that are measured from now on.
+        let before = before.filter(|_| !self.find_server());
         let connected = self.memory();
         let measured = measured.and_then(|()| self.measure(watch));
         let client_engine = running.engine().to_string();
@@ -402,6 +422,7 @@ impl Run<'_, '_> {
             memory: MemoryUse::of(self.connections, before, connected, reading.memory),
             kernel: kernel.map(|(end, begin)| end.since(&begin)),
             metered: reading.metered,
+            serving: self.serving.take(),
             course: self.course.take().points(),
             share: Share {
                 requests: reading.counts.requests,
@@ -417,7 +438,29 @@ impl Run<'_, '_> {
 
     /// What the server has now; none if its process is not known or has gone, which others will say.
     fn memory(&self) -> Option<u64> {
-        self.target.process.as_ref()?.resident_bytes().ok()
+        self.server.borrow().as_ref()?.all_resident_bytes().ok()
+    }
+
+    /// Looks who holds the connections; whether another process is measured from now on than the one that was named.
+    fn find_server(&self) -> bool {
+        let Some(named) = &self.target.process else {
+            return false;
+        };
+        let (server, serving) = serving::find(named, self.target.addr, &[std::process::id()]);
+        self.serving.replace(serving);
+        let others = server != *named;
+        self.server.replace(Some(server));
+        others
+    }
+
+    /// Looks once more where connections have come and gone meanwhile.
+    fn find_server_again(&self) {
+        if let Some(server) = &*self.server.borrow()
+            && self.renews
+        {
+            let found = serving::of(server, self.target.addr, &[std::process::id()]);
+            self.serving.borrow_mut().add(&found);
+        }
     }
 
     fn kernel(&self) -> Option<Kernel> {
@@ -520,7 +563,9 @@ impl Run<'_, '_> {
                 return true;
             }
             let latencies = self.generator.live.then(|| self.stage.look());
+            let server = self.server.borrow();
             let progress = Progress {
+                server: server.as_ref(),
                 elapsed: began.elapsed(),
                 now_ns: now_ns(),
                 requests: self.stage.counts().requests,
@@ -539,14 +584,30 @@ impl Run<'_, '_> {
 
     fn begin(&self) -> Result<Begun, Failure> {
         let generator = [Process::current()];
-        let meter = self.target.process.as_ref();
-        let meter = meter.map(|server| Meter::start(server, &generator));
+        let server = self.server.borrow();
+        let meter = server.as_ref().map(|server| {
+            let meter = Meter::start(server, &generator)?;
+            Ok::<_, ProcError>(meter.among(self.cores(server)))
+        });
         self.stage.measure_from(now());
         Ok(Begun {
             meter: meter.transpose()?,
             counts: self.stage.counts(),
             began: Instant::now(),
         })
+    }
+
+    /// The cores that server and generator have; empty if they may be any.
+    fn cores(&self, server: &Process) -> Vec<u32> {
+        let own = self.generator.cpus.iter();
+        let mut all: Vec<u32> = own.filter_map(|core| u32::try_from(*core).ok()).collect();
+        if all.is_empty() {
+            return all;
+        }
+        all.extend(server.cores().unwrap_or_default());
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Ends the load and waits until everything is answered.
@@ -597,6 +658,7 @@ impl Begun {
         let elapsed = self.began.elapsed();
         stage.measure_until(now());
         let metered = self.meter.map(|meter| meter.stop()).transpose()?;
+        run.find_server_again();
         Ok(Reading {
             counts: Counts {
                 requests: counts.requests - self.counts.requests,

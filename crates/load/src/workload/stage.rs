@@ -10,6 +10,7 @@ use tidewire::{Instant, LoopHandle};
 
 use super::arrivals::Arrivals;
 use super::failure::Failure;
+use super::findings::{Findings, Moved};
 use super::pattern::Pattern;
 use crate::histogram::Latencies;
 
@@ -269,6 +270,8 @@ pub(super) struct Desk {
     looks: u64,
     /// What connections were told last.
     told: Phase,
+    /// When something was answered last while it was measured.
+    answered: Instant,
 }
 
 /// The times that were taken.
@@ -278,6 +281,8 @@ pub(super) struct Taken {
     pub(super) latencies: Latencies,
     /// What only a schedule has; one a loop, and large.
     pub(super) scheduled: Option<Box<Scheduled>>,
+    /// What else there is to say.
+    pub(super) findings: Findings,
 }
 
 /// The times of messages that are sent by the clock.
@@ -294,6 +299,7 @@ pub(super) struct Scheduled {
 impl Taken {
     pub(super) fn merge(&mut self, other: &Taken) {
         self.latencies.merge(&other.latencies);
+        self.findings.merge(&other.findings);
         if let Some(more) = &other.scheduled {
             let scheduled = self.scheduled.get_or_insert_default();
             scheduled.latencies.merge(&more.latencies);
@@ -315,7 +321,9 @@ impl Desk {
             taken: Taken {
                 latencies: Latencies::new(),
                 scheduled: stage.arrivals.rate().map(|_| Box::default()),
+                findings: Findings::default(),
             },
+            answered: Instant::from_nanos(0),
             looks: 0,
             told: Phase::Gathering,
         }
@@ -387,6 +395,46 @@ impl Desk {
         let from = self.stage.measured_from.load(Relaxed);
         let until = self.stage.measured_until.load(Relaxed);
         (from..until).contains(&intended.as_nanos())
+    }
+
+    /// Something was answered now: how long nothing was, while it is measured.
+    #[inline]
+    pub(super) fn answered(&mut self, now: Instant) {
+        let from = Instant::from_nanos(self.stage.measured_from.load(Relaxed));
+        let gap = now.since(self.answered.max(from));
+        self.findings_mut().gap(gap);
+        self.answered = now;
+    }
+
+    /// The load ends, and something is owed.
+    pub(super) fn owed_at_end(&mut self) {
+        let from = self.stage.measured_from.load(Relaxed);
+        if let Some(end) = self.end_of_measuring() {
+            let begin = self.answered.max(Instant::from_nanos(from));
+            self.findings_mut().gap(end.since(begin));
+        }
+    }
+
+    /// So many reads found something, and so many nothing.
+    #[inline]
+    pub(super) fn read(&mut self, hits: u64, misses: u64) {
+        if self.measuring() {
+            self.findings_mut().reads.add(hits, misses);
+        }
+    }
+
+    /// A connection goes on as another one.
+    pub(super) fn moved(&mut self, moved: &Moved) {
+        self.findings_mut().reconnects.moved(moved);
+    }
+
+    /// A connection was lost, with so many messages, and another one takes its place.
+    pub(super) fn lost(&mut self, messages: u64) {
+        self.findings_mut().reconnects.lost(messages);
+    }
+
+    fn findings_mut(&mut self) -> &mut Findings {
+        &mut self.taken.findings
     }
 
     #[inline]

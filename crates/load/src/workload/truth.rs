@@ -95,6 +95,7 @@ pub(super) struct Found {
     slip: Option<LatencySummary>,
     unsent: u64,
     pub(super) answered: u64,
+    gap: Duration,
 }
 
 /// Loads such a server for some virtual time.
@@ -136,6 +137,7 @@ fn found_with<D: Driver>(
     sim.shape(Shape::Readiness).steps_max(u64::MAX);
     let addr = sim.serve(Delayed(Arc::new(when)), limits());
     let route = Route {
+        reconnect: false,
         to: addr.tcp().expect("served at an address"),
         sources: 1,
         stall: Duration::from_secs(3600),
@@ -156,7 +158,7 @@ fn found_with<D: Driver>(
     stage.enter(Phase::Ending);
     // Then a run stops, and what is not told by now is not told at all.
     let settled = |_: &mut Sim| stage.settled_count() == connections as usize;
-    assert!(sim.run_until(Duration::from_secs(60), settled));
+    assert!(sim.run_until(Duration::from_secs(600), settled));
     assert!(stage.take_failure().is_none());
     let taken = sim.local(client).taken();
     let scheduled = taken.scheduled.as_ref();
@@ -166,6 +168,7 @@ fn found_with<D: Driver>(
         slip: scheduled.and_then(|by| by.slip.summary()),
         unsent: scheduled.map_or(0, |by| by.unsent),
         answered,
+        gap: taken.findings.gap,
     }
 }
 
@@ -301,6 +304,52 @@ fn without_a_schedule_a_stall_is_one_slow_reply() {
     is(sent.p99_9_ns, NETWORK, 0);
     assert!(sent.max_ns > 199_000_000);
     assert!(found.intended.is_none());
+}
+
+#[test]
+fn a_server_that_is_dead_for_two_of_five_seconds_is_found_without_a_rate() {
+    let second = Duration::from_secs(1);
+    // In the middle of the measured time, and at its end: what is answered behind that is in no latency.
+    for (dead_from, dead_to) in [(2, 4), (3, 6)] {
+        let dead = (second * dead_from, second * dead_to);
+        let found = found(
+            10,
+            1,
+            Arrivals::Closed,
+            second * 5,
+            move |now, _| match (dead.0..dead.1).contains(&now) {
+                true => dead.1,
+                false => now + Duration::from_millis(1),
+            },
+        );
+        let low = 1.9 * second.as_secs_f64();
+        assert!(
+            (low..2.1).contains(&found.gap.as_secs_f64()),
+            "{:?}",
+            found.gap
+        );
+        assert!(found.sent.unwrap().p99_ns < 2 * MS as u64, "hidden there");
+    }
+    let steady = found(10, 1, Arrivals::Closed, second * 5, |now, _| {
+        now + Duration::from_millis(1)
+    });
+    assert!(steady.gap < Duration::from_millis(3), "{:?}", steady.gap);
+}
+
+#[test]
+fn a_latency_of_more_than_a_minute_is_not_called_a_minute() {
+    let slow = Duration::from_secs(90);
+    let found = found(
+        1,
+        1,
+        Arrivals::Closed,
+        Duration::from_secs(1_000),
+        move |now, _| now + slow,
+    );
+    let all = found.sent.unwrap();
+    assert_eq!(all.saturated, 0);
+    is(all.p50_ns, 90e9, 20_000);
+    is(all.max_ns, 90e9, 20_000);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use tidewire_load::stats::{Estimate, Samples};
 use tidewire_load::workload::Outcome;
 
 use super::{command, stacked};
+use crate::bench::output;
 
 const CPU: &str = "server_cpu_ns_per_request";
 
@@ -41,12 +42,20 @@ pub(in crate::bench) struct Shown<'a> {
     pub(in crate::bench) spreads: &'a [Spread],
 }
 
+/// What is said about a comparison.
+pub(in crate::bench) struct Said {
+    pub(in crate::bench) verdict: Vec<String>,
+    /// Nothing is said of single figures.
+    pub(in crate::bench) is_kept_back: bool,
+    pub(in crate::bench) remarks: Vec<String>,
+}
+
 /// The page; `data` is all of it as JSON.
 pub(in crate::bench) fn page(
     title: String,
     comparison: &Comparison,
     sides: &[Shown<'_>],
-    remarks: Vec<String>,
+    said: Said,
     data: String,
     facts: &Environment,
 ) -> Page {
@@ -54,7 +63,7 @@ pub(in crate::bench) fn page(
     let notes = notes.map(|note| format!("{}: {} ({} runs)", note.side, note.text, note.runs));
     Page {
         title,
-        verdict: comparison.headlines(),
+        verdict: said.verdict,
         sections: vec![Section {
             heading: "What came out".into(),
             sentences: vec![format!(
@@ -62,8 +71,8 @@ pub(in crate::bench) fn page(
                  other was not. The control is a second server like A.",
                 comparison.a, comparison.b
             )],
-            doubts: remarks.into_iter().chain(notes).collect(),
-            table: table(comparison),
+            doubts: said.remarks.into_iter().chain(notes).collect(),
+            table: table(comparison, said.is_kept_back),
             charts: charts(comparison, sides),
         }],
         facts: facts.facts(),
@@ -72,7 +81,7 @@ pub(in crate::bench) fn page(
     }
 }
 
-fn table(comparison: &Comparison) -> Vec<Vec<String>> {
+fn table(comparison: &Comparison, is_kept_back: bool) -> Vec<Vec<String>> {
     let head = [
         "figure",
         "A",
@@ -91,19 +100,38 @@ fn table(comparison: &Comparison) -> Vec<Vec<String>> {
     let rows = comparison.metrics.iter().map(|metric| {
         let [ratio, interval] = of(metric.ratio);
         let [_, control] = of(metric.control_ratio);
+        let (label, scale) = label(&metric.name);
+        let figure = |value: f64| match value * scale {
+            value if value.abs() >= 1_000.0 => output::grouped(value),
+            value if value.abs() >= 100.0 => format!("{value:.0}"),
+            value => format!("{value:.2}"),
+        };
         vec![
-            metric.name.clone(),
-            format!("{:.1}", metric.a.median),
-            format!("{:.1}", metric.b.median),
+            label,
+            figure(metric.a.median),
+            figure(metric.b.median),
             ratio,
             interval,
             control,
-            metric.sentence(),
+            match is_kept_back {
+                true => "kept back".to_owned(),
+                false => metric.sentence(),
+            },
         ]
     });
     std::iter::once(head.map(str::to_owned).to_vec())
         .chain(rows)
         .collect()
+}
+
+/// A metric's name for people, and by how much its values are scaled for them: times in microseconds, shares in percent.
+fn label(name: &str) -> (String, f64) {
+    let (label, scale) = match (name.split_once("_ns"), name.strip_suffix("_share")) {
+        (Some((of, per)), _) => (format!("{of}{per}, us"), 1e-3),
+        (None, Some(of)) => (format!("{of}, %"), 100.0),
+        (None, None) => (name.to_owned(), 1.0),
+    };
+    (label.replace('_', " "), scale)
 }
 
 fn charts(comparison: &Comparison, sides: &[Shown<'_>]) -> Vec<Chart> {

@@ -4,7 +4,7 @@ use tidewire_load::environment::Environment;
 use tidewire_load::page::{Bar, Chart, Line, Page, Section};
 use tidewire_load::workload::Outcome;
 
-use super::command;
+use super::{command, stacked};
 use crate::bench::single::Ran;
 use crate::bench::{arrivals, output};
 
@@ -99,14 +99,18 @@ fn charts(outcome: &Outcome) -> Vec<Chart> {
         });
     }
     if let Some(metered) = &outcome.metered {
-        let each = |ns: u64| ns as f64 / 1e3 / outcome.requests.max(1) as f64;
         let bar = |label: &str, of: &tidewire_load::procfs::CpuSpent| Bar {
             label: label.into(),
-            values: vec![each(of.user_ns), each(of.system_ns)],
+            // In all as much as the table says: what the kernel samples only says how it is shared out.
+            values: stacked(
+                of.total_ns as f64 / outcome.requests.max(1) as f64,
+                of.user_ns as f64,
+                of.system_ns as f64,
+            ),
         };
         charts.push(Chart::Bars {
             title: "CPU for each request".into(),
-            unit: "microseconds, by samples of the kernel".into(),
+            unit: "microseconds; user and system by samples of the kernel".into(),
             parts: vec!["user".into(), "system".into()],
             bars: vec![
                 bar("server", &metered.server),
