@@ -97,6 +97,7 @@ pub use build::builder::{Builder, Listening, Placement, Running, ServiceId, Star
 pub use build::drain::{Drain, Left, Phase, Progress};
 pub use build::ending::{LoopFailed, Waiter};
 pub use build::engine::{Engine, EngineChoice};
+pub use build::inbound::{Inbound, NotInbound, Unserved};
 pub use build::limits::{CHUNK, Limits};
 pub use build::listen::{Listen, TcpOptions};
 pub use build::observer::Observer;

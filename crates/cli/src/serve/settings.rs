@@ -236,6 +236,13 @@ impl Settings {
             .collect()
     }
 
+    /// Those of them that hold a key-value store.
+    pub(crate) fn store_directories(&self) -> Vec<PathBuf> {
+        let kv = self.kv_durability().map(|_| kv_directory(&self.durable));
+        let kv = kv.map(|path| path.canonicalize().unwrap_or(path));
+        kv.into_iter().collect()
+    }
+
     /// Whether answers wait for a sync of some log.
     pub(crate) fn awaits_syncs(&self) -> bool {
         let messages = self.durable.policy.map_or(Policy::Sync, |name| name.0);

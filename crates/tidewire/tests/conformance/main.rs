@@ -55,6 +55,7 @@ mod stopping;
 mod timers;
 mod transfer;
 mod unix;
+mod unserved;
 mod watching;
 
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         service_panics::cases(),
         drops::cases(),
         stopping::cases(),
+        unserved::cases(),
         dialling::cases(),
         dial_from::cases(),
         redial::cases(),
