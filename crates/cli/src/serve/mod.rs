@@ -139,6 +139,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let mut events = Events::catch()?;
     let manager = Manager::default();
     let control = control::open(settings.control.as_ref(), inherited.take_control())?;
+    settings.control_path = control.as_ref().map(|control| control.path().to_owned());
     let mut handing = Handing::new(control, upgrade);
     let mut takeover = takeover;
     let mut origin = match takeover {
