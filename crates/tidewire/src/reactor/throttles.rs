@@ -12,6 +12,8 @@ pub(crate) struct Throttles {
     ends: [Throttle; Closed::KINDS],
     /// Of connections cut with output queued, whatever the reason.
     pub(crate) cuts: Throttle,
+    /// Of attempts to connect that failed.
+    pub(crate) dials: Throttle,
 }
 
 const fn a_second() -> Throttle {
@@ -24,6 +26,7 @@ impl Default for Throttles {
             refusals: [const { a_second() }; Refusal::KINDS],
             ends: [const { a_second() }; Closed::KINDS],
             cuts: a_second(),
+            dials: a_second(),
         }
     }
 }
