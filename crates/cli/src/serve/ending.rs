@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::{Drain, LoopFailed, Phase, Running, Stopper, Waiter};
+use tidewire::{Drain, Endpoint, LoopFailed, Phase, Running, Stopper, Waiter};
 use tidewire_admin::Admin;
 use tidewire_log::disk::ReadOnlyDisk;
 
@@ -50,6 +50,8 @@ pub(crate) struct Ending<'a> {
     successor: Successor,
     /// To the successor that serves.
     passing: Passing,
+    /// Where each listener is.
+    places: Vec<Endpoint>,
     shown: Instant,
     /// Since when what is left is cut, and whether a signal has asked for that.
     cutting: Option<Instant>,
@@ -91,6 +93,7 @@ impl<'a> Ending<'a> {
             ..
         } = life;
         let loops = running.waiter();
+        let places = running.addrs().to_vec();
         let deadline_s = deadline.as_secs_f64();
         let (drain, successor) = match (why, kept) {
             (Why::Stop, _) | (Why::LogsAwaited, None | Some(Err(_))) => {
@@ -117,14 +120,14 @@ impl<'a> Ending<'a> {
         {
             admin.hand_over();
         }
-        let mut passing = Passing::new(None);
+        let mut passing = Passing::new(None, &places);
         if why == Why::Succeeded {
             // Once it says that it serves, whoever connects is the successor's.
             let began = Instant::now();
             while drain.progress().phase == Phase::Closing && began.elapsed() < LET_GO {
                 drain.wait_for(Duration::from_millis(1));
             }
-            passing = let_go(handing, manager);
+            passing = let_go(handing, manager, &places);
         }
         Ending {
             settings,
@@ -137,6 +140,7 @@ impl<'a> Ending<'a> {
             loops,
             successor,
             passing,
+            places,
             shown: Instant::now(),
             cutting: None,
             hurried: false,
@@ -204,7 +208,7 @@ impl<'a> Ending<'a> {
             match wants {
                 None => {}
                 Some(Wants::End) => {
-                    self.passing = let_go(handing, self.manager);
+                    self.passing = let_go(handing, self.manager, &self.places);
                     self.successor = Successor::Settled;
                 }
                 Some(Wants::Nothing) => {
@@ -349,7 +353,7 @@ fn hand_over(running: Running, handing: &Handing, deadline: Duration) -> Drain {
 }
 
 /// The successor serves.
-fn let_go(handing: &mut Handing, manager: &Manager) -> Passing {
+fn let_go(handing: &mut Handing, manager: &Manager, places: &[Endpoint]) -> Passing {
     if let Some(pid) = handing.pid() {
         manager.succeeded_by(pid);
         tracing::info!(
@@ -357,7 +361,7 @@ fn let_go(handing: &mut Handing, manager: &Manager) -> Passing {
             "a successor serves; what was accepted here is finished here"
         );
     }
-    Passing::new(handing.let_go())
+    Passing::new(handing.let_go(), places)
 }
 
 fn loop_failed(failed: LoopFailed) -> Failure {

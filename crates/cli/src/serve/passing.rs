@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use tidewire::{Drain, Inbound, NotInbound, Unserved};
+use tidewire::{Drain, Endpoint, Inbound, NotInbound, Unserved};
 use tidewire_handover::{Broken, CONNECTIONS_MAX, Following, Session};
 
 use super::endpoint::Named;
@@ -15,14 +15,17 @@ const AGAIN: (Duration, u32) = (Duration::from_millis(5), 1000);
 /// The server that ends: what it passes connections on by, and those that wait for the successor to have room.
 pub(crate) struct Passing {
     session: Option<Session>,
+    /// Where each listener is, its port included where any was asked for.
+    places: Vec<Endpoint>,
     waiting: Vec<Unserved>,
 }
 
 impl Passing {
     /// Nothing is passed on without a session.
-    pub(crate) fn new(session: Option<Session>) -> Passing {
+    pub(crate) fn new(session: Option<Session>, places: &[Endpoint]) -> Passing {
         Passing {
             session,
+            places: places.to_vec(),
             waiting: Vec::new(),
         }
     }
@@ -49,7 +52,7 @@ impl Passing {
                 .collect();
             let endpoint = &settings.endpoints[listener as usize];
             let service = Named(vec![endpoint.kind]).to_string();
-            let passed = session.pass_on(&service, &endpoint.place, &sockets);
+            let passed = session.pass_on(&service, &self.places[listener as usize], &sockets);
             let n = sockets.len();
             match passed {
                 Ok(()) => {
