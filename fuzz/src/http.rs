@@ -124,9 +124,9 @@ fn read(mut rest: &[u8]) -> Chunks {
             b.is_ascii_hexdigit() || b == b';' || b == b'\t' || (b >= b' ' && b != 0x7f)
         }) {
             Line::Whole(line, after) => (line, after),
-            Line::Part(part) => {
-                // What has come may be wrong already.
-                return match size(part, true, &mut extensions) {
+            // What has come may be wrong already.
+            Line::Part(part, may_go_on) => {
+                return match size(part, may_go_on, &mut extensions) {
                     None => Chunks::Wrong,
                     Some(_) => Chunks::Part,
                 };
@@ -162,7 +162,8 @@ fn read(mut rest: &[u8]) -> Chunks {
 
 enum Line<'a> {
     Whole(&'a [u8], &'a [u8]),
-    Part(&'a [u8]),
+    /// The beginning of a line, and whether more of it may come in front of CRLF.
+    Part(&'a [u8], bool),
     Wrong,
 }
 
@@ -170,10 +171,52 @@ enum Line<'a> {
 fn line(bytes: &[u8], legal: impl Fn(u8) -> bool) -> Line<'_> {
     let end = bytes.iter().position(|&b| !legal(b));
     match end.map(|end| (end, &bytes[end..])) {
-        None => Line::Part(bytes),
+        None => Line::Part(bytes, true),
         Some((end, [b'\r', b'\n', after @ ..])) => Line::Whole(&bytes[..end], after),
-        Some((end, [b'\r'])) if end > 0 => Line::Part(&bytes[..end]),
+        Some((end, [b'\r'])) if end > 0 => Line::Part(&bytes[..end], false),
         _ => Line::Wrong,
+    }
+}
+
+/// Whether this may stand behind the first semicolon of a chunk's line, or begin what may.
+fn are_extensions(mut rest: &[u8], part: bool) -> bool {
+    let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    let behind =
+        |bytes: &'_ [u8], is: &dyn Fn(&u8) -> bool| bytes.iter().take_while(|b| is(b)).count();
+    let blank = |b: &u8| matches!(b, b' ' | b'\t');
+    loop {
+        rest = &rest[behind(rest, &blank)..];
+        let name = behind(rest, &token);
+        if name == 0 {
+            return part && rest.is_empty();
+        }
+        rest = &rest[name..];
+        rest = &rest[behind(rest, &blank)..];
+        if let [b'=', value @ ..] = rest {
+            rest = &value[behind(value, &blank)..];
+            if rest.first() == Some(&b'"') {
+                let mut at = 1;
+                while rest.get(at).is_some_and(|b| *b != b'"') {
+                    at += 1 + usize::from(rest[at] == b'\\');
+                }
+                if at >= rest.len() {
+                    return part;
+                }
+                rest = &rest[at + 1..];
+            } else {
+                let value = behind(rest, &token);
+                if value == 0 {
+                    return part && rest.is_empty();
+                }
+                rest = &rest[value..];
+            }
+            rest = &rest[behind(rest, &blank)..];
+        }
+        match rest {
+            [] => return true,
+            [b';', next @ ..] => rest = next,
+            _ => return false,
+        }
     }
 }
 
@@ -181,7 +224,12 @@ fn line(bytes: &[u8], legal: impl Fn(u8) -> bool) -> Line<'_> {
 fn size(line: &[u8], part: bool, extensions: &mut usize) -> Option<u64> {
     let mut halves = line.splitn(2, |&b| b == b';');
     let digits = halves.next().unwrap_or_default();
-    *extensions += halves.next().map_or(0, <[u8]>::len);
+    if let Some(all) = halves.next() {
+        *extensions += all.len();
+        if !are_extensions(all, part) {
+            return None;
+        }
+    }
     if *extensions > 4096 || digits.len() > 16 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }

@@ -62,6 +62,9 @@
   // Of what all have in common, such as a disk.
   const first = (page, name) => points(page, name)[0]?.value ?? 0;
   const has = (page, name) => name in page.metrics;
+  // Two logs, each with a backlog of its own.
+  const LOGS = [["messages", "Log of messages"], ["kv", "Log of keys"]];
+  const hasLog = (page, log) => points(page, "tidewire_log_segments", { log }).length > 0;
   const by = (page, name, label, labels) => {
     const all = new Map();
     for (const p of points(page, name, labels)) all.set(p.labels[label], (all.get(p.labels[label]) || 0) + p.value);
@@ -166,7 +169,8 @@
         width: Math.max(this.area.clientWidth, 200),
         height: 150,
         legend: { show: false },
-        padding: [8, 18, 0, 0],
+        // Half of a time with seconds stands beyond the last tick.
+        padding: [8, 30, 0, 0],
         cursor: { y: false, points: { size: 5 }, drag: { setScale: false, x: false, y: false } },
         scales: { x: { time: true, auto: false }, y: { auto: false } },
         axes: [
@@ -179,6 +183,8 @@
         ],
         series: [{}, ...names.map((name, n) => ({
           label: name, stroke: colour(n), width: 1.6, spanGaps: false,
+          // Where two lines are equal, the one beneath shows through the gaps.
+          dash: n === 0 ? undefined : [6, 4],
           // A value without a neighbour, the first of all for one, is no line: it is a dot.
           points: { show: true, size: 4, fill: colour(n), filter: (plot, at) => lonely(plot.data[at]) },
           fill: names.length === 1 ? `${colour(n)}22` : undefined,
@@ -236,10 +242,12 @@
       ...(has(page, "tidewire_ingest_messages_total") ? { ingest: rate("tidewire_ingest_messages_total"), "ingest, read back": rate("tidewire_ingest_read_messages_total") } : {}),
       ...(has(page, "tidewire_ack_messages_total") ? { ack: rate("tidewire_ack_messages_total") } : {}),
     }), { shown: (page) => has(page, "tidewire_ingest_messages_total") || has(page, "tidewire_ack_messages_total") });
-    new Chart("Durable log", "rate", () => ({
-      appended: rate("tidewire_log_appended_batches_total"),
-      committed: rate("tidewire_log_committed_batches_total"),
-    }), { note: "batches", shown: (page) => has(page, "tidewire_log_appended_batches_total") });
+    for (const [log, title] of LOGS) {
+      new Chart(title, "rate", () => ({
+        appended: rate("tidewire_log_appended_batches_total", { log }),
+        committed: rate("tidewire_log_committed_batches_total", { log }),
+      }), { note: "batches", shown: (page) => hasLog(page, log) });
+    }
     new Chart("Key-value commands", "rate", ratesBy("tidewire_kv_commands_total", "mode"), { note: "by protocol", shown: (page) => has(page, "tidewire_kv_commands_total") });
     new Chart("Key-value hit rate", "percent", () => ({ hits: hitRate(1) }), { note: "reads of keys that exist", shown: (page) => has(page, "tidewire_kv_hits_total") });
     new Chart("Limits reached", "rate", limitRates, { note: "of all services" });
@@ -308,7 +316,8 @@
     tile("Processor", "percent", rate("process_cpu_seconds_total", {}, CALM), "of one core");
     tile("Memory", "bytes", sum(page, "process_resident_memory_bytes"), `${show("bytes", sum(page, "tidewire_held_bytes"))} in connections`);
     if (has(page, "tidewire_ingest_messages_total")) {
-      const failed = sum(page, "tidewire_log_failed") > 0, blocked = sum(page, "tidewire_log_blocked") > 0;
+      const of = { log: "messages" };
+      const failed = sum(page, "tidewire_log_failed", of) > 0, blocked = sum(page, "tidewire_log_blocked", of) > 0;
       tile("Ingested", "rate", rate("tidewire_ingest_messages_total", {}, CALM), failed ? "the log has failed" : blocked ? "the log is blocked" : `${show("count", sum(page, "tidewire_ingest_messages_total"))} messages in all`, failed ? "bad" : blocked ? "warn" : "");
     }
     if (has(page, "tidewire_log_disk_free_bytes")) {
@@ -426,18 +435,25 @@
     if ($("log-panel").hidden) return;
     const size = first(page, "tidewire_log_disk_size_bytes"), free = first(page, "tidewire_log_disk_free_bytes");
     $("log-meters").replaceChildren(meter("Disk", `${show("bytes", free)} free of ${show("bytes", size)}`, size > 0 ? 1 - free / size : 0));
-    const appended = sum(page, "tidewire_log_appended_batches_total"), committed = sum(page, "tidewire_log_committed_batches_total");
-    const state = sum(page, "tidewire_log_failed") > 0 ? "failed" : sum(page, "tidewire_log_blocked") > 0 ? "blocked" : "taking messages";
-    const streams = points(page, "tidewire_log_stream_next_position", { log: "messages" });
-    const rows = [
-      ["state", [state, state === "taking messages" ? "" : "warn"]],
-      ["in use", `${show("bytes", sum(page, "tidewire_log_used_bytes"))} in ${show("count", sum(page, "tidewire_log_segments"))} ${sum(page, "tidewire_log_segments") === 1 ? "segment" : "segments"}`],
-      ["batches committed", show("count", committed)],
-      ["waiting for a commit", `${show("count", Math.max(0, appended - committed))} batches, ${show("bytes", sum(page, "tidewire_log_queued_bytes"))}`],
-      ["producers remembered", show("count", sum(page, "tidewire_log_producers"))],
-      ...streams.slice(0, 8).map((p) => [`stream ${p.labels.stream}`, `${show("count", p.value - sum(page, "tidewire_log_stream_first_position", p.labels))} records, next ${p.value}`]),
-    ];
-    if (streams.length > 8) rows.push(["streams", show("count", sum(page, "tidewire_log_streams"))]);
+    const rows = [];
+    for (const [log, title] of LOGS) {
+      if (!hasLog(page, log)) continue;
+      const of = { log }, of_log = (name) => sum(page, name, of);
+      const appended = of_log("tidewire_log_appended_batches_total"), committed = of_log("tidewire_log_committed_batches_total");
+      const segments = of_log("tidewire_log_segments");
+      const state = of_log("tidewire_log_failed") > 0 ? "failed" : of_log("tidewire_log_blocked") > 0 ? "takes nothing" : log === "messages" ? "taking messages" : "taking changes";
+      rows.push(
+        [title, [state, state.startsWith("taking") ? "" : "warn"]],
+        ["in use", `${show("bytes", of_log("tidewire_log_used_bytes"))} in ${show("count", segments)} ${segments === 1 ? "segment" : "segments"}`],
+        ["batches committed", show("count", committed)],
+        ["waiting for a commit", `${show("count", Math.max(0, appended - committed))} batches, ${show("bytes", of_log("tidewire_log_queued_bytes"))}`],
+      );
+      if (log !== "messages") continue;
+      rows.push(["producers remembered", show("count", of_log("tidewire_log_producers"))]);
+      const streams = points(page, "tidewire_log_stream_next_position", of);
+      rows.push(...streams.slice(0, 8).map((p) => [`stream ${p.labels.stream}`, `${show("count", p.value - sum(page, "tidewire_log_stream_first_position", p.labels))} records, next ${p.value}`]));
+      if (streams.length > 8) rows.push(["streams", show("count", of_log("tidewire_log_streams"))]);
+    }
     pairs("log", rows);
   };
   const fillKv = (page) => {

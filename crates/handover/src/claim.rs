@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tidewire::Endpoint;
 
-use crate::message::{Hello, Listener, Message, Offer};
+use crate::message::{Connections, Hello, Listener, Message, Offer};
 use crate::wire::Wire;
 use crate::{Broken, Handed};
 
@@ -115,14 +115,18 @@ impl Claim {
     }
 
     /// Says that this process accepts, and waits for the running server to agree that it ends. If it has gone, or
-    /// does not answer, there is nobody to agree, and this process goes on.
+    /// does not answer, there is nobody to agree, and this process goes on. Connections may follow where both sides know how.
     ///
     /// # Errors
     /// It refuses, and goes on; this process is to end.
-    pub fn serving(self) -> Result<(), ClaimError> {
+    pub fn serving(self) -> Result<Option<Following>, ClaimError> {
         self.wire.patience(ANSWER)?;
         match self.wire.ask(Message::Serving {}) {
-            Ok((Message::Go {}, _)) | Err(Broken::Gone | Broken::Silent) => Ok(()),
+            Ok((Message::Go { connections: true }, _)) => {
+                self.wire.wait_without_end()?;
+                Ok(Some(Following { wire: self.wire }))
+            }
+            Ok((Message::Go { .. }, _)) | Err(Broken::Gone | Broken::Silent) => Ok(None),
             Ok((other, _)) => Err(unexpected(&other).into()),
             Err(broken) => Err(broken.into()),
         }
@@ -131,6 +135,48 @@ impl Claim {
     /// Gives up, and says why.
     pub fn refuse(self, why: &str) {
         self.wire.refuse(why);
+    }
+}
+
+/// What follows from a server that ends: connections that it had accepted, and of which it has read nothing.
+#[derive(Debug)]
+pub struct Following {
+    wire: Wire,
+}
+
+/// Some of them, of one place.
+#[derive(Debug)]
+pub struct Followed {
+    /// The service, as the two servers call it.
+    pub service: String,
+    /// Where they were accepted.
+    pub at: Endpoint,
+    /// The connections.
+    pub sockets: Vec<std::os::fd::OwnedFd>,
+}
+
+impl Following {
+    /// Waits for the next ones; none once the other server has ended.
+    ///
+    /// # Errors
+    /// What came is not understood. The sockets that came with it are closed.
+    #[expect(clippy::should_implement_trait, reason = "it waits, and may fail")]
+    pub fn next(&mut self) -> Result<Option<Followed>, Broken> {
+        let (message, sockets) = match self.wire.receive() {
+            Err(Broken::Gone) => return Ok(None),
+            other => other?,
+        };
+        let Message::Connections(Connections { service, at, .. }) = message else {
+            return Err(unexpected(&message));
+        };
+        let at = at
+            .parse()
+            .map_err(|_| Broken::Unexpected(format!("connections of {at:?}")))?;
+        Ok(Some(Followed {
+            service,
+            at,
+            sockets,
+        }))
     }
 }
 

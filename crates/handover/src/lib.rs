@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `hello`: its version of this, its process | `offer`: which logs it holds, how long it may take to let go; then the sockets, each with its service and place |
 //! | `take`, only if it needs a log that the running server holds | nothing accepts any more; `released` once that log is committed and unlocked |
-//! | `serving`: it accepts | `go`: it ends |
+//! | `serving`: it accepts | `go`: it ends; with `connections`, if the successor's `hello` said that it takes them, packets of connections follow that were accepted and of which nothing was read |
 //!
 //! Instead of any of it each side may say `refuse` and why. Every message is one packet of a Unix socket
 //! (`SOCK_SEQPACKET`): a JSON object `{"handover": 1, ...}` of at most 64 KiB. The number is the version of all
@@ -27,10 +27,10 @@ mod message;
 mod session;
 mod wire;
 
-pub use claim::{Claim, ClaimError, Released};
+pub use claim::{Claim, ClaimError, Followed, Following, Released};
 pub use control::Control;
 pub use message::{Hello, Offer, VERSION};
-pub use session::{Session, Word};
+pub use session::{CONNECTIONS_MAX, Session, Word};
 pub use wire::Broken;
 
 use std::io;

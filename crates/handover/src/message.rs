@@ -26,7 +26,13 @@ pub(crate) enum Message {
     Take {},
     Released {},
     Serving {},
-    Go {},
+    Go {
+        /// `connections` may follow.
+        #[serde(default)]
+        connections: bool,
+    },
+    /// Connections that one place has accepted, and of which nothing was read, travel with it.
+    Connections(Connections),
     Refuse {
         why: String,
     },
@@ -41,6 +47,9 @@ pub struct Hello {
     pub pid: u32,
     /// Data that is kept in memory alone may be forgotten.
     pub forget: bool,
+    /// It takes connections as well, of which nothing was read. Before 0.3.0 none does.
+    #[serde(default)]
+    pub takes_connections: bool,
 }
 
 /// What a running server answers before it passes its sockets on.
@@ -52,6 +61,9 @@ pub struct Offer {
     pub pid: u32,
     /// Directories of logs that it holds locked, without links or `..`.
     pub logs: Vec<PathBuf>,
+    /// Those of them that hold a key-value store. A server before 0.3.0 does not say so.
+    #[serde(default)]
+    pub stores: Vec<PathBuf>,
     /// The longest that it takes to release them once it is asked to; milliseconds.
     pub release_ms: u64,
     /// How many packets with sockets follow.
@@ -65,6 +77,15 @@ pub(crate) struct Listener {
     pub(crate) at: String,
     pub(crate) given: bool,
     pub(crate) owns_file: bool,
+    /// How many travel with this packet.
+    pub(crate) sockets: usize,
+}
+
+/// Connections of one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) service: String,
+    pub(crate) at: String,
     /// How many travel with this packet.
     pub(crate) sockets: usize,
 }
@@ -84,11 +105,16 @@ mod tests {
             version: "0.1.0".into(),
             pid: 7,
             forget: false,
+            takes_connections: true,
         };
         assert_eq!(
             text(Message::Hello(hello)),
-            r#"{"handover":1,"hello":{"version":"0.1.0","pid":7,"forget":false}}"#
+            r#"{"handover":1,"hello":{"version":"0.1.0","pid":7,"forget":false,"takes_connections":true}}"#
         );
+        // A successor before 0.3.0.
+        let old = r#"{"handover":1,"hello":{"version":"0.2.0","pid":7,"forget":false}}"#;
+        let old: Packet = serde_json::from_str(old).unwrap();
+        assert!(matches!(old.message, Message::Hello(hello) if !hello.takes_connections));
         assert_eq!(text(Message::Take {}), r#"{"handover":1,"take":{}}"#);
         assert_eq!(
             text(Message::Refuse { why: "no".into() }),
@@ -106,6 +132,15 @@ mod tests {
             r#"{"handover":1,"listener":{"service":"kv/resp","at":"[::1]:6380","given":false,"owns_file":false,"sockets":2}}"#
         );
         let back: Packet = serde_json::from_str(r#"{"handover":1,"go":{}}"#).unwrap();
-        assert_eq!(back.message, Message::Go {});
+        assert_eq!(back.message, Message::Go { connections: false });
+        let connections = Connections {
+            service: "http".into(),
+            at: "127.0.0.1:8080".into(),
+            sockets: 3,
+        };
+        assert_eq!(
+            text(Message::Connections(connections)),
+            r#"{"handover":1,"connections":{"service":"http","at":"127.0.0.1:8080","sockets":3}}"#
+        );
     }
 }

@@ -3,9 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use crate::message::{Hello, Listener, Message, Offer};
+use tidewire::Endpoint;
+
+use crate::message::{Connections, Hello, Listener, Message, Offer};
 use crate::wire::{SOCKETS_MAX, Wire};
 use crate::{Broken, Handed};
+
+/// Connections that one packet takes: see [`Session::pass_on`].
+pub const CONNECTIONS_MAX: usize = SOCKETS_MAX;
 
 /// How long a hello may take.
 const HELLO: Duration = Duration::from_secs(5);
@@ -126,12 +131,32 @@ impl Session {
         self.wire.send(Message::Released {}, &[])
     }
 
-    /// This server ends: the sockets are the successor's.
+    /// This server ends: the sockets are the successor's. With `connections`, those of which nothing was read may
+    /// [follow](Session::pass_on) until this is dropped.
     ///
     /// # Errors
     /// It has gone.
-    pub fn go(&mut self) -> Result<(), Broken> {
-        self.wire.send(Message::Go {}, &[])
+    pub fn go(&mut self, connections: bool) -> Result<(), Broken> {
+        self.wire.send(Message::Go { connections }, &[])
+    }
+
+    /// Gives the successor connections that the place `at` of `service` has accepted, at most [`CONNECTIONS_MAX`]. Does not
+    /// wait.
+    ///
+    /// # Errors
+    /// [`Broken::Silent`] if the successor has too many to read before: try again later. Else it has gone.
+    pub fn pass_on(
+        &self,
+        service: &str,
+        at: &Endpoint,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<(), Broken> {
+        let connections = Connections {
+            service: service.into(),
+            at: at.to_string(),
+            sockets: sockets.len(),
+        };
+        self.wire.send(Message::Connections(connections), sockets)
     }
 
     /// Refuses, with the reason.

@@ -86,6 +86,12 @@ impl Wire {
         Ok(())
     }
 
+    /// Receiving may take as long as the other side lives.
+    pub(crate) fn wait_without_end(&self) -> Result<(), Broken> {
+        set_socket_timeout(&self.0, Timeout::Recv, None)?;
+        Ok(())
+    }
+
     pub(crate) fn send(&self, message: Message, sockets: &[BorrowedFd<'_>]) -> Result<(), Broken> {
         let handover = VERSION;
         let packet = Packet { handover, message };
@@ -194,6 +200,6 @@ mod tests {
         let refused = parse(br#"{"handover":9,"refuse":{"why":"no","since":1}}"#);
         assert!(matches!(refused, Err(Broken::Refused(why)) if why == "no"));
         let go = parse(br#"{"handover":1,"go":{}}"#);
-        assert!(matches!(go, Ok(Message::Go {})));
+        assert!(matches!(go, Ok(Message::Go { connections: false })));
     }
 }

@@ -34,6 +34,7 @@ fn hello() -> Hello {
         version: "test".into(),
         pid: 42,
         forget: false,
+        takes_connections: true,
     }
 }
 
@@ -42,6 +43,7 @@ fn offer() -> Offer {
         version: "test".into(),
         pid: 41,
         logs: vec!["/data".into()],
+        stores: Vec::new(),
         release_ms: 1000,
         packets: 0,
     }
@@ -115,7 +117,7 @@ fn sockets_arrive_with_their_names_and_work() {
     assert_eq!(word(&mut session).unwrap(), Word::Take);
     session.released().unwrap();
     assert_eq!(word(&mut session).unwrap(), Word::Serving);
-    session.go().unwrap();
+    session.go(false).unwrap();
     let got = theirs.join().unwrap().unwrap();
     let shown = |all: &[Handed]| -> Vec<(String, String, usize)> {
         let shown = |h: &Handed| (h.service.clone(), h.at.to_string(), h.sockets.len());
@@ -382,4 +384,45 @@ fn a_successor_outside_of_the_servers_namespace_is_heard() {
     };
     assert!(refused.contains("heard"), "{refused}");
     assert!(inside.wait().unwrap().success());
+}
+
+#[test]
+fn connections_follow_a_successor_that_takes_them() {
+    let place = Place::new();
+    let control = Control::listen(&place.path()).unwrap();
+    let path = place.path();
+    let theirs = thread::spawn(move || {
+        let (claim, _, _) = Claim::ask(&path, hello()).unwrap();
+        let mut following = claim.serving().unwrap().expect("some follow");
+        let mut all = Vec::new();
+        while let Some(some) = following.next().unwrap() {
+            assert_eq!(
+                (&*some.service, &*some.at.to_string()),
+                ("http", "127.0.0.1:80")
+            );
+            all.extend(some.sockets);
+        }
+        all
+    });
+    let mut session = accept(&control);
+    assert!(matches!(word(&mut session), Ok(Word::Hello(_))));
+    let all = [listener("http", 1)];
+    session.offer(offer(), &all).unwrap();
+    assert_eq!(word(&mut session).unwrap(), Word::Serving);
+    session.go(true).unwrap();
+    let accepting = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = "127.0.0.1:80".parse().unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(TcpStream::connect(accepting.local_addr().unwrap()).unwrap());
+        let (accepted, _) = accepting.accept().unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&accepted);
+        session.pass_on("http", &at, &[fd]).unwrap();
+    }
+    drop(session);
+    let taken = theirs.join().unwrap();
+    for (client, socket) in clients.iter_mut().zip(taken) {
+        TcpStream::from(socket).write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+    }
 }

@@ -37,6 +37,7 @@ enum At {
     },
     Extension {
         size: u64,
+        at: Extension,
     },
     /// Behind the carriage return of a chunk's first line.
     SizeEnd {
@@ -50,6 +51,62 @@ enum At {
     ChunkEnded,
     Trailers,
     End,
+}
+
+/// Where in the extensions of a chunk: `*( BWS ";" BWS name [ BWS "=" BWS value ] )` (RFC 9112, 7.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    /// Before a name, which must come.
+    Start,
+    Name,
+    /// White space behind a name.
+    Named,
+    /// Behind the equals sign, before a value, which must come.
+    Equals,
+    Token,
+    Quoted,
+    /// Behind a backslash in a quoted value.
+    Escaped,
+    /// Behind a value that is over.
+    Valued,
+}
+
+impl Extension {
+    /// One more byte; none if it may not stand here.
+    fn step(self, b: u8) -> Option<Extension> {
+        let is_space = matches!(b, b' ' | b'\t');
+        Some(match (self, b) {
+            (Extension::Start | Extension::Equals, _) if is_space => self,
+            (Extension::Start | Extension::Name, _) if is_token(b) => Extension::Name,
+            (Extension::Name | Extension::Named, _) if is_space => Extension::Named,
+            (Extension::Name | Extension::Named, b'=') => Extension::Equals,
+            (Extension::Equals, b'"') => Extension::Quoted,
+            (Extension::Equals | Extension::Token, _) if is_token(b) => Extension::Token,
+            (Extension::Quoted, b'\\') => Extension::Escaped,
+            (Extension::Quoted, b'"') => Extension::Valued,
+            (Extension::Quoted | Extension::Escaped, b'\t' | b' '..=0x7e | 0x80..) => {
+                Extension::Quoted
+            }
+            (Extension::Token | Extension::Valued, _) if is_space => Extension::Valued,
+            (Extension::Name | Extension::Named | Extension::Token | Extension::Valued, b';') => {
+                Extension::Start
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the line may end here.
+    fn may_end(self) -> bool {
+        match self {
+            Extension::Name | Extension::Named | Extension::Token | Extension::Valued => true,
+            Extension::Start | Extension::Equals | Extension::Quoted | Extension::Escaped => false,
+        }
+    }
+}
+
+/// Whether a byte may stand in a token (RFC 9110, 5.6.2).
+fn is_token(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
 }
 
 /// What the input begins with.
@@ -132,17 +189,22 @@ impl Body {
                     digits: digits + 1,
                 }
             }
-            (At::Size { size, digits: 1.. }, b'\r') | (At::Extension { size }, b'\r') => {
-                At::SizeEnd { size }
-            }
-            (At::Size { size, digits: 1.. }, b';') => At::Extension { size },
+            (At::Size { size, digits: 1.. }, b'\r') => At::SizeEnd { size },
+            (At::Size { size, digits: 1.. }, b';') => At::Extension {
+                size,
+                at: Extension::Start,
+            },
             (At::Size { .. }, _) => return Err(Fault::bad("a chunk whose length is no number")),
-            (At::Extension { size }, b'\t' | b' '..=0x7e | 0x80..) => {
+            (At::Extension { size, at }, b'\r') if at.may_end() => At::SizeEnd { size },
+            (At::Extension { size, at }, _) => {
                 self.extensions += 1;
                 if self.extensions > EXTENSIONS_MAX {
                     return Err(Fault::bad("too much in chunk extensions"));
                 }
-                At::Extension { size }
+                let at = at
+                    .step(b)
+                    .ok_or(Fault::bad("a chunk extension that is none"))?;
+                At::Extension { size, at }
             }
             (At::SizeEnd { size: 0 }, b'\n') => At::Trailers,
             (At::SizeEnd { size }, b'\n') => {

@@ -28,6 +28,9 @@ use crate::wire::{self, Asked};
 
 /// Bytes of a body that nobody wants which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
+/// Bytes of a reply up to which a connection that ends behind it is closed at once: the kernel sends so much without waiting.
+/// A client's late bytes are answered by a reset, which would destroy what is left of a longer one.
+const UNLINGERED_MAX: usize = 16 << 10;
 /// What a client that sent `Expect: 100-continue` is told.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -321,7 +324,7 @@ impl<H: Handler> HttpConn<H> {
         if !matches!(self.stage, Stage::Head) {
             self.stage = Stage::Head;
         }
-        if asked.last {
+        if asked.last && cx.link.queued_len() <= UNLINGERED_MAX {
             cx.link.finish_without_waiting();
         } else if !asked.keep || self.draining {
             cx.link.finish();
@@ -520,7 +523,11 @@ impl<H: Handler> HttpConn<H> {
             return Step::On;
         };
         cx.link.clear_timer();
-        let Exchanging { asked, body, .. } = *it;
+        let Exchanging {
+            mut asked, body, ..
+        } = *it;
+        // The kernel may still have much of the reply.
+        asked.last = false;
         self.answered(asked, body, cx)
     }
 

@@ -225,6 +225,18 @@ fn chunk_lengths() {
         "5;a\0",
         "5;a\u{7f}",
         "5;a\rb",
+        "5;",
+        "5; ",
+        "5;;a",
+        "5;bad[",
+        "5;a=",
+        "5;a= ",
+        "5;a=b c",
+        "5;=b",
+        "5;a=\"b",
+        "5;a=\"b\\\"",
+        "5;a=\"b\"c",
+        "5;name=value;\"quoted",
     ] {
         refused(400, chunked(&format!("{line}\r\nhello\r\n0\r\n\r\n")));
     }
@@ -242,7 +254,15 @@ fn chunk_lengths() {
             .collect::<Vec<u8>>(),
     );
     served(chunked("0000000000000005\r\nhello\r\n0\r\n\r\n"));
-    served(chunked("5;name=value;\"quoted\r\nhello\r\n000\r\n\r\n"));
+    for line in [
+        "5;a",
+        "5; a ; b",
+        "5;a=b",
+        "5;a = b;c",
+        "5;name=value;q=\"a \\\" ; b\"",
+    ] {
+        served(chunked(&format!("{line}\r\nhello\r\n000\r\n\r\n")));
+    }
     served(chunked("A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n"));
     let extension = "e".repeat(3000);
     refused(

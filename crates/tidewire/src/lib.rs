@@ -97,6 +97,7 @@ pub use build::builder::{Builder, Listening, Placement, Running, ServiceId, Star
 pub use build::drain::{Drain, Left, Phase, Progress};
 pub use build::ending::{LoopFailed, Waiter};
 pub use build::engine::{Engine, EngineChoice};
+pub use build::inbound::{Inbound, NotInbound, Unserved};
 /// The crate of that name, in the version that this one is built with: what [`Link::write_shared`] takes is its `Bytes`.
 pub use bytes;
 

@@ -67,7 +67,7 @@ fn uring_works() -> bool {
 
 fn is_as_it_says(name: &str, engine: &str) -> Result<(), Failed> {
     let client = match name {
-        "echo" => echo,
+        "echo" | "sub_reactors" => echo,
         "calculator" => calculator,
         "chat" => chat,
         "proxy" => proxy,

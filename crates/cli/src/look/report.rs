@@ -39,7 +39,8 @@ pub(super) fn report(change: &Change<'_>) -> String {
         &closed,
     );
     for (title, facts) in [
-        ("durable log", log(change)),
+        ("log of messages", log(change, MESSAGES)),
+        ("log of keys", log(change, KEYS)),
         ("key-value store", kv(change)),
     ] {
         if !facts.is_empty() {
@@ -203,34 +204,37 @@ pub(super) fn loops(change: &Change<'_>) -> Vec<Vec<String>> {
     all.keys().map(|name| row(name)).collect()
 }
 
-/// Nothing if there is no log.
-pub(super) fn log(change: &Change<'_>) -> Vec<(String, String)> {
-    if !change.now.metrics.contains_key("tidewire_log_segments") {
+/// The two logs, as metrics call them.
+pub(super) const MESSAGES: &str = "messages";
+pub(super) const KEYS: &str = "kv";
+
+/// Of one of the two logs; nothing if the server has none.
+pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
+    let of = [("log", log)];
+    if change
+        .now
+        .points("tidewire_log_segments", &of)
+        .next()
+        .is_none()
+    {
         return Vec::new();
     }
-    let sum = |metric: &str| change.sum(metric, &[]);
-    // Two logs mostly share a disk.
-    let first = |metric: &str| {
-        change
-            .now
-            .points(metric, &[])
-            .next()
-            .map_or(0.0, |p| p.value)
-    };
+    let sum = |metric: &str| change.sum(metric, &of);
     let state = match (sum("tidewire_log_failed"), sum("tidewire_log_blocked")) {
         (failed, _) if failed > 0.0 => "failed",
         (_, blocked) if blocked > 0.0 => "blocked",
-        _ => "taking messages",
+        _ if log == MESSAGES => "taking messages",
+        _ => "taking changes",
     };
     let appended = sum("tidewire_log_appended_batches_total");
     let committed = sum("tidewire_log_committed_batches_total");
     let segments = sum("tidewire_log_segments");
     let mut facts = vec![("state".to_owned(), state.to_owned())];
     let ingested = "tidewire_ingest_messages_total";
-    if change.now.metrics.contains_key(ingested) {
+    if log == MESSAGES && change.now.metrics.contains_key(ingested) {
         let messages = match change.rate(ingested, &[]) {
             Some(rate) => format!("{}/s ingested", count(rate)),
-            None => format!("{} ingested", count(sum(ingested))),
+            None => format!("{} ingested", count(change.sum(ingested, &[]))),
         };
         facts.push(("messages".to_owned(), messages));
     }
@@ -260,12 +264,15 @@ pub(super) fn log(change: &Change<'_>) -> Vec<(String, String)> {
             "disk".to_owned(),
             format!(
                 "{} free of {}",
-                bytes(first("tidewire_log_disk_free_bytes")),
-                bytes(first("tidewire_log_disk_size_bytes"))
+                bytes(sum("tidewire_log_disk_free_bytes")),
+                bytes(sum("tidewire_log_disk_size_bytes"))
             ),
         ),
     ]);
-    // The key-value store's one stream is nobody's but its own.
+    // The store's one stream is shown to no reader.
+    if log == KEYS {
+        return facts;
+    }
     let next = "tidewire_log_stream_next_position";
     for point in change.now.points(next, &[("log", "messages")]).take(ROWS) {
         let (stream, next) = (&point.labels["stream"], point.value);

@@ -277,7 +277,11 @@ impl View {
             .skip(2)
             .map(|(name, value)| vec![name.to_owned(), value])
             .collect::<Vec<_>>();
-        for (title, more) in [("log", report::log(change)), ("kv", report::kv(change))] {
+        for (title, more) in [
+            ("log", report::log(change, report::MESSAGES)),
+            ("log of keys", report::log(change, report::KEYS)),
+            ("kv", report::kv(change)),
+        ] {
             facts.extend(
                 more.into_iter()
                     .map(|(name, value)| vec![format!("{title} {name}"), value]),

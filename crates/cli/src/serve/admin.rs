@@ -126,7 +126,7 @@ impl AdminOptions {
                 "--admin tls:...: say --tls-cert and --tls-key",
             ));
         }
-        Ok(Front::of_files(files.filter(|_| wanted)))
+        Ok(Front::of_admin(files.filter(|_| wanted)))
     }
 }
 

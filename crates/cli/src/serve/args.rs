@@ -246,7 +246,8 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Handover")]
     pub(crate) takeover: bool,
 
-    /// Takes over even if that forgets keys: those of a store without --durability
+    /// Takes over even if that leaves keys or a log behind: keys of a store without --durability, or a store or log of the
+    /// running server that these settings do not name
     #[arg(long, requires = "takeover", help_heading = "Handover")]
     pub(crate) takeover_forget: bool,
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidewire::{Drain, LoopFailed, Phase, Stopper, Waiter};
+use tidewire::{Drain, Endpoint, LoopFailed, Phase, Running, Stopper, Waiter};
 use tidewire_admin::Admin;
 use tidewire_log::disk::ReadOnlyDisk;
 
@@ -14,6 +14,7 @@ use super::inherit::Inherited;
 use super::life::{End, Life, Why};
 use super::log::Logs;
 use super::manager::Manager;
+use super::passing::Passing;
 use super::services::Services;
 use super::settings::Settings;
 use crate::exit::Failure;
@@ -22,6 +23,9 @@ use crate::exit::Failure;
 const SHOW: Duration = Duration::from_secs(1);
 /// How long a successor may be kept waiting for the loops to accept no more. They need moments, unless they are stuck.
 const LET_GO: Duration = Duration::from_secs(6);
+/// How long a successor that awaits a log may be kept waiting for clients of its services that have connected and said
+/// nothing yet.
+const UNSERVED: Duration = Duration::from_secs(2);
 /// How long the loops may take to cut what is left. One that has not ended by then is in a callback that does not return, and
 /// no thread can be ended from outside.
 const STUCK: Duration = Duration::from_secs(30);
@@ -44,6 +48,10 @@ pub(crate) struct Ending<'a> {
     stopper: Stopper,
     loops: Waiter,
     successor: Successor,
+    /// To the successor that serves.
+    passing: Passing,
+    /// Where each listener is.
+    places: Vec<Endpoint>,
     shown: Instant,
     /// Since when what is left is cut, and whether a signal has asked for that.
     cutting: Option<Instant>,
@@ -85,6 +93,7 @@ impl<'a> Ending<'a> {
             ..
         } = life;
         let loops = running.waiter();
+        let places = running.addrs().to_vec();
         let deadline_s = deadline.as_secs_f64();
         let (drain, successor) = match (why, kept) {
             (Why::Stop, _) | (Why::LogsAwaited, None | Some(Err(_))) => {
@@ -93,13 +102,17 @@ impl<'a> Ending<'a> {
                 tracing::info!(deadline_s, "stopping; a second signal ends at once");
                 (running.drain(deadline), Successor::Settled)
             }
-            (Why::Succeeded, _) => (running.hand_over(deadline), Successor::Settled),
+            (Why::Succeeded, _) => (hand_over(running, handing, deadline), Successor::Settled),
             (Why::LogsAwaited, Some(Ok(kept))) => {
                 tracing::info!(
                     deadline_s,
                     "a successor awaits the logs; a signal ends at once"
                 );
-                (running.hand_over(deadline), Successor::AwaitsLogs(kept))
+                running.limit_unserved(&settings.services_with_logs(), UNSERVED);
+                (
+                    hand_over(running, handing, deadline),
+                    Successor::AwaitsLogs(kept),
+                )
             }
         };
         if why != Why::Stop
@@ -107,13 +120,14 @@ impl<'a> Ending<'a> {
         {
             admin.hand_over();
         }
+        let mut passing = Passing::new(None, &places);
         if why == Why::Succeeded {
             // Once it says that it serves, whoever connects is the successor's.
             let began = Instant::now();
             while drain.progress().phase == Phase::Closing && began.elapsed() < LET_GO {
                 drain.wait_for(Duration::from_millis(1));
             }
-            let_go(handing, manager);
+            passing = let_go(handing, manager, &places);
         }
         Ending {
             settings,
@@ -125,6 +139,8 @@ impl<'a> Ending<'a> {
             drain,
             loops,
             successor,
+            passing,
+            places,
             shown: Instant::now(),
             cutting: None,
             hurried: false,
@@ -139,6 +155,7 @@ impl<'a> Ending<'a> {
     ) -> Result<End, Failure> {
         loop {
             let over = self.drain.wait_for(Duration::ZERO);
+            self.passing.go_on(&self.drain, self.settings);
             if let Successor::AwaitsLogs(_) = self.successor
                 && (over || !self.needs_logs())
             {
@@ -160,6 +177,8 @@ impl<'a> Ending<'a> {
             }
             let pause = match self.successor {
                 Successor::AwaitsLogs(_) => LOOK,
+                // The loops let go of connections as soon as the stop begins.
+                Successor::Settled if self.passing.is_open() => LOOK,
                 Successor::Starts(..) | Successor::Settled => SHOW,
             };
             let (control, successor) = handing.fds();
@@ -189,7 +208,7 @@ impl<'a> Ending<'a> {
             match wants {
                 None => {}
                 Some(Wants::End) => {
-                    let_go(handing, self.manager);
+                    self.passing = let_go(handing, self.manager, &self.places);
                     self.successor = Successor::Settled;
                 }
                 Some(Wants::Nothing) => {
@@ -294,11 +313,13 @@ impl<'a> Ending<'a> {
     fn go_back(mut self, kept: Inherited) -> Result<End, Failure> {
         tracing::error!("the successor has not come to serve: this server goes on");
         self.stopper.stop_now();
+        while !self.drain.wait_for(STUCK) {}
+        let connections = self.drain.take_unserved();
         self.drain.wait();
         self.services.log();
         self.services.let_go_of_logs();
         self.logs.release();
-        Ok(End::Again(kept))
+        Ok(End::Again(kept.with_connections(connections)))
     }
 
     fn finish(self) -> Result<End, Failure> {
@@ -323,8 +344,16 @@ fn outcome(store_has_failed: bool, loops: &Waiter) -> Result<End, Failure> {
     Ok(End::Over)
 }
 
+/// What waits to be accepted is the successor's, and, where it takes them, connections of which nothing was read.
+fn hand_over(running: Running, handing: &Handing, deadline: Duration) -> Drain {
+    match handing.takes_connections() {
+        true => running.hand_over_unserved(deadline),
+        false => running.hand_over(deadline),
+    }
+}
+
 /// The successor serves.
-fn let_go(handing: &mut Handing, manager: &Manager) {
+fn let_go(handing: &mut Handing, manager: &Manager, places: &[Endpoint]) -> Passing {
     if let Some(pid) = handing.pid() {
         manager.succeeded_by(pid);
         tracing::info!(
@@ -332,7 +361,7 @@ fn let_go(handing: &mut Handing, manager: &Manager) {
             "a successor serves; what was accepted here is finished here"
         );
     }
-    handing.let_go();
+    Passing::new(handing.let_go(), places)
 }
 
 fn loop_failed(failed: LoopFailed) -> Failure {
@@ -346,7 +375,7 @@ fn loop_failed(failed: LoopFailed) -> Failure {
 mod tests {
     use std::net::TcpStream;
 
-    use tidewire::{Builder, EngineChoice, Limits, Listen, Running, on_input};
+    use tidewire::{Builder, EngineChoice, Limits, Listen, on_input};
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::subscriber::{Interest, set_global_default};

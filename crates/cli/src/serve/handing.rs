@@ -157,15 +157,24 @@ impl Handing {
         }
     }
 
-    /// Lets the successor go: what is here is its from now on.
-    pub(crate) fn let_go(&mut self) {
-        if let Some(mut session) = self.successor.take() {
+    /// Whether the successor takes connections of which nothing was read.
+    pub(crate) fn takes_connections(&self) -> bool {
+        let takes = |hello: &Hello| hello.takes_connections;
+        self.hello.as_ref().is_some_and(takes)
+    }
+
+    /// Lets the successor go: what is here is its from now on. What connections are passed on by, if it takes them.
+    pub(crate) fn let_go(&mut self) -> Option<Session> {
+        let takes = self.takes_connections();
+        let session = self.successor.take().and_then(|mut session| {
             // Who serves serves, whether it hears this or not.
-            let _ = session.go();
-        }
+            let said = session.go(takes);
+            (takes && said.is_ok()).then_some(session)
+        });
         if let Some(control) = self.control.take() {
             control.leave();
         }
+        session
     }
 
     /// Refuses the successor that is heard, and that may have the listeners still.

@@ -1,7 +1,7 @@
 //! Listeners that come from elsewhere, a predecessor or the service manager, and the places of the settings that
 //! they are for.
 
-use tidewire::Listen;
+use tidewire::{Listen, Unserved};
 use tidewire_admin::Admin;
 use tidewire_handover::{Control, Handed};
 
@@ -18,11 +18,26 @@ pub(crate) struct Inherited {
     all: Vec<Handed>,
     /// Somebody else has them too, and may keep them.
     shared: bool,
+    /// Connections of this server's own that a successor was to have, which has not come to serve.
+    connections: Vec<Unserved>,
 }
 
 impl Inherited {
     pub(crate) fn new(all: Vec<Handed>) -> Inherited {
-        Inherited { all, shared: false }
+        Inherited {
+            all,
+            ..Inherited::default()
+        }
+    }
+
+    /// With connections that a successor was to have.
+    pub(crate) fn with_connections(mut self, connections: Vec<Unserved>) -> Inherited {
+        self.connections = connections;
+        self
+    }
+
+    pub(crate) fn take_connections(&mut self) -> Vec<Unserved> {
+        std::mem::take(&mut self.connections)
     }
 
     /// Somebody else has them too, and may keep them.

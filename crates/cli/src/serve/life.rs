@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidewire::admission::Admission;
 use tidewire::{Builder, Running, StartError};
 use tidewire_admin::{Admin, Listener, Panel, Stage};
-use tidewire_handover::{Handed, Offer};
+use tidewire_handover::{Following, Handed, Offer};
 use tidewire_ingest::native::Fleet;
 
 use super::admin;
@@ -24,9 +24,11 @@ use super::handing::{Handing, Wants};
 use super::inherit::{self, Inherited};
 use super::log::{Logs, OpenLog};
 use super::manager::Manager;
+use super::passing;
 use super::services::Services;
 use super::settings::Settings;
 use super::shown::Found;
+use super::takeover;
 use super::tls::Fronts;
 use crate::exit::Failure;
 use crate::logging::Logging;
@@ -139,6 +141,7 @@ impl<'a> Life<'a> {
         services.on_shutdown(move || rung.ring());
         let running = builder.start().map_err(|e| cannot_start(&e))?;
         services.listening(&settings.endpoints, running.addrs());
+        passing::let_in(&running.inbound(), inherited.take_connections());
         let mut life = Life {
             settings,
             manager,
@@ -235,9 +238,12 @@ impl<'a> Life<'a> {
         self.end(why, events, handing)
     }
 
-    /// The predecessor accepts no more.
-    pub(crate) fn is_alone(&self) {
+    /// The predecessor accepts no more; connections of which it has read nothing may follow.
+    pub(crate) fn is_alone(&self, following: Option<Following>) {
         self.running.accept_waiting();
+        if let Some(following) = following {
+            passing::take_in(following, self.running.inbound(), self.settings);
+        }
     }
 
     /// It was started in vain: what was inherited stays with who has it.
@@ -311,7 +317,12 @@ impl<'a> Life<'a> {
                 Some(Wants::Nothing) | None => {}
                 Some(wants) => {
                     // Each time: keys may have come since.
-                    if let Some(why) = self.services.forgets().filter(|_| !handing.may_forget()) {
+                    let leaves = match wants {
+                        Wants::End => self.left_behind(),
+                        _ => None,
+                    };
+                    let forgets = self.services.forgets().or(leaves);
+                    if let Some(why) = forgets.filter(|_| !handing.may_forget()) {
                         tracing::warn!(why, "a takeover is refused");
                         handing.refuse(&why);
                         continue;
@@ -349,6 +360,14 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// What a successor leaves behind that serves without having asked for the logs, as a reason to refuse it. A successor of
+    /// 0.3.0 or later finds that out by itself and ends.
+    fn left_behind(&self) -> Option<String> {
+        let logs = self.settings.log_directories();
+        (!logs.is_empty())
+            .then(|| takeover::leaves_behind(&logs, &self.settings.store_directories()))
+    }
+
     /// A key-value store that was followed is this server's now, with its log.
     fn adopt(&mut self) {
         if let Some(log) = self.services.taken_over() {
@@ -384,6 +403,7 @@ impl<'a> Life<'a> {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             logs: self.settings.log_directories(),
+            stores: self.settings.store_directories(),
             release_ms: u64::try_from(most.as_millis()).unwrap_or(u64::MAX),
             packets: 0,
         }

@@ -37,6 +37,7 @@ mod listen_at;
 mod log;
 mod manager;
 mod open;
+mod passing;
 mod replica;
 mod schema;
 mod scoped;
@@ -123,13 +124,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if settings.engine == EngineChoice::Threads || !settings.serves_kv() {
         allocator::small_pages();
     }
-    if let Some(takeover) = &takeover {
-        takeover.release_logs(&settings)?;
+    if let Some(running) = &takeover {
+        let released = running
+            .check_logs(&settings)
+            .and_then(|()| running.release_logs(&settings));
+        if let Err(why) = released {
+            return Err(match takeover {
+                Some(takeover) => takeover.give_up(why),
+                None => why,
+            });
+        }
     }
     // Before anything listens: a signal from here on means a graceful stop.
     let mut events = Events::catch()?;
     let manager = Manager::default();
     let control = control::open(settings.control.as_ref(), inherited.take_control())?;
+    settings.control_path = control.as_ref().map(|control| control.path().to_owned());
     let mut handing = Handing::new(control, upgrade);
     let mut takeover = takeover;
     let mut origin = match takeover {
@@ -153,11 +163,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             }
         };
         if let Some(takeover) = takeover.take() {
-            if let Err(refused) = takeover.serving() {
-                life.abandon();
-                return Err(refused);
+            match takeover.serving() {
+                Ok(following) => life.is_alone(following),
+                Err(refused) => {
+                    life.abandon();
+                    return Err(refused);
+                }
             }
-            life.is_alone();
         }
         handing.adopt();
         life.announce().map_err(|e| {

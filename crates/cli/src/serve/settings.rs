@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     given: Vec<ListenAt>,
     pub(crate) admin_is_given: bool,
     pub(crate) control: Option<ControlAt>,
+    /// Where the control socket is, once it is open.
+    pub(crate) control_path: Option<PathBuf>,
     /// The most that may be open; `None` for no limit.
     pub(crate) descriptors: Option<u64>,
     pub(crate) handshake: Handshake,
@@ -164,6 +166,7 @@ impl Settings {
             given,
             admin_is_given: false,
             control: options.control,
+            control_path: None,
             descriptors: None,
             handshake: options
                 .handshake
@@ -234,6 +237,13 @@ impl Settings {
         // What is not there yet nobody has locked.
         all.map(|path| path.canonicalize().unwrap_or(path))
             .collect()
+    }
+
+    /// Those of them that hold a key-value store.
+    pub(crate) fn store_directories(&self) -> Vec<PathBuf> {
+        let kv = self.kv_durability().map(|_| kv_directory(&self.durable));
+        let kv = kv.map(|path| path.canonicalize().unwrap_or(path));
+        kv.into_iter().collect()
     }
 
     /// Whether answers wait for a sync of some log.

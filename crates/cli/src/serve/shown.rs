@@ -66,7 +66,7 @@ impl Settings {
             "stats-interval": never_is_0(self.stats_interval),
             "log-format": self.log_format.map(|format| format.name()),
             "log-connections": self.log_connections,
-            "control": self.control.as_ref().map(ToString::to_string),
+            "control": self.control_path.as_ref().map(|path| path.display().to_string()),
             "admin": found.admin.map(ToString::to_string),
             "admin-tls": self.admin_front.tls.is_some(),
             "admin-token": self.admin.has_token(),

@@ -1,9 +1,9 @@
 //! `serve --takeover`: the successor's side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidewire_handover::{Claim, ClaimError, Handed, Hello, Offer, Released};
+use tidewire_handover::{Claim, ClaimError, Following, Handed, Hello, Offer, Released};
 
 use super::control;
 use super::settings::Settings;
@@ -16,6 +16,8 @@ const SLACK: Duration = Duration::from_secs(10);
 pub(crate) struct Takeover {
     claim: Claim,
     offer: Offer,
+    /// `--takeover-forget`: what the running server keeps may be left behind.
+    forget: bool,
 }
 
 impl Takeover {
@@ -29,6 +31,7 @@ impl Takeover {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             forget,
+            takes_connections: true,
         };
         let (claim, offer, handed) = Claim::ask(&path, hello).map_err(|e| {
             let advice = match &e {
@@ -45,7 +48,29 @@ impl Takeover {
             listeners = handed.len(),
             "taking over from the running server"
         );
-        Ok((Takeover { claim, offer }, handed))
+        let takeover = Takeover {
+            claim,
+            offer,
+            forget,
+        };
+        Ok((takeover, handed))
+    }
+
+    /// Refuses to take over from a server whose logs or key-value store these settings do not name: its clients would find
+    /// them empty.
+    pub(crate) fn check_logs(&self, settings: &Settings) -> Result<(), Failure> {
+        let ours = settings.log_directories();
+        let theirs = self.offer.logs.iter();
+        let left: Vec<PathBuf> = theirs.filter(|log| !ours.contains(log)).cloned().collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let why = leaves_behind(&left, &self.offer.stores);
+        if self.forget {
+            tracing::warn!(why, "--takeover-forget: the takeover goes on");
+            return Ok(());
+        }
+        Err(failed(&why))
     }
 
     /// Has the running server let go of the logs that these settings need too. Until this process serves, whoever
@@ -71,8 +96,8 @@ impl Takeover {
         Ok(())
     }
 
-    /// Says that this process serves; from then on the running server ends.
-    pub(crate) fn serving(self) -> Result<(), Failure> {
+    /// Says that this process serves; from then on the running server ends. What connections follow by, if it passes some on.
+    pub(crate) fn serving(self) -> Result<Option<Following>, Failure> {
         self.claim.serving().map_err(|e| failed(&e.to_string()))
     }
 
@@ -81,6 +106,21 @@ impl Takeover {
         self.claim.refuse(&why.message);
         why
     }
+}
+
+/// Says what a successor does not take over, as a reason to refuse the takeover.
+pub(crate) fn leaves_behind(logs: &[PathBuf], stores: &[PathBuf]) -> String {
+    let named = |log: &Path| match stores.iter().any(|store| store == log) {
+        true => format!("the key-value store in {}", log.display()),
+        false => format!("the log and its streams in {}", log.display()),
+    };
+    let all: Vec<String> = logs.iter().map(|log| named(log)).collect();
+    format!(
+        "the running server keeps {}, and its successor would not: --data names another directory (a relative one depends on \
+         the working directory), --durability is missing, or a service is not served. Give the successor the same settings, or \
+         --takeover-forget to leave this behind",
+        all.join(" and ")
+    )
 }
 
 fn failed(why: &str) -> Failure {

@@ -10,7 +10,7 @@ use tidewire::proxy::{Header, Proxy};
 use tidewire::{Network, Origin, Peer, Refusal, Wrap};
 use tidewire_tls::{Certificate, Records, Roots, Server, TlsServer};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Kind};
 use crate::exit::Failure;
 use crate::secret;
 
@@ -59,6 +59,7 @@ impl TlsOptions {
                 cert,
                 key,
                 client_ca: self.client_ca,
+                alpn: &[],
             })),
             (Some(_), None) => Err(Failure::usage(
                 "--tls-cert without --tls-key: the certificate's private key is needed too",
@@ -106,9 +107,19 @@ pub(crate) struct TlsFiles {
     cert: PathBuf,
     key: PathBuf,
     client_ca: Option<PathBuf>,
+    /// Application protocols that are negotiated; none where clients offer none.
+    alpn: &'static [&'static str],
 }
 
+/// Application protocols of HTTP services.
+const HTTP: &[&str] = &["http/1.1"];
+
 impl TlsFiles {
+    /// In front of an HTTP service.
+    fn of_http(self) -> TlsFiles {
+        TlsFiles { alpn: HTTP, ..self }
+    }
+
     fn load(&self, handshake: Handshake) -> Result<TlsServer, Failure> {
         let read = |path: &Path| {
             std::fs::read(path)
@@ -120,7 +131,7 @@ impl TlsFiles {
                 let (cert, key) = (self.cert.display(), self.key.display());
                 Failure::usage(format!("certificate {cert} with key {key}: {e}"))
             })?;
-        let mut server = Server::new(certificate);
+        let mut server = Server::new(certificate).alpn(self.alpn);
         if let Some(path) = &self.client_ca {
             let roots = Roots::from_pem(&read(path)?).map_err(|e| wrong(path, e))?;
             server = server.require_client_certificates(&roots);
@@ -155,16 +166,20 @@ impl Front {
             )));
         }
         let own = shield.proxy_from.as_deref();
+        let files = match endpoint.kind {
+            Kind::Http => files.map(TlsFiles::of_http),
+            _ => files,
+        };
         Ok(Front {
             tls: files.filter(|_| wanted),
             proxy_from: own.unwrap_or(proxy_from).to_vec(),
         })
     }
 
-    /// TLS by these files, or nothing.
-    pub(crate) fn of_files(tls: Option<TlsFiles>) -> Front {
+    /// TLS by these files, or nothing, in front of the admin listener.
+    pub(crate) fn of_admin(tls: Option<TlsFiles>) -> Front {
         Front {
-            tls,
+            tls: tls.map(TlsFiles::of_http),
             ..Front::default()
         }
     }

@@ -61,6 +61,7 @@ mod stream;
 mod systemd;
 mod takeover;
 mod takeover_attacks;
+mod takeover_unserved;
 mod tls;
 mod tls_clients;
 mod write_stall;

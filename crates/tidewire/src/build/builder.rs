@@ -1050,6 +1050,15 @@ impl Running {
             .stop(acceptors, self.loops.iter().map(|t| &t.waker));
     }
 
+    /// Of the loops that accept.
+    pub(super) fn accepting_wakers(&self) -> Vec<Arc<Waker>> {
+        let set = match self.acceptors.is_empty() {
+            true => &self.loops,
+            false => &self.acceptors,
+        };
+        set.iter().map(|thread| thread.waker.clone()).collect()
+    }
+
     /// Whether no loop runs any more, once it is so or this time is over.
     pub(crate) fn has_ended(&self, most: Duration) -> bool {
         self.waiter.all_ended(most)

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::build::builder::{Running, Stopper};
 use crate::kernel::clock::Clock;
+use crate::reach::stop::StopClock;
 use crate::reactor::counters::Counters;
+use crate::reactor::env::service_bit;
 
 /// How far the end of a server has come.
 ///
@@ -193,6 +195,10 @@ impl Drain {
         }
     }
 
+    pub(crate) fn clock(&self) -> &StopClock {
+        self.running.clock()
+    }
+
     /// Waits until it is over, for this long at most; whether it is. With a time of zero, only looks; so it does in a
     /// callback of one of the loops.
     pub fn wait_for(&self, most: Duration) -> bool {
@@ -264,6 +270,39 @@ impl Running {
         self.remove_files();
         self.begin_stop(deadline);
         Drain::new(self)
+    }
+
+    /// At a stop, connections of these services that were accepted and never served are waited for this long at most, and not
+    /// until their own deadlines or the stop's. For what a successor must not be kept waiting for. To be called before the
+    /// stop begins; names that no service has are passed over.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice, on_input};
+    ///
+    /// let mut builder = Builder::new();
+    /// let store = builder.service(on_input(|input, link| link.forward_all(input)));
+    /// builder.name(store, "store").engine(EngineChoice::Epoll);
+    /// let running = builder.start()?;
+    /// running.limit_unserved(&["store"], Duration::from_secs(2));
+    /// running.hand_over(Duration::from_secs(10)).wait();
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
+    pub fn limit_unserved(&self, services: &[impl AsRef<str>], most: Duration) {
+        let observer = self.observer();
+        let names = observer.services();
+        let is_meant = |name: &str| services.iter().any(|of| of.as_ref() == name);
+        let bit = |(i, name): (usize, &Arc<str>)| match is_meant(name) {
+            true => service_bit(u16::try_from(i).unwrap_or(u16::MAX)),
+            false => 0,
+        };
+        let bits = names
+            .iter()
+            .enumerate()
+            .map(bit)
+            .fold(0, |all, bit| all | bit);
+        self.clock()
+            .limit_unserved(bits, Clock::System.monotonic() + most);
     }
 
     /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners): who waits to be

@@ -4,6 +4,7 @@ pub(crate) mod builder;
 pub(crate) mod drain;
 pub(crate) mod ending;
 pub(crate) mod engine;
+pub(crate) mod inbound;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod observer;

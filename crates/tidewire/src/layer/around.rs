@@ -299,6 +299,10 @@ pub struct LayeredConn<S: Service, L: Layer> {
     pub(super) within: Within<S::Conn>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) origin: Origin,
+    /// The protocol of a layer that has handed over has consumed input.
+    pub(super) alone_served: bool,
+    /// The protocol inside knows of a stop, or will as soon as it was served.
+    pub(super) drain_passed_on: bool,
 }
 
 /// The inner protocol.

@@ -311,12 +311,21 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         let outlived = cx.link.state.flags.has(Flag::Outlived);
-        self.enter(cx, |_, state, _| {
+        self.enter(cx, |_, state, env| {
             if outlived {
                 state.flags.add(Flag::Outlived);
             }
+            if outlived || !env.waits_for_unserved(state.service) {
+                state.flags.remove(Flag::Unserved);
+            }
             state.owed.add(Owed::Draining);
         });
+    }
+
+    /// Whether the inner protocol was opened for an accepted connection, and has consumed no input and sent no output yet.
+    pub(crate) fn is_unserved(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|s| s.is_open() && s.flags.has(Flag::Unserved))
     }
 
     /// Somebody posted a message to the connection.
@@ -438,6 +447,9 @@ impl<P: Protocol> Inner<P> {
             let offered = slices[0].len();
             let took = take(cx, &slices[0]);
             assert!(took <= offered, "took more than there was");
+            if took > 0 {
+                state.flags.remove(Flag::Unserved);
+            }
             let taken = state.out.advance(took, &mut cx.link.env.blocks);
             if taken.is_err() {
                 cx.link.env.owner_panicked(cx.link.state);

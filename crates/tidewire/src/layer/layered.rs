@@ -219,7 +219,10 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
         if let Within::Alone(protocol) = &mut self.within {
-            return protocol.received(input, &mut cx.within());
+            let before = input.consumed();
+            let next = protocol.received(input, &mut cx.within());
+            self.alone_served |= input.consumed() > before;
+            return next;
         }
         let next = self.tell_layer(cx, |layer, at| layer.received(input, at));
         if self.let_go(cx) {
@@ -228,7 +231,10 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
                     if cx.link.paused() {
                         return Next::Paused;
                     }
-                    protocol.received(input, &mut cx.within())
+                    let before = input.consumed();
+                    let next = protocol.received(input, &mut cx.within());
+                    self.alone_served = input.consumed() > before;
+                    next
                 }
                 _ => Next::More,
             };
@@ -323,14 +329,36 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
+    /// A stop. A client whose handshake is under way, or who was not served yet, is served first: the loop calls this again
+    /// when the layer has read or sent something.
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
-        pass_on!(
-            self,
-            cx,
-            |p| p.draining(&mut cx.within()),
-            |inner| inner.draining(cx),
-            cx.link.finish()
-        );
+        let may_wait = cx.link.waits_for_unserved();
+        let waits = match &mut self.within {
+            Within::Alone(protocol) => {
+                let waits = may_wait && !self.alone_served;
+                if !waits {
+                    protocol.draining(&mut cx.within());
+                }
+                waits
+            }
+            Within::Layer(inner) => {
+                match std::mem::replace(&mut self.drain_passed_on, true) {
+                    true if may_wait || !inner.is_unserved() => {}
+                    _ => inner.draining(cx),
+                }
+                let waits = inner.is_unserved();
+                self.pump(cx);
+                waits
+            }
+            Within::Nothing if may_wait => true,
+            Within::Nothing => {
+                cx.link.finish();
+                false
+            }
+        };
+        if waits {
+            cx.link.drain_once_served();
+        }
     }
 
     fn undelivered(&mut self, to: ConnId, message: Self::Message, cx: &mut Cx<'_, Self>) {
@@ -395,6 +423,8 @@ impl<W: Wrap, S: Service> Service for Layered<W, S> {
             within,
             shared: self.shared.clone(),
             origin: from.origin,
+            alone_served: false,
+            drain_passed_on: false,
         })
     }
 

@@ -407,7 +407,9 @@ pub trait Protocol: Sized + 'static {
     }
 
     /// The loops are stopping, or the connection has been open for as long as
-    /// [it may](crate::Limits::lifetime). All requests received before have been offered. Default: finish; a
+    /// [it may](crate::Limits::lifetime). All requests received before have been offered. At a stop, a connection that was
+    /// accepted and has consumed and sent nothing yet is told only when it has, or when the stop no longer waits for it
+    /// ([`Running::limit_unserved`](crate::Running::limit_unserved)): its client was told that it is connected. Default: finish; a
     /// protocol that still owes replies may finish later, within the stop's deadline or, at the end of
     /// its lifetime, [`Limits::linger`](crate::Limits::linger).
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {

@@ -13,7 +13,7 @@ use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
-use crate::vocabulary::peer::Peer;
+use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
 /// A connection's way out: write, set a timer, ask the time, pause or resume reading, finish or
@@ -851,6 +851,20 @@ impl Link<'_> {
             None => self.state.kill(Closed::Refused(why)),
         }
         self.env.touch(self.state);
+    }
+
+    /// Whether a stop serves this connection first if it was never served: it was accepted, has not lived for as long as it
+    /// may, and the stop has time for it.
+    pub(crate) fn waits_for_unserved(&self) -> bool {
+        matches!(self.state.peer.origin, Origin::Accepted(_))
+            && !self.state.flags.has(Flag::Outlived)
+            && self.env.waits_for_unserved(self.state.service)
+    }
+
+    /// [`draining`](crate::Protocol::draining) is called once more, after the connection has consumed or sent something.
+    pub(crate) fn drain_once_served(&mut self) {
+        self.state.flags.add(Flag::Unserved);
+        self.state.owed.add(Owed::Draining);
     }
 
     /// Whether this side has finished or aborted.

@@ -38,6 +38,8 @@ pub(crate) enum Command {
         peer: Endpoint,
         permit: Permit,
     },
+    /// Let in a connection that another process has accepted at the listener of this number.
+    Accept { socket: Descriptor, listener: u32 },
     /// Connect for the service of this index.
     Dial { service: u16, dial: Dial },
     /// Take in whoever waits to be accepted.
@@ -49,7 +51,9 @@ impl Command {
     pub(crate) fn service(&self) -> u16 {
         match self {
             Command::Adopt { service, .. } | Command::Dial { service, .. } => *service,
-            Command::Look => unreachable!("no thread is started to look"),
+            Command::Look | Command::Accept { .. } => {
+                unreachable!("no thread is started for what an acceptor does itself")
+            }
         }
     }
 }
@@ -68,7 +72,9 @@ impl Unsent {
     pub(crate) fn into_not_dialled(self) -> NotDialled {
         let dial = |command: Box<Command>| match *command {
             Command::Dial { dial, .. } => Box::new(dial),
-            Command::Adopt { .. } | Command::Look => unreachable!("what was sent comes back"),
+            Command::Adopt { .. } | Command::Accept { .. } | Command::Look => {
+                unreachable!("what was sent comes back")
+            }
         };
         match self {
             Unsent::NoRoom(command) => NotDialled::NoRoom(dial(command)),
@@ -336,7 +342,9 @@ mod tests {
     fn tokens(commands: Vec<Command>) -> Vec<u64> {
         let token = |command| match command {
             Command::Dial { dial, .. } => dial.token,
-            Command::Adopt { .. } | Command::Look => unreachable!("only dials are sent here"),
+            Command::Adopt { .. } | Command::Accept { .. } | Command::Look => {
+                unreachable!("only dials are sent here")
+            }
         };
         commands.into_iter().map(token).collect()
     }

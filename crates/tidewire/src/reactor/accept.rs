@@ -55,6 +55,20 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
+    /// Lets in a connection that another process has accepted at the listener of this number.
+    #[cold]
+    pub(super) fn accept_from_elsewhere(&mut self, socket: Fd<D>, listener: u32) {
+        let mut here = 0..self.accepting.listeners.len();
+        let Some(which) = here.find(|which| self.accepting.listener(*which).0 == listener) else {
+            let error = "no such listener";
+            tracing::error!(listener, error, "a connection of another process is reset");
+            return self.driver.sys().reset_on_close(&socket);
+        };
+        let peer = self.driver.sys().peer_name(&socket);
+        self.look_at(which, socket, peer);
+        self.crowd_over();
+    }
+
     /// Lets somebody in, here, where being turned away costs neither a thread nor a place in an inbox.
     fn look_at(&mut self, which: usize, socket: Fd<D>, peer: Endpoint) {
         let (listener, service) = self.accepting.listener(which);

@@ -43,6 +43,10 @@ pub(crate) struct Deadlines {
 /// taken. The limit counts from there.
 pub(crate) const FIRST_LOOK: u32 = 4;
 
+/// Linger limit of a connection between two requests, at a stop without a successor: a round trip to far away, so that a
+/// request on its way is seen.
+pub(crate) const IDLE_LINGER: Duration = Duration::from_millis(250);
+
 impl Deadlines {
     pub(crate) fn new(limits: &Limits) -> Deadlines {
         Deadlines {

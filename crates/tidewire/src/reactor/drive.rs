@@ -5,7 +5,7 @@
 use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Appetite, Flag, Hint, Owed, Told, Writing};
+use crate::reactor::facts::{Appetite, Awaits, Flag, Hint, Owed, Phase, Told, Writing};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::next::Next;
@@ -120,7 +120,12 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
             true => Hint::Lifetime,
             false => Hint::Stopped,
         };
+        let is_idle = env.closes_idle && state.carry.is_empty();
         protocol.call(Event::Draining, state, env);
+        if is_idle && matches!(state.phase, Phase::Finishing(_)) && state.awaits == Awaits::PeerEnd
+        {
+            state.awaits = Awaits::Delivery;
+        }
         state.hint = Hint::Finished;
     }
 }

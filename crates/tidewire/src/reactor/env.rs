@@ -55,8 +55,19 @@ pub(crate) struct Env {
     pub(crate) delivers: bool,
     /// Outgoing connections that callbacks asked for, and for which service.
     pub(crate) dials: Vec<(u16, Dial)>,
+    /// The loop stops without a successor: a connection between two requests is closed without waiting for its peer's end.
+    pub(crate) closes_idle: bool,
+    /// The loop stops, and its successor takes connections of which nothing was read.
+    pub(crate) passes_on: bool,
+    /// Services whose unserved connections a stop no longer waits for: a bit for each, the last for all from the 64th on.
+    pub(crate) unserved_given_up: u64,
     /// No service's timer expires before this; nanoseconds, `u64::MAX` if none is set. May be early.
     pub(crate) timers_ns: u64,
+}
+
+/// The bit of a service in [`Env::unserved_given_up`].
+pub(crate) fn service_bit(service: u16) -> u64 {
+    1 << service.min(63)
 }
 
 impl Env {
@@ -64,6 +75,11 @@ impl Env {
     pub(crate) fn begin_turn(&mut self) {
         self.counters.begin_turn();
         self.sending.begin_turn();
+    }
+
+    /// Whether a stop serves connections of this service that were never served.
+    pub(crate) fn waits_for_unserved(&self, service: u16) -> bool {
+        self.unserved_given_up & service_bit(service) == 0
     }
 
     /// Whether anybody waits to make output, or to send it.
@@ -204,6 +220,7 @@ impl Env {
             tally.sent += n as u64;
         }
         state.last_progress = self.now;
+        state.flags.remove(Flag::Unserved);
         state.deadlines.took();
         if let Err(OwnerPanicked) = state.out.advance(n, &mut self.blocks) {
             return self.owner_panicked(state);

@@ -53,6 +53,9 @@ impl From<Hint> for Closed {
 pub(crate) enum Awaits {
     /// The peer's end, so that no reset destroys what is on its way.
     PeerEnd,
+    /// That the peer's side takes all output and sends nothing for a moment: a connection between two requests, at a stop
+    /// without a successor.
+    Delivery,
     /// Nothing, as long as nothing has come from the peer, who has said that it sends no more.
     Nothing,
 }
@@ -142,6 +145,9 @@ pub(crate) enum Flag {
     HeldInside,
     /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
     Nameless,
+    /// Accepted, and its protocol has consumed no input and sent no output yet. A stop serves such a connection first: its
+    /// client was told that it is connected.
+    Unserved,
 }
 
 impl Fact for Flag {

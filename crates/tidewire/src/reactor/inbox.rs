@@ -39,6 +39,9 @@ impl<D: Driver> Reactor<D> {
                     permit,
                 }),
                 Command::Look => self.take_in_who_waits(),
+                Command::Accept { socket, listener } => {
+                    self.accept_from_elsewhere(D::Sys::own(socket), listener);
+                }
                 Command::Dial { service, dial } => match &self.setup.spread {
                     Spread::Threads(spawner) => {
                         let token = dial.token;

@@ -10,8 +10,9 @@ use crate::vocabulary::closed::Closed;
 use crate::vocabulary::time::Instant;
 
 impl State {
-    /// The peer shall say something by then.
+    /// The connection was accepted: the peer shall say something within `limit`, and nothing was served yet.
     pub(crate) fn await_first_byte(&mut self, now: Instant, limit: Option<Duration>) {
+        self.flags.add(Flag::Unserved);
         if let ms @ 1.. = millis(limit) {
             self.deadlines.awaited = Awaited::FirstByte;
             self.deadlines.at_ns = later(now, ms);
@@ -27,6 +28,7 @@ impl State {
     }
 
     pub(crate) fn request_ended(&mut self) {
+        self.flags.remove(Flag::Unserved);
         self.deadlines.awaited = Awaited::Nothing;
     }
 
@@ -34,7 +36,8 @@ impl State {
     /// unless the protocol says itself when they do.
     #[inline]
     pub(crate) fn note_request(&mut self, now: Instant, progress: bool) {
-        if self.carry.is_empty() && self.deadlines.awaited == Awaited::Nothing {
+        let owes_nothing = self.carry.is_empty() && self.deadlines.awaited == Awaited::Nothing;
+        if owes_nothing && !self.flags.has(Flag::Unserved) {
             return;
         }
         self.note_partial(now, progress);
@@ -51,6 +54,9 @@ impl State {
                 self.deadlines.at_ns = now.as_nanos();
             }
             _ => self.deadlines.awaited = Awaited::Nothing,
+        }
+        if progress {
+            self.flags.remove(Flag::Unserved);
         }
     }
 

@@ -46,6 +46,10 @@ impl Drop for Life {
                     socket.reset_on_close();
                 }
                 Command::Look => {}
+                Command::Accept { socket, listener } => {
+                    tracing::error!(listener, "a connection's loop ended before it began");
+                    socket.reset_on_close();
+                }
                 Command::Dial { service, dial } => {
                     let token = dial.token;
                     let left = heir.as_ref().map(|heir| {

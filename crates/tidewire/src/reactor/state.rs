@@ -374,10 +374,12 @@ impl State {
         self.knows_peer_end() && self.told == Told::Nothing && self.is_paused() && self.is_open()
     }
 
+    /// Whether `draining` is to be called now. A connection that was never served is served first.
     #[inline]
     pub(crate) fn drain_due(&self) -> bool {
         self.owed.has(Owed::Draining)
             && self.is_open()
+            && (!self.flags.has(Flag::Unserved) || self.flags.has(Flag::Outlived))
             && !self.replay_due()
             && (self.appetite != Appetite::Drain || self.is_paused())
     }

@@ -29,6 +29,7 @@ impl<D: Driver> Reactor<D> {
     }
 
     fn go_on_stopping(&mut self, stop: Stop) -> bool {
+        self.setup.clock.pass_on(&mut self.core.passed_on);
         if self.stage == Stage::Running {
             let until = self.last_call(stop);
             self.stage = Stage::LastCall { until };
@@ -37,7 +38,7 @@ impl<D: Driver> Reactor<D> {
             if self.core.env.now < until && stop != Stop::Now {
                 return false;
             }
-            self.core.begin_drain(&mut self.driver);
+            self.core.begin_drain(&mut self.driver, &self.setup.clock);
             self.driver.pause_accepting();
             let until = self.core.env.now + QUIET_WAIT;
             self.stage = Stage::Closing { until };
@@ -46,6 +47,10 @@ impl<D: Driver> Reactor<D> {
             && (self.driver.accepting_over() || self.core.env.now >= until)
         {
             self.begin_drain();
+        }
+        if self.stage == Stage::Draining {
+            let given_up = self.setup.clock.given_up(self.core.env.now);
+            self.core.give_up_unserved(given_up);
         }
         let over = self.core.env.now >= self.setup.clock.deadline();
         let cut = (stop == Stop::Now || over) && !mistaken(Mistake::NotCutAtDeadline);
@@ -94,7 +99,11 @@ impl<D: Driver> Reactor<D> {
         let deadline = self.setup.clock.deadline();
         let next = match self.stage {
             Stage::LastCall { until } | Stage::Closing { until } => until.min(deadline),
-            Stage::Running | Stage::Draining => deadline,
+            Stage::Draining => match self.setup.clock.unserved_until() {
+                Some(until) if until > self.core.env.now => until.min(deadline),
+                _ => deadline,
+            },
+            Stage::Running => deadline,
         };
         (next > self.core.env.now).then_some(next)
     }

@@ -14,8 +14,10 @@ pub(crate) struct Throttles {
     pub(crate) cuts: Throttle,
     /// Of messages that found no room.
     pub(crate) messages: Throttle,
-    /// Of dials that found none.
+    /// Of dials that found no room.
     pub(crate) dials: Throttle,
+    /// Of attempts to connect that failed.
+    pub(crate) attempts: Throttle,
 }
 
 const fn a_second() -> Throttle {
@@ -29,6 +31,7 @@ impl Default for Throttles {
             ends: [const { a_second() }; Closed::KINDS],
             cuts: a_second(),
             messages: a_second(),
+            attempts: a_second(),
             dials: a_second(),
         }
     }

@@ -222,14 +222,24 @@ fn a_layer_that_waits_ends_with_the_stop_and_with_its_deadline(v: Variant) {
     assert!(slow.guests.lock().expect("not poisoned").is_empty());
     assert_eq!(slow.stop().closed_for(Closed::ByProtocol("")), 1);
 
+    // A stop waits for what the layer waits for, and for the first request behind it.
     let stopping = server(v, Duration::from_secs(60));
     let mut client = stopping.connect();
     client.send(&HEADER[..5]);
+    let mut marker = stopping.connect();
+    marker.send(HEADER);
+    marker.send(b"first");
+    marker.expect(b"first");
     let record = stopping.record.clone();
-    record.until("accepted", |_| stopping.loops.counters().open == 1);
+    record.until("accepted", |_| stopping.loops.counters().open == 2);
     let stops = world::spawn(move || stopping.stop());
+    marker.expect_end();
+    drop(marker);
+    client.send(&HEADER[5..]);
+    client.send(b"late");
+    client.expect(b"late");
     client.expect_end();
     drop(client);
     let counters = stops.join().expect("stopped");
-    assert_eq!((counters.open, counters.closed_total()), (0, 1));
+    assert_eq!(counters.closed_for(Closed::Stopped), 2);
 }

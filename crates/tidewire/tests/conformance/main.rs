@@ -58,6 +58,7 @@ mod stopping;
 mod timers;
 mod transfer;
 mod unix;
+mod unserved;
 mod watching;
 
 use std::process::ExitCode;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         service_panics::cases(),
         drops::cases(),
         stopping::cases(),
+        unserved::cases(),
         dialling::cases(),
         dial_from::cases(),
         redial::cases(),

@@ -42,10 +42,12 @@ const ONLY: [(&str, &[&str]); 15] = [
         &[
             "a_lone_client_is_not_forgotten_between_two_servers",
             "a_stop_leaves_listeners_that_others_have_as_they_were",
+            "a_successor_takes_clients_that_have_not_spoken",
             "inherited_listener",
             "inherited_listener_that_is_shut_down",
             "listeners_that_nobody_took_change_nothing",
             "peer_that_has_reset_before_it_is_accepted_has_its_address",
+            "services_whose_silent_clients_are_not_waited_for_long",
             "successor_takes_over_a_unix_socket",
             "successor_takes_over_who_waits",
             "successors_differ_in_their_loops",

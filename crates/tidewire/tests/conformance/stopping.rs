@@ -654,14 +654,15 @@ fn a_drain_shows_what_it_waits_for(v: Variant) {
     record.check();
 }
 
-/// All is said to this one, and it does not go: nobody has to wait for it who needs what is shared.
+/// All is said to this client, and it does not go. Whoever needs what is shared need not wait for it.
 fn a_drain_tells_who_only_lingers(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     let mut client = server.connect();
     client.send(b"x");
     client.expect(b"x");
     let (running, record) = server.into_parts();
-    let drain = running.drain(AMPLE);
+    // Without a successor a connection between two requests is closed soon.
+    let drain = running.hand_over(AMPLE);
     client.expect_end();
     record.until("it lingers", |_| {
         drain.progress().services[0].lingering == 1

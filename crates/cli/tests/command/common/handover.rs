@@ -153,5 +153,6 @@ pub(crate) fn hello() -> Hello {
         version: "test".into(),
         pid: std::process::id(),
         forget: false,
+        takes_connections: false,
     }
 }

@@ -258,7 +258,7 @@ impl<Q: Queues> Sockets<Q> {
             for index in std::mem::take(&mut self.swept) {
                 if let Some(sock) = self.sock(index).filter(|s| s.receiver.sweep.is_some()) {
                     sock.receiver.sweep = None;
-                    core.owe_drain(index);
+                    self.drain_or_pass_on(core, index);
                 }
             }
             core.settle_all(self);

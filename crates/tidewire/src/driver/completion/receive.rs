@@ -234,7 +234,7 @@ impl<Q: Queues> Sockets<Q> {
             sock.receiver.more = false;
             if done.is(Errno::AGAIN) && sock.receiver.sweep.is_some() {
                 sock.receiver.sweep = None;
-                core.owe_drain(index);
+                self.drain_or_pass_on(core, index);
             }
             if !mistaken(Mistake::CancelledReceiveForgotten) {
                 core.touch(index);

@@ -214,6 +214,19 @@ impl<Q: Queues> Sockets<Q> {
         Some(sock)
     }
 
+    /// What the kernel held of this connection when a stop began has been received. The successor has it if that was nothing
+    /// and no operation names it, else its protocol is told. One in the ring's table cannot leave it.
+    pub(super) fn drain_or_pass_on(&mut self, core: &mut Core, index: u32) {
+        let is_quiet = |sock: &mut Sock<Q::Sys>| sock.in_flight == 0 && sock.fd.is_some();
+        if core.may_pass_on(index)
+            && self.sock(index).is_some_and(is_quiet)
+            && let Some(fd) = self.remove(index).and_then(|sock| sock.fd)
+        {
+            return core.pass_on(index, Q::Sys::hand_over(fd));
+        }
+        core.owe_drain(index);
+    }
+
     /// Closes a socket that is to be closed and of which nothing is in flight.
     pub(super) fn close_if_quiet(&mut self, core: &mut Core, index: u32) {
         let Some((sock, ring)) = self.sock_and_ring(index) else {

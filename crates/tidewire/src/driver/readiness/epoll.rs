@@ -70,6 +70,10 @@ impl<S: Sys> Poller for Epoll<S> {
         // Closing the descriptor takes it out.
     }
 
+    fn leave(&mut self, fd: &S::Fd, _token: u64) {
+        self.sys.epoll_delete(&self.fd, fd);
+    }
+
     fn interest(&mut self, _token: u64, _read: bool, _write: bool) {
         // Edge-triggered: always told, free to ignore.
     }

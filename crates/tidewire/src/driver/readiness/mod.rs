@@ -68,6 +68,8 @@ pub(crate) trait Poller {
     fn add_timer(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64) -> bool;
     /// A connection's descriptor is about to be closed.
     fn forget(&mut self, token: u64);
+    /// A connection's descriptor leaves this process open.
+    fn leave(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64);
     /// What a level-triggered poller should wait for.
     fn interest(&mut self, token: u64, read: bool, write: bool);
     /// Waits until something is ready, or for as long as `timeout` says. To be called when all

@@ -127,6 +127,10 @@ impl<S: Sys> Poller for Poll<S> {
         self.entries.retain(|e| e.token != token);
     }
 
+    fn leave(&mut self, _fd: &S::Fd, token: u64) {
+        self.forget(token);
+    }
+
     fn interest(&mut self, token: u64, read: bool, write: bool) {
         if let Some(e) = self.entry(token) {
             (e.read, e.write) = (read, write);

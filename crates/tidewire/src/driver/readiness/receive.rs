@@ -130,7 +130,7 @@ impl<P: Poller> Sockets<P> {
         let held_back = sock.readable && !state.wants_input() && state.waits_for_drain();
         if rest == 0 || !held_back {
             sock.sweep = None;
-            core.owe_drain(index);
+            self.drain_or_pass_on(core, index);
         }
     }
 

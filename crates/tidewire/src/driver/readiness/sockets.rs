@@ -134,6 +134,19 @@ impl<P: Poller> Sockets<P> {
         }
     }
 
+    /// What the kernel held of this connection when a stop began has been received. The successor has it if that was
+    /// nothing, else its protocol is told.
+    pub(super) fn drain_or_pass_on(&mut self, core: &mut Core, index: u32) {
+        if core.may_pass_on(index)
+            && let Some(sock) = self.socks.remove(index as usize)
+        {
+            self.poller.leave(&sock.fd, token(index, sock.generation));
+            self.closed_some = true;
+            return core.pass_on(index, P::Sys::hand_over(sock.fd));
+        }
+        core.owe_drain(index);
+    }
+
     pub(super) fn enqueue(&mut self, index: u32) {
         if let Some(sock) = self.sock(index)
             && !sock.queued

@@ -8,7 +8,7 @@ use crate::reactor::core::Core;
 use crate::reactor::deadlines::FIRST_LOOK;
 use crate::reactor::drive::Event;
 use crate::reactor::driver::Transport;
-use crate::reactor::facts::{Flag, Hint, Owed, Phase};
+use crate::reactor::facts::{Awaits, Flag, Hint, Owed, Phase};
 use crate::reactor::state::State;
 use crate::reactor::wheel::Wheel;
 use crate::vocabulary::closed::Closed;
@@ -81,7 +81,7 @@ impl Core {
                 return;
             }
             Phase::Finishing(_) if phase_over => self.flushing_over(io, index),
-            Phase::Lingering(_) if phase_over => state.end(Closed::LingerExpired, false),
+            Phase::Lingering(why) if phase_over => self.lingering_over(io, index, why),
             Phase::Open => {
                 let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();
                 let stale = mistaken(Mistake::TimerSurvives) && state.timer.is_none();
@@ -102,6 +102,29 @@ impl Core {
                 state.outlive_finished(now, self.limits[state.service as usize].linger);
             }
             self.env.touch(state);
+        }
+    }
+
+    /// The peer has not ended within the linger limit. That of a connection between two requests is short.
+    fn lingering_over(&mut self, io: &mut impl Transport, index: u32, why: Closed) {
+        let state = &mut self.states[index as usize];
+        if state.awaits != Awaits::Delivery {
+            return state.end(Closed::LingerExpired, false);
+        }
+        state.awaits = Awaits::PeerEnd;
+        if io.has_emptied(index) && io.untaken(index) == Some(0) {
+            return state.end(why, false);
+        }
+        self.linger_on(index);
+    }
+
+    /// The connection lingers for as long as any other from now on.
+    pub(super) fn linger_on(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        let linger = self.limits[state.service as usize].linger;
+        state.awaits = Awaits::PeerEnd;
+        if matches!(state.phase, Phase::Lingering(_)) {
+            state.phase_ends = Some(self.env.now + linger);
         }
     }
 

@@ -99,6 +99,10 @@ impl Core {
         };
         attempts.connecting = false;
         attempts.failed = attempts.failed.saturating_add(1);
+        if let Some(held_back) = self.env.throttles.attempts.pass(self.env.now) {
+            let (failed, of) = (attempts.failed, attempts.dial.attempts);
+            tracing::debug!(peer = %state.peer.endpoint, token = attempts.dial.token, failed, of, %error, held_back, "connecting failed");
+        }
         if !draining && attempts.failed < attempts.dial.attempts {
             let pause = pause_after(&attempts.dial, attempts.failed, &mut self.env.rng);
             state.phase_ends = Some(self.env.now + pause);

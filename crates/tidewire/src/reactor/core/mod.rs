@@ -23,6 +23,7 @@ use crate::memory::budget::{Memory, Meter};
 use crate::memory::buffer::Pool;
 use crate::memory::output::Blocks;
 use crate::memory::table::Table;
+use crate::reach::stop::PassedOn;
 use crate::reach::waker::Waker;
 use crate::reactor::activity::Callback;
 use crate::reactor::barriers::Barriers;
@@ -100,6 +101,8 @@ pub(crate) struct Core {
     generation: u32,
     due: Vec<u32>,
     draining: bool,
+    /// Connections that go to a successor.
+    pub(crate) passed_on: Vec<PassedOn>,
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
     /// Of those who wait to make output, and to send it.
@@ -141,6 +144,9 @@ impl Core {
                 deliveries: 0,
                 delivers: false,
                 dials: Vec::new(),
+                unserved_given_up: 0,
+                closes_idle: false,
+                passes_on: false,
                 timers_ns: u64::MAX,
             },
             waker,
@@ -153,6 +159,7 @@ impl Core {
             generation: 0,
             due: Vec::new(),
             draining: false,
+            passed_on: Vec::new(),
             last_looks: 0,
             makers: Queueing::default(),
             senders: Queueing::default(),

@@ -8,7 +8,7 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::{Flag, PeerEnd};
+use crate::reactor::facts::{Awaits, Flag, PeerEnd};
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
@@ -20,6 +20,9 @@ impl Core {
         }
         if !state.is_open() {
             // What is discarded is no progress: see `flushing_over`.
+            if state.awaits == Awaits::Delivery {
+                self.linger_on(index);
+            }
             return;
         }
         if !state.flags.has(Flag::Around) {

@@ -3,7 +3,7 @@
 use crate::memory::budget::Meter;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
-use crate::reactor::deadlines::FIRST_LOOK;
+use crate::reactor::deadlines::{FIRST_LOOK, IDLE_LINGER};
 use crate::reactor::drive;
 use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
@@ -296,7 +296,11 @@ impl Core {
                 state.end(why, false);
             } else if sent || mistaken(Mistake::HalfCloseTooEarly) {
                 state.phase = Phase::Lingering(why);
-                state.phase_ends = Some(self.env.now + linger);
+                let most = match state.awaits {
+                    Awaits::Delivery => linger.min(IDLE_LINGER),
+                    Awaits::PeerEnd | Awaits::Nothing => linger,
+                };
+                state.phase_ends = Some(self.env.now + most);
                 if state.writing != Writing::Shut {
                     self.shut(io, index);
                 }

@@ -194,7 +194,7 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn every_operation_counts_for_the_sameness_of_a_run() {
     const ALL: &str =
-        "SO_ERROR accept clear close connect filter linger notify outcome shutdown unread";
+        "SO_ERROR accept clear close connect filter linger notify outcome shutdown unread untaken";
     const READINESS: &str = "epoll_add epoll_del epoll_wait event recv send settime";
     const LEVELS: &str = "eventfd poll polled";
     const COMPLETION: &str = "accept* blocking cancel cancelall cancelfd complete enter give install linger* peername poll put \
