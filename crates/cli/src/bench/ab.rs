@@ -10,6 +10,7 @@ use tidewire_load::stats::Bootstrap;
 use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Workload};
 
 use super::arrivals;
+use super::counted::{CountArgs, Pair};
 use super::generator::GeneratorArgs;
 use super::load::{Load, LoadArgs};
 use super::page;
@@ -53,6 +54,8 @@ pub(crate) struct Args<L: LoadArgs> {
     #[arg(long, conflicts_with = "no_control")]
     duet: bool,
     #[command(flatten)]
+    count: CountArgs,
+    #[command(flatten)]
     pub(super) generator: GeneratorArgs,
     /// Writes the result as JSON, every run included
     #[arg(long, value_name = "FILE")]
@@ -90,6 +93,8 @@ struct Shown<'a> {
     connections: usize,
     round_time: Duration,
     warm_up: Duration,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted: Option<&'a Pair>,
     #[serde(flatten)]
     comparison: &'a Comparison,
 }
@@ -99,6 +104,10 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let mut watcher = Watcher::new()?;
     args.generator.in_one_process("bench ab")?;
     let base = args.load.load()?.endless();
+    let counted = args.counted(&mut watcher)?;
+    if let (Some(counted), true) = (&counted, args.count.is_only()) {
+        return counted.show_alone(args.json.as_deref());
+    }
     let a = args.stand(&args.a, base)?;
     let b = args.stand(&args.b, base)?;
     let mut schedule = Schedule::new(args.rounds as usize);
@@ -171,6 +180,9 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         show_line!("{sentence}");
     }
     show!("{comparison}");
+    if let Some(counted) = &counted {
+        show!("{}", counted.beside(&comparison));
+    }
     let mut remarks = Vec::new();
     if interrupted {
         remarks.push("interrupted: this is of the whole rounds that there were".to_owned());
@@ -200,6 +212,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             connections: args.generator.connections(),
             round_time: args.round_time.0,
             warm_up: args.warmup.0,
+            counted: counted.as_ref(),
             comparison: &comparison,
         };
         if let Some(path) = &args.html {
@@ -255,6 +268,11 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
 }
 
 impl<L: LoadArgs> Args<L> {
+    fn counted(&self, watcher: &mut Watcher) -> Result<Option<Pair>, Failure> {
+        let (load, generator) = (&self.load, &self.generator);
+        self.count.pair(load, generator, [&self.a, &self.b], watcher)
+    }
+
     fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
         let load = side.load(base)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
