@@ -270,7 +270,8 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
 impl<L: LoadArgs> Args<L> {
     fn counted(&self, watcher: &mut Watcher) -> Result<Option<Pair>, Failure> {
         let (load, generator) = (&self.load, &self.generator);
-        self.count.pair(load, generator, [&self.a, &self.b], watcher)
+        self.count
+            .pair(load, generator, [&self.a, &self.b], watcher)
     }
 
     fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {

@@ -33,6 +33,8 @@ const IDLE: std::time::Duration = std::time::Duration::from_millis(600);
 const SEGMENTS: u32 = 3;
 /// Fewest rounds of a segment.
 const ROUNDS_MIN: u32 = 20;
+/// Most rounds before anything is counted.
+const WARM_UP_MAX: u32 = 100;
 /// Starts of each server.
 const STARTS: usize = 2;
 /// Messages of a run of connections that are opened and closed.
@@ -59,7 +61,7 @@ pub(super) struct CountArgs {
     #[arg(long)]
     count_only: bool,
     /// Messages of a segment; there are three in each of two starts of a server
-    #[arg(long, default_value = "1k", value_name = "N", value_parser = count::some)]
+    #[arg(long, default_value = "200", value_name = "N", value_parser = count::some)]
     count_messages: u32,
 }
 
@@ -161,7 +163,7 @@ impl<'a, L: LoadArgs> Job<'a, L> {
                 extent: Extent::Count(RUN),
             },
             sampling: Sampling {
-                warm_up: rounds.div_ceil(4).max(3),
+                warm_up: rounds.div_ceil(4).clamp(3, WARM_UP_MAX),
                 rounds,
                 segments: SEGMENTS,
                 idle: IDLE,
@@ -223,8 +225,7 @@ impl<'a, L: LoadArgs> Job<'a, L> {
                 let mut answered = 0;
                 let mut run = |sent: &mut dyn FnMut() -> Result<(), workload::Failure>| {
                     sent()?;
-                    let ran =
-                        workload::run(&self.plan, &self.generator, target, &mut |_| true)?;
+                    let ran = workload::run(&self.plan, &self.generator, target, &mut |_| true)?;
                     answered += ran.requests;
                     Ok(answered)
                 };
@@ -283,7 +284,11 @@ impl Script {
             }
             Workload::Kv(load) => rounds(workload, load.pipeline, load.key_size),
             Workload::Http(load) if !load.close => {
-                let longest = load.requests.iter().map(|request| request.bytes.len()).max();
+                let longest = load
+                    .requests
+                    .iter()
+                    .map(|request| request.bytes.len())
+                    .max();
                 rounds(workload, load.pipeline, longest.unwrap_or(0))
             }
             Workload::Http(_) | Workload::Connect(_) => Script {
@@ -373,7 +378,11 @@ impl CountArgs {
         let mut counts: [Vec<Counts>; 2] = Default::default();
         for start in 0..STARTS {
             for (side, counts) in sides.iter().zip(&mut counts) {
-                watcher.show(&format!("counting {}, start {} of {STARTS}", side.name, start + 1));
+                watcher.show(&format!(
+                    "counting {}, start {} of {STARTS}",
+                    side.name,
+                    start + 1
+                ));
                 let want = if start == 0 { &want } else { &later };
                 let counted = want.count(load, generator, side);
                 counts.push(counted.map_err(|mut failure| {
@@ -476,10 +485,17 @@ impl std::fmt::Display for Pair {
             )
         };
         for (side, name) in [(0, "A"), (1, "B")] {
-            writeln!(f, "{name}            {} instructions", of(&self.instructions, side))?;
+            writeln!(
+                f,
+                "{name}            {} instructions",
+                of(&self.instructions, side)
+            )?;
         }
         match &self.calls {
-            None => writeln!(f, "             system calls are not counted: there is no strace here")?,
+            None => writeln!(
+                f,
+                "             system calls are not counted: there is no strace here"
+            )?,
             Some(half) => {
                 for (side, name) in [(0, "A"), (1, "B")] {
                     let spread = [half.a, half.b][side];

@@ -15,7 +15,7 @@ use tidewire_load::count::verdict::Spread;
 
 use crate::bench::{Cell, Scratch, Server, Side, Want, Watcher};
 use crate::count;
-use crate::exit::{Failure, MISSED};
+use crate::exit::{FAILED, Failure, MISSED};
 
 use super::suite::words;
 
@@ -68,7 +68,7 @@ struct Line {
     serve: String,
     /// As behind `tidewire bench`.
     load: String,
-    /// A Lua script for {script}.
+    /// A Lua script for {script-file}.
     script: Option<String>,
 }
 
@@ -104,11 +104,21 @@ impl Args {
         let mut watcher = Watcher::new()?;
         let paths = paths()?;
         let wanted = |path: &&Line| {
-            self.only.is_empty() || self.only.iter().any(|text| path.name.contains(text.as_str()))
+            self.only.is_empty()
+                || self
+                    .only
+                    .iter()
+                    .any(|text| path.name.contains(text.as_str()))
         };
         let paths: Vec<&Line> = paths.iter().filter(wanted).collect();
+        let mut failed = 0;
         for (number, path) in paths.iter().enumerate() {
-            watcher.show(&format!("path {} of {}: {}", number + 1, paths.len(), path.name));
+            watcher.show(&format!(
+                "path {} of {}: {}",
+                number + 1,
+                paths.len(),
+                path.name
+            ));
             let counted = self.count(path, &files).map_err(|mut failure| {
                 failure.message = format!("{}: {}", path.name, failure.message);
                 failure
@@ -116,11 +126,21 @@ impl Args {
             if watcher.interrupted() {
                 return Err(Failure::failed("interrupted"));
             }
-            let Some(counted) = counted? else {
-                continue;
-            };
             watcher.done();
-            let calls = counted.calls.map_or("-".to_owned(), |calls| format!("{calls:.2}"));
+            let counted = match counted {
+                Ok(Some(counted)) => counted,
+                Ok(None) => continue,
+                // A wrong reply is the end; what cannot be done here is said, and the others are counted.
+                Err(failure) if failure.status == FAILED => {
+                    show_line!("not counted: {}", failure.message);
+                    failed += 1;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            let calls = counted
+                .calls
+                .map_or("-".to_owned(), |calls| format!("{calls:.2}"));
             show_line!(
                 "{:>10.1}  {:>5.2} %  {calls:>6}  {}",
                 counted.cost,
@@ -130,18 +150,50 @@ impl Args {
             now.paths.push(counted);
         }
         if let Some(path) = &self.write {
-            let text = format!("{HEAD}\n{now}");
+            let whole = self.with_others(path, now.clone())?;
+            let text = format!("{HEAD}\n{whole}");
             fs::write(path, text)
                 .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))?;
         }
-        kept.map_or(Ok(()), |kept| self.compare(&kept, &now))
+        kept.map_or(Ok(()), |kept| self.compare(&kept, &now))?;
+        match failed {
+            0 => Ok(()),
+            n => Err(Failure::failed(format!("{n} paths could not be counted"))),
+        }
+    }
+
+    /// Paths that were not asked for stay in a table as they are.
+    fn with_others(&self, file: &Path, mut now: Table) -> Result<Table, Failure> {
+        if self.only.is_empty() || !file.exists() {
+            return Ok(now);
+        }
+        let kept = read(file)?;
+        if let Some((what, here, _)) = kept.elsewhere(&now).first() {
+            return Err(Failure::failed(format!(
+                "{}: its other paths were counted with another {what} ({here}): leave --only out",
+                file.display()
+            )));
+        }
+        let (others, _) = kept.unmatched(&now);
+        now.paths.extend(
+            kept.paths
+                .into_iter()
+                .filter(|path| others.contains(&path.name)),
+        );
+        let order: Vec<String> = paths()?.into_iter().map(|path| path.name).collect();
+        now.paths
+            .sort_by_key(|path| order.iter().position(|name| *name == path.name));
+        Ok(now)
     }
 
     /// One path; `None` if it cannot be had here, which is said.
     fn count(&self, path: &Line, files: &Files) -> Result<Option<table::Path>, Failure> {
-        let needs_certificate = path.serve.contains("{cert}");
+        let needs_certificate = path.serve.contains("{cert-file}");
         if needs_certificate && !files.certificate() {
-            show_line!("left out: {} (no openssl here to make a certificate)", path.name);
+            show_line!(
+                "left out: {} (no openssl here to make a certificate)",
+                path.name
+            );
             return Ok(None);
         }
         if let Some(script) = &path.script {
@@ -176,8 +228,7 @@ impl Args {
     fn made_on(&self, valgrind: String) -> Result<Vec<(String, String)>, Failure> {
         let own = std::env::current_exe().unwrap_or_default();
         let binary = self.binary.as_deref().unwrap_or(&own);
-        let cannot =
-            |e| Failure::failed(format!("cannot read {}: {e}", binary.display()));
+        let cannot = |e| Failure::failed(format!("cannot read {}: {e}", binary.display()));
         let bytes = fs::read(binary).map_err(cannot)?;
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name"));
@@ -187,7 +238,10 @@ impl Args {
             false => "without debug assertions (cargo build --release)",
         };
         Ok([
-            ("toolchain", compiler(&bytes).unwrap_or_else(|| "unknown".into())),
+            (
+                "toolchain",
+                compiler(&bytes).unwrap_or_else(|| "unknown".into()),
+            ),
             ("build", build.to_owned()),
             ("counter", valgrind),
             ("processor", cpu.to_owned()),
@@ -210,7 +264,12 @@ impl Args {
         let changed = kept.changed(now, CHANGE);
         for path in &changed {
             let by = (path.after / path.before - 1.0) * 100.0;
-            show_line!("{}: {:.1}, and {:.1} in the table ({by:+.1} %)", path.name, path.after, path.before);
+            show_line!(
+                "{}: {:.1}, and {:.1} in the table ({by:+.1} %)",
+                path.name,
+                path.after,
+                path.before
+            );
             if let Some((before, after)) = path.calls {
                 show_line!("  system calls {after:.2}, and {before:.2} in the table");
             }
@@ -225,7 +284,9 @@ impl Args {
                 Ok(())
             }
             (n, Some((what, ..))) => {
-                show_line!("{n} paths differ, which says nothing: another {what} than that of the table");
+                show_line!(
+                    "{n} paths differ, which says nothing: another {what} than that of the table"
+                );
                 Ok(())
             }
             (n, None) => Err(Failure {
@@ -249,7 +310,11 @@ const ASSERTED: &[u8] = b"attempt to add with overflow";
 fn compiler(bytes: &[u8]) -> Option<String> {
     const MARK: &[u8] = b"rustc version ";
     let at = bytes.windows(MARK.len()).position(|part| part == MARK)?;
-    let text: Vec<u8> = bytes[at..].iter().copied().take_while(|byte| byte.is_ascii_graphic() || *byte == b' ').collect();
+    let text: Vec<u8> = bytes[at..]
+        .iter()
+        .copied()
+        .take_while(|byte| byte.is_ascii_graphic() || *byte == b' ')
+        .collect();
     String::from_utf8(text).ok()
 }
 
@@ -281,7 +346,10 @@ impl Files {
     fn filled(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for name in ["cert", "key", "script"] {
-            text = text.replace(&format!("{{{name}}}"), &self.at(name).to_string_lossy());
+            text = text.replace(
+                &format!("{{{name}-file}}"),
+                &self.at(name).to_string_lossy(),
+            );
         }
         text
     }
@@ -295,9 +363,21 @@ impl Files {
     /// Makes a certificate that signs for itself, of 127.0.0.1; whether there is one now.
     fn certificate(&self) -> bool {
         let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+            ])
             .args(["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"])
-            .args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"])
+            .args([
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+                "-addext",
+                "basicConstraints=critical,CA:FALSE",
+            ])
             .arg("-keyout")
             .arg(self.at("key"))
             .arg("-out")

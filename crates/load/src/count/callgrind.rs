@@ -120,7 +120,11 @@ fn in_io_uring(pid: u32) -> bool {
 
 impl Counter for Callgrind {
     fn begin(&mut self) -> Result<(), CountError> {
-        let processes = self.quiet.as_ref().map(Quiet::processes).unwrap_or_default();
+        let processes = self
+            .quiet
+            .as_ref()
+            .map(Quiet::processes)
+            .unwrap_or_default();
         for pid in processes {
             // To wake a process whose lock is held would not end.
             let wakes = match in_io_uring(pid) {

@@ -54,7 +54,9 @@ pub trait Counter {
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// The tool is not there.
-    #[error("no {tool} here, which counts {what}: install it (the package is called {tool}), or leave --count out")]
+    #[error(
+        "no {tool} here, which counts {what}: install it (the package is called {tool}), or leave --count out"
+    )]
     Missing {
         /// Its name.
         tool: &'static str,

@@ -86,7 +86,11 @@ mod tests {
 
     #[test]
     fn virtual_machines_and_scripts_are_known_by_name_and_by_first_line() {
-        let by = |program: &str| of_program(Path::new(program)).err().map(|foreign| foreign.by);
+        let by = |program: &str| {
+            of_program(Path::new(program))
+                .err()
+                .map(|foreign| foreign.by)
+        };
         assert_eq!(by("/opt/jdk/bin/java").as_deref(), Some("java"));
         assert_eq!(by("python3.12").as_deref(), Some("python3.12"));
         assert_eq!(by("/usr/lib/erlang/beam.smp").as_deref(), Some("beam.smp"));
@@ -99,7 +103,10 @@ mod tests {
             fs::write(&script, text).unwrap();
             by(script.to_str().unwrap())
         };
-        assert_eq!(told("#!/usr/bin/env -S python3 -u\nx").as_deref(), Some("python3"));
+        assert_eq!(
+            told("#!/usr/bin/env -S python3 -u\nx").as_deref(),
+            Some("python3")
+        );
         assert_eq!(told("#!/bin/sh\nexec server\n"), None);
         assert_eq!(told("\x7fELF python3"), None);
         fs::remove_dir_all(&dir).unwrap();

@@ -141,7 +141,8 @@ impl Profile {
 
     /// Functions and costs, the dearest first.
     pub fn dearest(&self) -> Vec<(&str, f64)> {
-        let mut all: Vec<(&str, f64)> = self.0.iter().map(|(name, cost)| (&**name, *cost)).collect();
+        let mut all: Vec<(&str, f64)> =
+            self.0.iter().map(|(name, cost)| (&**name, *cost)).collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
         all
     }
@@ -192,7 +193,11 @@ fn named<'a>(text: &'a str, names: &mut HashMap<&'a str, &'a str>) -> Option<&'a
 
 fn plain(name: &str) -> &str {
     match name.rsplit_once('\'') {
-        Some((before, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => before,
+        Some((before, number))
+            if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            before
+        }
         _ => name,
     }
 }
@@ -209,7 +214,14 @@ mod tests {
     #[test]
     fn costs_are_those_of_functions_by_themselves() {
         let profile = Profile::parse(FILE).unwrap();
-        assert_eq!(profile.dearest(), [("work<(u8, u8)>", 5400.0), ("main", 600.0), ("again", 100.0)]);
+        assert_eq!(
+            profile.dearest(),
+            [
+                ("work<(u8, u8)>", 5400.0),
+                ("main", 600.0),
+                ("again", 100.0)
+            ]
+        );
         assert_eq!(profile.total(), 6100.0);
     }
 
@@ -219,22 +231,37 @@ mod tests {
         assert_eq!(Profile::parse(cut), Err(ParseError::NoTotal));
         let lost = FILE.replace("50 5000\n", "");
         let (found, said) = (1100, 6100);
-        assert_eq!(Profile::parse(&lost), Err(ParseError::Total { found, said }));
+        assert_eq!(
+            Profile::parse(&lost),
+            Err(ParseError::Total { found, said })
+        );
         let other = FILE.replace("events: Ir", "events: Bc Ir");
         assert_eq!(Profile::parse(&other), Err(ParseError::Events));
         let unknown = FILE.replace("fn=(12) again'2", "fn=(12)");
-        assert!(matches!(Profile::parse(&unknown), Err(ParseError::Line(..))));
+        assert!(matches!(
+            Profile::parse(&unknown),
+            Err(ParseError::Line(..))
+        ));
     }
 
     #[test]
     fn changes_are_told_by_function_the_largest_first() {
         let of = |costs: &[(&str, f64)]| -> Profile {
-            costs.iter().map(|(name, cost)| ((*name).to_owned(), *cost)).collect()
+            costs
+                .iter()
+                .map(|(name, cost)| ((*name).to_owned(), *cost))
+                .collect()
         };
         let before = of(&[("a", 100.0), ("b", 50.0), ("gone", 5.0), ("same", 7.0)]);
         let after = of(&[("a", 103.0), ("b", 10.0), ("new", 100.0), ("same", 7.0)]);
         let changes = Profile::changes(&before, &after);
-        let told: Vec<(&str, f64)> = changes.iter().map(|change| (&*change.function, change.by())).collect();
-        assert_eq!(told, [("new", 100.0), ("b", -40.0), ("gone", -5.0), ("a", 3.0)]);
+        let told: Vec<(&str, f64)> = changes
+            .iter()
+            .map(|change| (&*change.function, change.by()))
+            .collect();
+        assert_eq!(
+            told,
+            [("new", 100.0), ("b", -40.0), ("gone", -5.0), ("a", 3.0)]
+        );
     }
 }

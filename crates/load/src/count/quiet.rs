@@ -103,7 +103,11 @@ impl Drop for Quiet {
 /// busy machine it is given much longer.
 fn busy_for(begin: Instant) -> bool {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: f64 = load.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(1.0);
+    let load: f64 = load
+        .split(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1.0);
     let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
     begin.elapsed() > REST_WITHIN.mul_f64((load / cores).clamp(1.0, 40.0))
 }
@@ -118,7 +122,10 @@ fn children(pid: u32) -> Vec<u32> {
     for task in tasks(pid) {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{task}/children"));
         let text = text.unwrap_or_default();
-        all.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        all.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|word| word.parse::<u32>().ok()),
+        );
     }
     all
 }
@@ -147,11 +154,15 @@ fn state_of(stat: &str) -> Option<char> {
 }
 
 fn sleeps(pid: u32) -> bool {
-    states(pid).iter().all(|state| matches!(state, 'S' | 'I' | 'Z' | 'X'))
+    states(pid)
+        .iter()
+        .all(|state| matches!(state, 'S' | 'I' | 'Z' | 'X'))
 }
 
 fn is_stopped(pid: u32) -> bool {
-    states(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+    states(pid)
+        .iter()
+        .all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -181,7 +192,10 @@ mod tests {
         }
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
-        let mut poller = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut poller = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
         let mut quiet = Quiet::of(poller.id());
         quiet.rest();
         assert!(quiet.is_restless());

@@ -106,7 +106,9 @@ pub fn sample(
         from = to;
         let times = elapsed.as_secs_f64() / idle_time.as_secs_f64().max(f64::MIN_POSITIVE);
         let spent = beside.of_messages(&threads, times);
-        counted.segments.push(spent.total() / messages.max(1) as f64);
+        counted
+            .segments
+            .push(spent.total() / messages.max(1) as f64);
         counted.messages += messages;
         profile.merge(&spent);
     }
@@ -134,7 +136,12 @@ impl Beside {
             let wake = of(&self.wake);
             let by_clock = of(&self.idle).without(&wake, 1.0);
             if profile.total() >= by_clock.total() * times * BY_CLOCK {
-                sum.merge(&profile.clone().without(&wake, 1.0).without(&by_clock, times));
+                sum.merge(
+                    &profile
+                        .clone()
+                        .without(&wake, 1.0)
+                        .without(&by_clock, times),
+                );
             }
         }
         sum
@@ -189,7 +196,6 @@ impl Sampler<'_> {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +231,10 @@ mod tests {
             self.read_to = at;
             Ok(Threads::from([
                 ("1".into(), of("serve", done * 1_000.0)),
-                ("2".into(), of("watch", if self.deaf_for > 0 { 0.0 } else { 70.0 })),
+                (
+                    "2".into(),
+                    of("watch", if self.deaf_for > 0 { 0.0 } else { 70.0 }),
+                ),
             ]))
         }
     }
@@ -245,7 +254,10 @@ mod tests {
             idle: Duration::from_secs(1),
             hold: false,
         };
-        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let done = sample(&mut counter, sleeper.id(), &sampling, &mut |sent| {
             sent()?;
             messages.set(messages.get() + 1);
@@ -278,7 +290,10 @@ mod tests {
             ("loop".into(), of(5_000.0)),
             ("new".into(), of(7.0)),
         ]);
-        assert_eq!(beside.of_messages(&busy, 10.0).total(), 5_000.0 - 5.0 - 100.0 + 7.0);
+        assert_eq!(
+            beside.of_messages(&busy, 10.0).total(),
+            5_000.0 - 5.0 - 100.0 + 7.0
+        );
         let short = beside.of_messages(&busy, 1.0).total();
         assert_eq!(short, 1_000.0 + 5_000.0 - 5.0 - 10.0 + 7.0);
     }

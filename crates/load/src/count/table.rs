@@ -137,7 +137,13 @@ impl Table {
                 continue;
             }
             // What is lumped together in the table is lumped together now, too.
-            let listed = |name: &str| before.profile.dearest().iter().any(|(known, _)| *known == name);
+            let listed = |name: &str| {
+                before
+                    .profile
+                    .dearest()
+                    .iter()
+                    .any(|(known, _)| *known == name)
+            };
             let mut profile = Profile::default();
             for (name, cost) in after.profile.dearest() {
                 let lumped = !listed(name) && cost < before.cost * SHOWN;
@@ -172,8 +178,14 @@ impl fmt::Display for Table {
         }
         for path in &self.paths {
             let spread = path.spread * 100.0;
-            let calls = path.calls.map_or("-".to_owned(), |calls| format!("{calls:.2}"));
-            writeln!(f, "\npath {} {:.1} {spread:.2}% {calls}", path.name, path.cost)?;
+            let calls = path
+                .calls
+                .map_or("-".to_owned(), |calls| format!("{calls:.2}"));
+            writeln!(
+                f,
+                "\npath {} {:.1} {spread:.2}% {calls}",
+                path.name, path.cost
+            )?;
             let mut lines = String::new();
             let mut others = 0.0;
             for (name, cost) in path.profile.dearest() {
@@ -195,7 +207,10 @@ mod tests {
     use super::*;
 
     fn table(costs: &[(&str, f64)], spread: f64) -> Table {
-        let profile: Profile = costs.iter().map(|(name, cost)| ((*name).to_owned(), *cost)).collect();
+        let profile: Profile = costs
+            .iter()
+            .map(|(name, cost)| ((*name).to_owned(), *cost))
+            .collect();
         Table {
             made_on: vec![("toolchain".into(), "rustc 1.0".into())],
             paths: vec![Path {
@@ -210,24 +225,51 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_is_written() {
-        let table = table(&[("a::<impl b for c>::d", 600.0), ("e", 398.0), ("(others)", 2.0)], 0.0012);
+        let table = table(
+            &[
+                ("a::<impl b for c>::d", 600.0),
+                ("e", 398.0),
+                ("(others)", 2.0),
+            ],
+            0.0012,
+        );
         let text = format!("# A comment.\n{table}");
         assert_eq!(Table::parse(&text).unwrap(), table);
-        for wrong in ["path a 1.0\n", "  1.0 early\n", "what\n", "path a b 0.1% -\n"] {
+        for wrong in [
+            "path a 1.0\n",
+            "  1.0 early\n",
+            "what\n",
+            "path a b 0.1% -\n",
+        ] {
             assert!(Table::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_planted_loop_is_named_and_less_than_a_percent_is_not_told() {
-        let before = table(&[("receive", 3_000.0), ("send", 330.0), ("tiny", 3.0)], 0.0001);
+        let before = table(
+            &[("receive", 3_000.0), ("send", 330.0), ("tiny", 3.0)],
+            0.0001,
+        );
         let before = Table::parse(&before.to_string()).unwrap();
-        let planted = table(&[("receive", 3_000.0), ("send", 330.0), ("tiny", 3.0), ("planted", 100.0)], 0.0001);
+        let planted = table(
+            &[
+                ("receive", 3_000.0),
+                ("send", 330.0),
+                ("tiny", 3.0),
+                ("planted", 100.0),
+            ],
+            0.0001,
+        );
         let changed = before.changed(&planted, 0.01);
         assert_eq!(changed.len(), 1);
         assert_eq!(changed[0].functions[0].function, "planted");
         assert!((changed[0].functions[0].by() - 100.0).abs() < 1.0);
-        assert_eq!(changed[0].functions.len(), 1, "what was lumped together has not changed");
+        assert_eq!(
+            changed[0].functions.len(),
+            1,
+            "what was lumped together has not changed"
+        );
         let little = table(&[("receive", 3_020.0), ("send", 330.0)], 0.0001);
         assert_eq!(before.changed(&little, 0.01), []);
         let mut calls = before.clone();

@@ -182,7 +182,10 @@ mod tests {
         assert!(!disagree(Judgement::Level, 1.0, 1.0));
         assert!(disagree(Judgement::More, 1.03, 0.9), "the other way");
         assert!(disagree(Judgement::Level, 1.0, 1.2), "not in user code");
-        assert!(disagree(Judgement::More, 1.5, 1.0), "half as much again, unseen");
+        assert!(
+            disagree(Judgement::More, 1.5, 1.0),
+            "half as much again, unseen"
+        );
         assert!(!Agreement::of(Judgement::More, 2.0, None).disagree);
     }
 }

@@ -82,10 +82,7 @@ impl<'a> Play<'a> {
     ///
     /// # Errors
     /// [`Failure`]: a reply is wrong, or does not come; the load is over.
-    pub fn round(
-        &mut self,
-        sent: &mut dyn FnMut() -> Result<(), Failure>,
-    ) -> Result<u64, Failure> {
+    pub fn round(&mut self, sent: &mut dyn FnMut() -> Result<(), Failure>) -> Result<u64, Failure> {
         let stage = self.stage;
         let rounds = stage.rounds().expect("the stage was made for rounds");
         rounds.sent.store(0, SeqCst);
