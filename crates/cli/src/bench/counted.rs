@@ -55,10 +55,10 @@ pub(super) struct CountArgs {
     /// under valgrind (callgrind) and strace, which no neighbour on the machine disturbs. The load goes in rounds: each
     /// connection sends a pipeline or batch, and all replies are awaited before the next. Of native servers that are
     /// started here
-    #[arg(long)]
+    #[arg(long, conflicts_with = "duet")]
     count: bool,
     /// Counts, and does not time
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["duet", "html"])]
     count_only: bool,
     /// Messages of a segment; there are three in each of two starts of a server
     #[arg(long, default_value = "200", value_name = "N", value_parser = count::some)]
@@ -216,15 +216,13 @@ impl<'a, L: LoadArgs> Job<'a, L> {
         let target = server.target();
         let done = match self.rounds {
             true => workload::in_rounds(&self.plan, &self.generator, target, &mut |play| {
-                let mut round =
-                    |sent: &mut dyn FnMut() -> Result<(), workload::Failure>| play.round(sent);
-                counted = counting::sample(tool, pid, &self.sampling, &mut round)?;
+                let sampling = &self.sampling;
+                counted = counting::sample(tool, pid, sampling, &mut |sent| play.round(sent))?;
                 Ok(())
             }),
             false => {
                 let mut answered = 0;
-                let mut run = |sent: &mut dyn FnMut() -> Result<(), workload::Failure>| {
-                    sent()?;
+                let mut run = |_: Option<&mut dyn FnMut()>| {
                     let ran = workload::run(&self.plan, &self.generator, target, &mut |_| true)?;
                     answered += ran.requests;
                     Ok(answered)

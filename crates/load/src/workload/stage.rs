@@ -198,7 +198,7 @@ impl Stage {
             return true;
         };
         let begins = rounds.begin(last);
-        if begins {
+        if begins && rounds.is_awaited() {
             self.tell();
         }
         begins
