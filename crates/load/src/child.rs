@@ -32,6 +32,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use self::lines::{Tail, forward_lines};
 use crate::procfs::Process;
 
+/// How long a line is waited for before it is looked whether the child has ended.
+const STEP: Duration = Duration::from_millis(50);
 /// How long an ended child's last words are waited for: a grandchild may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a child may take to end after SIGKILL.
@@ -67,6 +69,8 @@ pub struct Launch {
     cpus: Option<Vec<usize>>,
     /// It announces nothing, but listens at one of these.
     at: Vec<SocketAddr>,
+    /// Called with its process now and then until it listens.
+    meanwhile: Option<fn(u32)>,
 }
 
 /// Why a server could not be started. The child, if there was one, has been killed.
@@ -132,6 +136,7 @@ impl Launch {
             ready_within: Duration::from_secs(10),
             cpus: None,
             at: Vec::new(),
+            meanwhile: None,
         }
     }
 
@@ -151,6 +156,34 @@ impl Launch {
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
         self.args.extend(args);
+        self
+    }
+
+    /// Has this called with the server's process, every few milliseconds until it listens.
+    #[must_use]
+    pub fn meanwhile(mut self, call: fn(u32)) -> Self {
+        self.meanwhile = Some(call);
+        self
+    }
+
+    /// Another program with the arguments that there are.
+    #[must_use]
+    pub fn program(mut self, program: impl AsRef<OsStr>) -> Self {
+        self.program = program.as_ref().to_owned();
+        self
+    }
+
+    /// Has another program run it: `program` with these arguments, behind which the server's own command line stands. The
+    /// program has to become the server, so that the process that is started is it.
+    #[must_use]
+    pub fn under(
+        mut self,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Self {
+        let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        let server = std::mem::replace(&mut self.program, program.as_ref().to_owned());
+        self.args = args.chain([server]).chain(self.args).collect();
         self
     }
 
@@ -244,6 +277,9 @@ impl Launch {
                     stderr: server.stderr.text(),
                 });
             }
+            if let Some(call) = self.meanwhile {
+                call(server.pid());
+            }
             if !self.at.is_empty() {
                 self.fail_if_ended(server)?;
                 let accepts = |addr: &&SocketAddr| {
@@ -257,7 +293,8 @@ impl Launch {
                 continue;
             }
             // In short steps: an ended child's stdout stays open if a grandchild has it.
-            match lines.recv_timeout(Duration::from_millis(50)) {
+            let step = self.meanwhile.map_or(STEP, |_| STEP / 25);
+            match lines.recv_timeout(step) {
                 Ok(line) if line.starts_with("listening ") => {
                     let listening = line.parse().map_err(|source| StartError::Announcement {
                         program: self.program.clone(),

@@ -8,6 +8,7 @@
 
 pub mod abba;
 pub mod child;
+pub mod count;
 pub mod duet;
 pub mod environment;
 pub mod histogram;

@@ -11,6 +11,7 @@ use tidewire_load::trust::{Kind, Trust};
 use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Workload};
 
 use super::arrivals;
+use super::counted::{CountArgs, Pair};
 use super::generator::GeneratorArgs;
 use super::load::{Load, LoadArgs};
 use super::page;
@@ -53,6 +54,8 @@ pub(crate) struct Args<L: LoadArgs> {
     /// Take a --round-time of 2s and more
     #[arg(long, conflicts_with = "no_control")]
     duet: bool,
+    #[command(flatten)]
+    count: CountArgs,
     #[command(flatten)]
     pub(super) generator: GeneratorArgs,
     /// Writes the result as JSON, every run included
@@ -99,6 +102,8 @@ struct Shown<'a> {
     doubts: &'a [String],
     /// What ended it before its time.
     failure: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted: Option<&'a Pair>,
     #[serde(flatten)]
     comparison: &'a Comparison,
 }
@@ -185,6 +190,10 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         ));
     }
     let base = args.load.load()?.endless();
+    let counted = args.counted(&mut watcher)?;
+    if let (Some(counted), true) = (&counted, args.count.is_only()) {
+        return counted.show_alone(args.json.as_deref());
+    }
     let a = args.stand(&args.a, base)?;
     let b = args.stand(&args.b, base)?;
     let mut schedule = Schedule::new(args.rounds as usize);
@@ -273,6 +282,9 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         true => show!("{comparison}"),
         false => show!("{}", abba::Figures(&comparison)),
     }
+    if let Some(counted) = &counted {
+        show!("{}", counted.beside(&comparison));
+    }
     let mut remarks = Vec::new();
     if let Some(failure) = &failure {
         remarks.push(format!(
@@ -313,6 +325,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             generator: args.generator.described(),
             doubts: &doubts,
             failure: failure.as_ref().map(|failure| &*failure.message),
+            counted: counted.as_ref(),
             comparison: &comparison,
         };
         if let Some(path) = &args.html {
@@ -380,6 +393,12 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
 }
 
 impl<L: LoadArgs> Args<L> {
+    fn counted(&self, watcher: &mut Watcher) -> Result<Option<Pair>, Failure> {
+        let (load, generator) = (&self.load, &self.generator);
+        self.count
+            .pair(load, generator, [&self.a, &self.b], watcher)
+    }
+
     fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
         let load = side.load(base)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;

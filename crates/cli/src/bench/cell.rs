@@ -7,6 +7,7 @@ use clap::Subcommand;
 use tidewire_load::trust::Trust;
 use tidewire_load::workload::{Extent, Outcome, Plan, Watch};
 
+use super::counted::{Counts, Want};
 use super::generator::GeneratorArgs;
 use super::http::HttpArgs;
 use super::kv::KvArgs;
@@ -58,6 +59,19 @@ impl Cell {
         }
     }
 
+    /// Counts what the server spends on each message.
+    pub(crate) fn count(&self, side: &Side, want: &Want<'_>) -> Result<Counts, Failure> {
+        match self {
+            Cell::Echo(args) => args.count(side, want),
+            Cell::Ack(args) => args.count(side, want),
+            Cell::Kv(args) => args.count(side, want),
+            Cell::Http(args) => args.count(side, want),
+            Cell::Discard(args) => args.count(side, want),
+            Cell::Idle(args) => args.count(side, want),
+            Cell::Connect(args) => args.count(side, want),
+        }
+    }
+
     /// Starts the server, loads it for so long, and stops it. `words` are those that this load was read from.
     pub(crate) fn run(
         &self,
@@ -91,6 +105,10 @@ fn length(extent: Extent) -> Vec<String> {
 }
 
 impl<L: LoadArgs> Args<L> {
+    fn count(&self, side: &Side, want: &Want<'_>) -> Result<Counts, Failure> {
+        want.count(&self.load, &self.generator, side)
+    }
+
     fn run(
         &self,
         words: &[String],

@@ -8,6 +8,7 @@ mod arrivals;
 mod ceiling;
 mod cell;
 mod compare;
+mod counted;
 mod duet;
 mod generator;
 mod http;
@@ -31,8 +32,10 @@ use clap::Subcommand;
 use crate::exit::Failure;
 
 pub(crate) use self::cell::{Cell, Ran};
+pub(crate) use self::counted::Want;
 pub(crate) use self::output::{environment, grouped, write};
 pub(crate) use self::page::{command, stacked, write as write_page};
+pub(crate) use self::scratch::Scratch;
 pub(crate) use self::side::{Server, Side};
 pub(crate) use self::watch::Watcher;
 

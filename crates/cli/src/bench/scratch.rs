@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::exit::Failure;
 
 /// A directory for as long as this lives.
-pub(super) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes one below `parent`, or below the system's place for temporary files.
-    pub(super) fn new(parent: Option<&Path>) -> Result<Scratch, Failure> {
+    pub(crate) fn new(parent: Option<&Path>) -> Result<Scratch, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Relaxed));
@@ -25,7 +25,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -37,6 +37,16 @@ impl Ready {
         workload: &Workload,
         generator: &GeneratorArgs,
     ) -> Result<Ready, Failure> {
+        Ready::find_under(side, workload, generator, &|launch| launch)
+    }
+
+    /// Starts the server under another program, which `under` says.
+    pub(super) fn find_under(
+        side: &Side,
+        workload: &Workload,
+        generator: &GeneratorArgs,
+        under: &dyn Fn(Launch) -> Launch,
+    ) -> Result<Ready, Failure> {
         let cpu = generator.server_cpu();
         let mut scratch = None;
         let launch = match &side.server {
@@ -77,7 +87,7 @@ impl Ready {
             Some(cpu) => launch.cpus([cpu]),
             None => launch,
         };
-        let started = launch.start();
+        let started = under(launch).start();
         let child =
             started.map_err(|e| Failure::failed(format!("cannot start the server: {e}")))?;
         let listening = &child.listeners()[0];
@@ -96,6 +106,11 @@ impl Ready {
 
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The process that was started, if one was.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(ChildServer::pid)
     }
 
     /// The engine that it says it runs on.

@@ -3,6 +3,7 @@
 //! A suite says what is run ([`suite`]); each run is kept as a line ([`record`]); [`result`] makes of the lines what is
 //! shown, as text, JSON or a page ([`page`]).
 
+mod counts;
 mod faults;
 mod page;
 mod record;
@@ -27,10 +28,13 @@ use self::suite::{Host, Suite, Work};
 
 /// A matrix of workloads and servers: which server design, by how much, and may one believe it.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     /// A suite: engines, classic, kv, connections, http, peers, or a TOML file like one of them
-    #[arg(value_name = "SUITE")]
-    suite: String,
+    #[arg(value_name = "SUITE", required = true)]
+    suite: Option<String>,
     /// Where each run is written down as it is done; a matrix that was interrupted goes on from there
     /// [default: lab-SUITE.jsonl]
     #[arg(long, value_name = "FILE")]
@@ -61,6 +65,13 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
+/// What is done instead of a matrix.
+#[derive(Debug, clap::Subcommand)]
+enum Instead {
+    /// Counts the instructions and system calls of a message on some forty paths, and compares them with a table.
+    Counts(counts::Args),
+}
+
 /// A run to be made.
 struct Task<'a> {
     place: Place,
@@ -70,7 +81,11 @@ struct Task<'a> {
 
 /// Runs it and shows what came out.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let text = Suite::text(&args.suite)?;
+    if let Some(Instead::Counts(counts)) = &args.instead {
+        crate::descriptors::raise_limit();
+        return counts.run();
+    }
+    let text = Suite::text(args.suite.as_deref().unwrap_or_default())?;
     if args.print {
         show!("{text}");
         return Ok(());
@@ -121,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 impl Args {
     fn path(&self) -> PathBuf {
-        let stem = PathBuf::from(&self.suite);
+        let stem = PathBuf::from(self.suite.as_deref().unwrap_or_default());
         let stem = stem
             .file_stem()
             .map_or("suite".into(), |name| name.to_string_lossy().into_owned());

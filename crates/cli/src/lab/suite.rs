@@ -217,7 +217,7 @@ impl Work {
 }
 
 /// Words with blanks between; those in single or double quotes may have blanks.
-fn words(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
         match (quote, c) {

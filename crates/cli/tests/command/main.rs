@@ -16,6 +16,7 @@ mod binary;
 mod common;
 mod conformance;
 mod connection_lines;
+mod count;
 mod dashboard;
 mod deadlines;
 mod documented;

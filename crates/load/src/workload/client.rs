@@ -131,6 +131,8 @@ impl<D: Driver> Client<D> {
         if phase >= Phase::Sending && !self.began {
             self.began = true;
             self.driver.send(&mut cx.link, cx.local);
+        } else if phase == Phase::Sending && cx.local.stage.rounds().is_some() {
+            self.driver.send(&mut cx.link, cx.local);
         }
         if phase == Phase::Ending && !self.ended {
             self.ended = true;
@@ -394,7 +396,9 @@ impl<D: Driver> Service for Clients<D> {
 
     fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
         desk.show();
-        if desk.is_news() {
+        // Both are asked: each remembers what connections were told.
+        let (round, news) = (desk.is_new_round(), desk.is_news());
+        if round || news {
             all.each(desk, |client, cx| client.obey(cx));
         }
     }

@@ -91,6 +91,9 @@ pub enum Failure {
     /// It was interrupted before there was anything to show.
     #[error("interrupted before all connections were there")]
     Interrupted,
+    /// A script of rounds could not go on.
+    #[error("{0}")]
+    Script(String),
     /// The server's figures could not be read.
     #[error("cannot measure the server: {0}")]
     Proc(#[from] ProcError),

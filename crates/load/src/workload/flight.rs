@@ -28,6 +28,8 @@ pub(super) struct Flight {
     pace: Option<Pace>,
     /// Since when more could have been sent.
     room_since: Option<Instant>,
+    /// The round in which messages were sent last, where there are rounds.
+    round: u64,
 }
 
 impl Flight {
@@ -36,6 +38,7 @@ impl Flight {
             sends: VecDeque::new(),
             pace,
             room_since: None,
+            round: 0,
         }
     }
 
@@ -58,6 +61,9 @@ impl Flight {
         }
         let now = link.clock();
         let Some(mut pace) = self.pace.take() else {
+            if !desk.stage.may_send(&mut self.round) {
+                return 0;
+            }
             self.remember(room, now, now);
             return room;
         };
@@ -117,6 +123,9 @@ impl Flight {
             if first.messages == 0 {
                 self.sends.pop_front();
             }
+        }
+        if self.sends.is_empty() {
+            desk.stage.all_answered();
         }
     }
 

@@ -37,6 +37,7 @@ mod pace;
 mod part;
 mod pattern;
 mod preset;
+mod rounds;
 mod run;
 mod stage;
 #[cfg(test)]
@@ -67,7 +68,8 @@ pub use null::null_server;
 pub use outcome::{Histograms, Kernel, MemoryUse, Outcome, Schedule};
 pub use part::Part;
 pub use preset::Preset;
-pub use run::{Extent, Generator, Plan, Progress, Target, Watch, run};
+pub use rounds::{Play, Script};
+pub use run::{Extent, Generator, Plan, Progress, Target, Watch, in_rounds, run};
 pub use stage::Round;
 
 /// What to send, on each connection.

@@ -28,6 +28,7 @@ use super::native::Native;
 use super::outcome::{Kernel, MemoryUse, Outcome};
 use super::pace::Pace;
 use super::part::{Gate, Part, Share};
+use super::rounds::{Play, Script};
 use super::stage::{Counts, Phase, Stage};
 use super::turns::Slot;
 use super::{EchoLoad, Workload};
@@ -199,7 +200,7 @@ pub fn run(
     target: &Target,
     watch: Watch<'_>,
 ) -> Result<Outcome, Failure> {
-    let made = make(plan, generator, target, Part::WHOLE, None, watch)?;
+    let made = make(plan, generator, target, Part::WHOLE, Led::Freely, watch)?;
     let mut outcome = made.share.outcome(made.course);
     outcome.serving = made.serving;
     outcome.memory = made.memory;
@@ -223,8 +224,41 @@ pub(super) fn run_part(
     gate: &mut dyn Gate,
     watch: Watch<'_>,
 ) -> Result<Share, Failure> {
-    let made = make(plan, generator, target, part, Some(gate), watch)?;
+    let made = make(plan, generator, target, part, Led::Gate(gate), watch)?;
     Ok(made.share)
+}
+
+/// Plays a load in rounds: in each, every connection sends as many messages as it may have in flight, or one batch. The script
+/// says when a round begins; arrivals and extent of the plan are not looked at.
+///
+/// # Errors
+/// [`Failure`]: the first thing that went wrong, in the load or in the script.
+pub fn in_rounds(
+    plan: &Plan,
+    generator: &Generator,
+    target: &Target,
+    script: Script<'_>,
+) -> Result<(), Failure> {
+    let plan = Plan {
+        arrivals: Arrivals::Closed,
+        extent: Extent::Time {
+            warm_up: Duration::ZERO,
+            measured: Duration::ZERO,
+        },
+        ..*plan
+    };
+    let led = Led::Script(script);
+    make(&plan, generator, target, Part::WHOLE, led, &mut |_| true).map(drop)
+}
+
+/// What a run waits for, beside its own connections.
+enum Led<'g> {
+    /// Nothing.
+    Freely,
+    /// Other parts of the load.
+    Gate(&'g mut dyn Gate),
+    /// A script, round by round.
+    Script(Script<'g>),
 }
 
 fn make(
@@ -232,7 +266,7 @@ fn make(
     generator: &Generator,
     target: &Target,
     part: Part,
-    gate: Option<&mut dyn Gate>,
+    led: Led<'_>,
     watch: Watch<'_>,
 ) -> Result<Made, Failure> {
     let Plan {
@@ -241,7 +275,15 @@ fn make(
         extent,
         ..
     } = *plan;
-    let stage = Stage::new(arrivals);
+    let stage = match led {
+        Led::Script(_) => Stage::in_rounds(),
+        Led::Freely | Led::Gate(_) => Stage::new(arrivals),
+    };
+    let (gate, script) = match led {
+        Led::Freely => (None, None),
+        Led::Gate(gate) => (Some(gate), None),
+        Led::Script(script) => (None, Some(script)),
+    };
     // The last connections of a count that cannot be divided send one less.
     let count = move |connection: u64| match extent {
         Extent::Count(all) => {
@@ -269,6 +311,7 @@ fn make(
         server: RefCell::new(target.process.clone()),
         serving: RefCell::default(),
         gate: Cell::new(gate),
+        script: Cell::new(script),
     };
     match plan.workload {
         Workload::Echo(load) => run.go(false, watch, move |connection| {
@@ -346,6 +389,8 @@ struct Run<'a, 'g> {
     serving: RefCell<Serving>,
     /// What has to be passed before the load begins, if others load too.
     gate: Cell<Option<&'g mut dyn Gate>>,
+    /// What opens the rounds of a load in rounds.
+    script: Cell<Option<Script<'g>>>,
 }
 
 /// What this process has found.
@@ -526,6 +571,18 @@ impl Run<'_, '_> {
             }
         };
         let began = Instant::now();
+        if let Some(script) = self.script.take() {
+            let meter = self.begin()?;
+            self.stage.enter(Phase::Sending);
+            script(&mut Play::new(
+                self.stage,
+                self.connections,
+                self.generator.stall * 2,
+            ))?;
+            let reading = meter.end(self, false)?;
+            self.finish()?;
+            return Ok(reading);
+        }
         match self.extent {
             Extent::Time { warm_up, measured } => {
                 self.stage.enter(Phase::Sending);

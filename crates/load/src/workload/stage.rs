@@ -12,6 +12,7 @@ use super::arrivals::Arrivals;
 use super::failure::Failure;
 use super::findings::{Findings, Moved};
 use super::pattern::Pattern;
+use super::rounds::Rounds;
 use crate::histogram::Latencies;
 
 /// What connections are to do.
@@ -42,6 +43,8 @@ pub(super) struct Stage {
     looks: AtomicU64,
     books: Mutex<Books>,
     news: Condvar,
+    /// Where messages are sent in rounds that the caller opens.
+    rounds: Option<Rounds>,
 }
 
 #[derive(Default)]
@@ -91,6 +94,15 @@ pub struct Round {
 
 impl Stage {
     pub(super) fn new(arrivals: Arrivals) -> Arc<Stage> {
+        Stage::with(arrivals, None)
+    }
+
+    /// A run whose messages are sent in rounds.
+    pub(super) fn in_rounds() -> Arc<Stage> {
+        Stage::with(Arrivals::Closed, Some(Rounds::default()))
+    }
+
+    fn with(arrivals: Arrivals, rounds: Option<Rounds>) -> Arc<Stage> {
         Arc::new(Stage {
             phase: AtomicU8::new(Phase::Gathering as u8),
             measured_from: AtomicU64::new(u64::MAX),
@@ -103,6 +115,7 @@ impl Stage {
             looks: AtomicU64::new(0),
             books: Mutex::default(),
             news: Condvar::new(),
+            rounds,
         })
     }
 
@@ -164,7 +177,44 @@ impl Stage {
         self.news.notify_all();
     }
 
+    /// The rounds, where messages are sent in rounds.
+    #[inline]
+    pub(super) fn rounds(&self) -> Option<&Rounds> {
+        self.rounds.as_ref()
+    }
+
+    /// Everything that one connection sent is answered.
+    #[inline]
+    pub(super) fn all_answered(&self) {
+        if let Some(rounds) = &self.rounds {
+            rounds.answered();
+            self.tell();
+        }
+    }
+
+    /// Whether a connection that last sent in round `last` may send: always, unless messages are sent in rounds.
+    #[inline]
+    pub(super) fn may_send(&self, last: &mut u64) -> bool {
+        let Some(rounds) = &self.rounds else {
+            return true;
+        };
+        let begins = rounds.begin(last);
+        if begins && rounds.is_awaited() {
+            self.tell();
+        }
+        begins
+    }
+
     // ---- For the run ----
+
+    /// Wakes every loop; how many there are.
+    pub(super) fn signal(&self) -> usize {
+        let books = self.books();
+        for at in &books.loops {
+            at.signal();
+        }
+        books.loops.len()
+    }
 
     /// Moves on and tells every loop.
     pub(super) fn enter(&self, phase: Phase) {
@@ -272,6 +322,9 @@ pub(super) struct Desk {
     told: Phase,
     /// When something was answered last while it was measured.
     answered: Instant,
+    /// The round that connections were told of last, and the question about output that was answered last.
+    round: u64,
+    asked: u64,
 }
 
 /// The times that were taken.
@@ -326,6 +379,8 @@ impl Desk {
             answered: Instant::from_nanos(0),
             looks: 0,
             told: Phase::Gathering,
+            round: 0,
+            asked: 0,
         }
     }
 
@@ -333,6 +388,20 @@ impl Desk {
     pub(super) fn is_news(&mut self) -> bool {
         let phase = self.stage.phase();
         std::mem::replace(&mut self.told, phase) != phase
+    }
+
+    /// Whether a round was opened that connections have not been told of yet; from now on they have. A question whether the
+    /// output of earlier turns is with the kernel is answered: by now it is.
+    pub(super) fn is_new_round(&mut self) -> bool {
+        let Some(rounds) = self.stage.rounds() else {
+            return false;
+        };
+        let (asked, round) = (rounds.asked(), rounds.number());
+        if std::mem::replace(&mut self.asked, asked) != asked {
+            rounds.flushed();
+            self.stage.tell();
+        }
+        std::mem::replace(&mut self.round, round) != round
     }
 
     /// Shows the latencies so far, if that was asked for.

@@ -1,0 +1,521 @@
+//! What a server spends on each message, counted instead of timed.
+//!
+//! The idea: a server is started under a tool that counts, and loaded in rounds ([`tidewire_load::count`]). Instructions come from
+//! callgrind and system calls from strace, each from a start of its own.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use tidewire_load::abba::Comparison;
+use tidewire_load::child::Launch;
+use tidewire_load::count::callgrind::{self, Callgrind};
+use tidewire_load::count::strace::{self, Strace};
+use tidewire_load::count::verdict::{Agreement, Judgement, Spread};
+use tidewire_load::count::{self as counting, Change, Counted, Counter, Profile, Sampling};
+use tidewire_load::workload::{self, Arrivals, Extent, Generator, Plan, Workload};
+
+use super::generator::GeneratorArgs;
+use super::load::LoadArgs;
+use super::scratch::Scratch;
+use super::side::{Server, Side};
+use super::target::Ready;
+use super::watch::Watcher;
+use super::{output, single};
+use crate::count;
+use crate::exit::Failure;
+
+/// How long a server under a tool may owe a reply: it is fifty times as slow.
+const STALL: std::time::Duration = std::time::Duration::from_secs(20);
+/// How long a server is looked at doing nothing.
+const IDLE: std::time::Duration = std::time::Duration::from_millis(600);
+/// Segments of each start.
+const SEGMENTS: u32 = 3;
+/// Fewest rounds of a segment.
+const ROUNDS_MIN: u32 = 20;
+/// Most rounds before anything is counted.
+const WARM_UP_MAX: u32 = 100;
+/// Starts of each server.
+const STARTS: usize = 2;
+/// Messages of a run of connections that are opened and closed.
+const RUN: u64 = 50;
+/// A server is held still while so many bytes are sent: more may not fit into the kernel's buffers.
+const HELD_MAX: usize = 256 << 10;
+/// What arrives at once on loopback in any case.
+const AT_ONCE: usize = 16 << 10;
+/// Functions and calls that are shown.
+const SHOWN: usize = 8;
+/// Changes below this are not worth a line.
+const CHANGE_MIN: f64 = 0.5;
+
+/// Counting, on the command line.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct CountArgs {
+    /// Counts beside timing: the instructions of user code and the system calls that each server spends on a message,
+    /// under valgrind (callgrind) and strace, which no neighbour on the machine disturbs. The load goes in rounds: each
+    /// connection sends a pipeline or batch, and all replies are awaited before the next. Of native servers that are
+    /// started here
+    #[arg(long, conflicts_with = "duet")]
+    count: bool,
+    /// Counts, and does not time
+    #[arg(long, conflicts_with_all = ["duet", "html"])]
+    count_only: bool,
+    /// Messages of a segment; there are three in each of two starts of a server
+    #[arg(long, default_value = "200", value_name = "N", value_parser = count::some)]
+    count_messages: u32,
+}
+
+/// What is to be counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want<'a> {
+    /// Messages of a segment.
+    pub(crate) messages: u32,
+    /// System calls too, if there is strace.
+    pub(crate) calls: bool,
+    /// Another build of this command, which servers are run from.
+    pub(crate) binary: Option<&'a Path>,
+}
+
+/// What messages cost one server.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Counts {
+    /// Instructions of user code.
+    pub(crate) instructions: Counted,
+    /// System calls.
+    pub(crate) calls: Option<Counted>,
+    /// What a turn finds is said by the load, not by the clock.
+    pub(crate) scripted: bool,
+}
+
+impl Want<'_> {
+    /// Starts the server under each tool, and loads it.
+    pub(crate) fn count<L: LoadArgs>(
+        &self,
+        args: &L,
+        generator: &GeneratorArgs,
+        side: &Side,
+    ) -> Result<Counts, Failure> {
+        let job = Job::of(args, generator, side, self)?;
+        let missing = |e: counting::CountError| Failure::failed(e.to_string());
+        callgrind::installed().map_err(missing)?;
+        let instructions = job.instructions()?;
+        let calls = match self.calls && strace::installed().is_ok() {
+            true => Some(job.calls()?),
+            false => None,
+        };
+        Ok(Counts {
+            scripted: job.rounds && !instructions.restless,
+            instructions,
+            calls,
+        })
+    }
+}
+
+/// A load to be counted on one server.
+struct Job<'a, L> {
+    args: &'a L,
+    generator_args: &'a GeneratorArgs,
+    generator: Generator,
+    side: &'a Side,
+    binary: Option<&'a Path>,
+    plan: Plan,
+    sampling: Sampling,
+    /// It goes in rounds; otherwise in runs of so many connections.
+    rounds: bool,
+}
+
+impl<'a, L: LoadArgs> Job<'a, L> {
+    fn of(
+        args: &'a L,
+        generator_args: &'a GeneratorArgs,
+        side: &'a Side,
+        want: &'a Want<'a>,
+    ) -> Result<Job<'a, L>, Failure> {
+        native(side)?;
+        if generator_args.has_rate() {
+            return Err(Failure::usage(
+                "--count goes in rounds, and not by the clock: leave --rate out",
+            ));
+        }
+        let load = side.load(args.load()?.endless())?;
+        let script = Script::of(load.workload)?;
+        let connections = generator_args.connections();
+        let mut generator = generator_args.generator(&load)?;
+        generator.stall = generator.stall.max(STALL);
+        generator.connect_within = generator.connect_within.max(STALL);
+        let each = match script.rounds {
+            true => (connections as u64).saturating_mul(script.messages),
+            false => RUN,
+        };
+        let rounds = u64::from(want.messages).div_ceil(each).try_into();
+        let rounds = ROUNDS_MIN.max(rounds.unwrap_or(u32::MAX));
+        let bytes = script.bytes.saturating_mul(connections);
+        Ok(Job {
+            args,
+            generator_args,
+            generator,
+            side,
+            binary: want.binary,
+            plan: Plan {
+                workload: script.workload,
+                connections,
+                arrivals: Arrivals::Closed,
+                extent: Extent::Count(RUN),
+            },
+            sampling: Sampling {
+                warm_up: rounds.div_ceil(4).clamp(3, WARM_UP_MAX),
+                rounds,
+                segments: SEGMENTS,
+                idle: IDLE,
+                hold: script.rounds && (connections > 1 || bytes > AT_ONCE) && bytes <= HELD_MAX,
+            },
+            rounds: script.rounds,
+        })
+    }
+
+    /// The server: of another build, if that was asked for. One of this command's has no thread that watches its loops, which
+    /// makes them turn by the clock.
+    fn server(&self, server: Launch) -> Launch {
+        let says = |args: &[String]| args.iter().any(|arg| arg.starts_with("--stall-threshold"));
+        let server = match &self.side.server {
+            Server::Own(args) if !says(args) => server.args(["--stall-threshold", "0"]),
+            _ => server,
+        };
+        match self.binary {
+            Some(binary) => server.program(binary),
+            None => server,
+        }
+    }
+
+    fn instructions(&self) -> Result<Counted, Failure> {
+        let scratch = Scratch::new(self.generator_args.data())?;
+        let mut tool = Callgrind::new(scratch.path());
+        let launch = |server| tool.launch(self.server(server));
+        let workload = &self.plan.workload;
+        let server = Ready::find_under(self.side, workload, self.generator_args, &launch)?;
+        if let Some(pid) = server.pid() {
+            tool.started(pid);
+        }
+        self.sample(&mut tool, server)
+    }
+
+    fn calls(&self) -> Result<Counted, Failure> {
+        let scratch = Scratch::new(self.generator_args.data())?;
+        let mut tool = Strace::new(scratch.path());
+        let launch = |server| tool.launch(self.server(server));
+        let workload = &self.plan.workload;
+        let server = Ready::find_under(self.side, workload, self.generator_args, &launch)?;
+        self.sample(&mut tool, server)
+    }
+
+    /// The server is killed at the end: under callgrind one that waits in io_uring cannot hear that it is to stop.
+    fn sample(&self, tool: &mut dyn Counter, server: Ready) -> Result<Counted, Failure> {
+        let pid = server.pid().unwrap_or_default();
+        single::first(self.args, self.generator_args, &self.generator, &server)?;
+        let mut counted = Counted::default();
+        let target = server.target();
+        let done = match self.rounds {
+            true => workload::in_rounds(&self.plan, &self.generator, target, &mut |play| {
+                let sampling = &self.sampling;
+                counted = counting::sample(tool, pid, sampling, &mut |sent| play.round(sent))?;
+                Ok(())
+            }),
+            false => {
+                let mut answered = 0;
+                let mut run = |_: Option<&mut dyn FnMut()>| {
+                    let ran = workload::run(&self.plan, &self.generator, target, &mut |_| true)?;
+                    answered += ran.requests;
+                    Ok(answered)
+                };
+                counting::sample(tool, pid, &self.sampling, &mut run).map(|of| counted = of)
+            }
+        };
+        done.map_err(|e| single::failed(&e, &server))?;
+        Ok(counted)
+    }
+}
+
+/// What is counted has to be started here, and to be native.
+fn native(side: &Side) -> Result<(), Failure> {
+    let program = match &side.server {
+        Server::Own(_) => return Ok(()),
+        Server::Program(words) | Server::ProgramAt { command: words, .. } => &words[0],
+        Server::There { .. } => {
+            return Err(Failure::usage(format!(
+                "{}: --count starts the server itself, under a tool that counts; one that runs already cannot be counted",
+                side.name
+            )));
+        }
+    };
+    counting::of_program(Path::new(program))
+        .map_err(|e| Failure::usage(format!("{}: --count: {e}", side.name)))
+}
+
+/// A load as it goes in rounds.
+struct Script {
+    workload: Workload,
+    /// Messages and bytes of a connection's part of a round.
+    messages: u64,
+    bytes: usize,
+    rounds: bool,
+}
+
+impl Script {
+    fn of(workload: Workload) -> Result<Script, Failure> {
+        let rounds = |workload, messages: u32, each: usize| Script {
+            workload,
+            messages: messages.into(),
+            bytes: each.saturating_mul(messages as usize),
+            rounds: true,
+        };
+        Ok(match workload {
+            Workload::Echo(mut load) => {
+                load.batch = 0;
+                rounds(Workload::Echo(load), load.pipeline, load.size)
+            }
+            Workload::Ack(mut load) => {
+                (load.checks, load.rounds) = (None, None);
+                rounds(Workload::Ack(load), load.batch, load.message_len())
+            }
+            Workload::Native(load) => {
+                rounds(Workload::Native(load), load.batch, load.message_len())
+            }
+            Workload::Kv(load) => rounds(workload, load.pipeline, load.key_size),
+            Workload::Http(load) if !load.close => {
+                let longest = load
+                    .requests
+                    .iter()
+                    .map(|request| request.bytes.len())
+                    .max();
+                rounds(workload, load.pipeline, longest.unwrap_or(0))
+            }
+            Workload::Http(_) | Workload::Connect(_) => Script {
+                workload,
+                messages: 1,
+                bytes: 0,
+                rounds: false,
+            },
+            Workload::Discard(_) | Workload::Idle(_) => {
+                return Err(Failure::usage(
+                    "--count goes in rounds that end with a reply, which this load has not",
+                ));
+            }
+        })
+    }
+}
+
+/// Two servers counted.
+#[derive(Debug, Serialize)]
+pub(super) struct Pair {
+    /// By what.
+    tool: String,
+    /// What a turn finds is said by the load, on both sides.
+    scripted: bool,
+    instructions: Half,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<Half>,
+    /// The functions that differ most, in instructions of a message.
+    changes: Vec<Change>,
+}
+
+/// One thing counted, on both sides.
+#[derive(Debug, Serialize)]
+struct Half {
+    a: Spread,
+    b: Spread,
+    ratio: f64,
+    judgement: Judgement,
+    sentence: String,
+    #[serde(skip)]
+    profiles: [Profile; 2],
+}
+
+impl Half {
+    fn of(what: &str, a: &[Counted], b: &[Counted]) -> Half {
+        let (a, b) = (Counted::together(a), Counted::together(b));
+        let [spread_a, spread_b] = [&a, &b].map(|side| Spread::of(&side.segments));
+        let judgement = Judgement::of(&spread_a, &spread_b);
+        Half {
+            ratio: spread_b.median / spread_a.median.max(f64::MIN_POSITIVE),
+            judgement,
+            sentence: judgement.sentence(what, &spread_a, &spread_b),
+            a: spread_a,
+            b: spread_b,
+            profiles: [a.profile, b.profile],
+        }
+    }
+}
+
+impl CountArgs {
+    /// Whether times are not asked for.
+    pub(super) fn is_only(&self) -> bool {
+        self.count_only
+    }
+
+    /// Counts both servers, if that is asked for. They are started in turns.
+    pub(super) fn pair<L: LoadArgs>(
+        &self,
+        load: &L,
+        generator: &GeneratorArgs,
+        sides: [&Side; 2],
+        watcher: &mut Watcher,
+    ) -> Result<Option<Pair>, Failure> {
+        if !self.count && !self.count_only {
+            return Ok(None);
+        }
+        let want = Want {
+            messages: self.count_messages,
+            calls: true,
+            binary: None,
+        };
+        // System calls do not differ from start to start.
+        let later = Want {
+            calls: false,
+            ..want
+        };
+        let mut counts: [Vec<Counts>; 2] = Default::default();
+        for start in 0..STARTS {
+            for (side, counts) in sides.iter().zip(&mut counts) {
+                watcher.show(&format!(
+                    "counting {}, start {} of {STARTS}",
+                    side.name,
+                    start + 1
+                ));
+                let want = if start == 0 { &want } else { &later };
+                let counted = want.count(load, generator, side);
+                counts.push(counted.map_err(|mut failure| {
+                    failure.message = format!("counting {}: {}", side.name, failure.message);
+                    failure
+                })?);
+                if watcher.interrupted() {
+                    watcher.done();
+                    return Err(Failure::failed("interrupted while counting"));
+                }
+            }
+        }
+        watcher.done();
+        Ok(Some(Pair::of(&counts)))
+    }
+}
+
+impl Pair {
+    fn of(counts: &[Vec<Counts>; 2]) -> Pair {
+        let [a, b] = counts.each_ref().map(|side| {
+            let all = side.iter().map(|counts| counts.instructions.clone());
+            all.collect::<Vec<Counted>>()
+        });
+        let instructions = Half::of("instructions", &a, &b);
+        let [a, b] = counts.each_ref().map(|side| {
+            let all = side.iter().filter_map(|counts| counts.calls.clone());
+            all.collect::<Vec<Counted>>()
+        });
+        let calls = match a.is_empty() || b.is_empty() {
+            true => None,
+            false => Some(Half::of("system calls", &a, &b)),
+        };
+        let [before, after] = &instructions.profiles;
+        let mut changes = Profile::changes(before, after);
+        changes.retain(|change| change.by().abs() >= CHANGE_MIN);
+        changes.truncate(SHOWN);
+        let tools = [callgrind::installed(), strace::installed()];
+        let tools: Vec<String> = tools.into_iter().flatten().collect();
+        Pair {
+            tool: tools.join(", "),
+            scripted: counts.iter().flatten().all(|counts| counts.scripted),
+            instructions,
+            calls,
+            changes,
+        }
+    }
+
+    /// What it comes to beside the times.
+    pub(super) fn beside(&self, comparison: &Comparison) -> String {
+        let mut text = self.to_string();
+        let timed = comparison.metric("server_cpu_ns_per_request");
+        let half = &self.instructions;
+        let agreement = Agreement::of(half.judgement, half.ratio, timed);
+        // A string takes everything.
+        let _ = writeln!(text, "counted      {}", half.sentence);
+        match timed {
+            Some(timed) => {
+                let _ = writeln!(text, "timed        {} (CPU per request)", timed.sentence());
+            }
+            None => text.push_str("timed        no CPU time is known of both\n"),
+        }
+        let _ = writeln!(text, "verdict      {}", agreement.sentence);
+        text
+    }
+
+    /// Shows it without times.
+    pub(super) fn show_alone(&self, json: Option<&Path>) -> Result<(), Failure> {
+        let environment = output::environment();
+        show!("{environment}");
+        show!("{self}");
+        show_line!("counted      {}", self.instructions.sentence);
+        match json {
+            Some(path) => output::write(path, "bench ab --count-only", environment, self),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "counts       for each message; instructions of user code by callgrind, system calls by strace ({})",
+            self.tool
+        )?;
+        if !self.scripted {
+            writeln!(
+                f,
+                "             what a turn finds depends on the clock here: counts have the spread that is shown"
+            )?;
+        }
+        let of = |half: &Half, side: usize| {
+            let spread = [half.a, half.b][side];
+            format!(
+                "{:>10.1}  ({:.1} to {:.1}, {:.2} %)",
+                spread.median,
+                spread.min,
+                spread.max,
+                spread.share() * 100.0
+            )
+        };
+        for (side, name) in [(0, "A"), (1, "B")] {
+            writeln!(
+                f,
+                "{name}            {} instructions",
+                of(&self.instructions, side)
+            )?;
+        }
+        match &self.calls {
+            None => writeln!(
+                f,
+                "             system calls are not counted: there is no strace here"
+            )?,
+            Some(half) => {
+                for (side, name) in [(0, "A"), (1, "B")] {
+                    let spread = [half.a, half.b][side];
+                    let all = half.profiles[side].dearest();
+                    let names = all.iter().filter(|(_, n)| *n >= 0.005).take(SHOWN);
+                    let names: Vec<String> =
+                        names.map(|(name, n)| format!("{name} {n:.2}")).collect();
+                    let (median, names) = (spread.median, names.join(", "));
+                    writeln!(f, "{name}            {median:>10.2}  system calls: {names}")?;
+                }
+            }
+        }
+        for change in &self.changes {
+            writeln!(
+                f,
+                "             {:>+10.1}  {} ({:.1} to {:.1})",
+                change.by(),
+                change.function,
+                change.before,
+                change.after
+            )?;
+        }
+        Ok(())
+    }
+}
