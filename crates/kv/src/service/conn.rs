@@ -342,7 +342,10 @@ impl RespConn {
                             // Nothing, unless it has run.
                             input.consume(used);
                             self.flush(reply, cx);
-                            return next;
+                            return match next {
+                                Next::AfterDrain if input.is_empty() => Next::More,
+                                next => next,
+                            };
                         }
                         Served::End => return self.end(input, reply, None, cx),
                         Served::TooMuch => return self.cut(input, reply, cx),
