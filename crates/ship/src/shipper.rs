@@ -467,9 +467,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             }
             self.is_unsaved = true;
         }
-        // With no lane open it is not noticed that the server has ended.
-        let has_begun = open == 0 && free < self.settings.lanes.max(1);
-        if has_broken || has_begun {
+        if has_broken {
             self.probe(now);
         }
         result.map(|()| came.busy)

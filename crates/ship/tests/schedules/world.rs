@@ -450,6 +450,10 @@ impl World {
     /// Everything is well from now on, for long enough.
     fn finish(&mut self) {
         self.life.goes_on();
+        if self.profile == Profile::SetBack {
+            // While no lane is open nothing tells that a server has ended: it is asked when a process starts.
+            self.bury();
+        }
         self.files.errors.borrow_mut().1 = 0.0;
         for at in 0..self.writers.len() {
             if self.is_absent(at) {
