@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use clap::Parser;
 use serde::Deserialize;
-use tidewire_load::count::callgrind;
 use tidewire_load::count::table::{self, Table};
 use tidewire_load::count::verdict::Spread;
+use tidewire_load::count::{Counted, callgrind};
 
 use crate::bench::{Cell, Scratch, Server, Side, Want, Watcher};
 use crate::count;
@@ -23,6 +23,8 @@ use super::suite::words;
 const PATHS: &str = include_str!("suites/counts.toml");
 /// A change that is told, as a share.
 const CHANGE: f64 = 0.01;
+/// Messages of a segment if nothing says.
+const MESSAGES: u32 = 1_000;
 /// Functions that are named of a path.
 const FUNCTIONS: usize = 5;
 
@@ -41,9 +43,10 @@ pub(crate) struct Args {
     /// Has the servers run from this build of tidewire instead
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Messages of a segment; there are three
-    #[arg(long, default_value = "1k", value_name = "N", value_parser = count::some)]
-    messages: u32,
+    /// Messages of a segment; there are three in each of two starts of a server
+    /// [default: those of the table that is compared with, or 1k]
+    #[arg(long, value_name = "N", value_parser = count::some)]
+    messages: Option<u32>,
     /// Leaves system calls out
     #[arg(long)]
     no_calls: bool,
@@ -89,8 +92,9 @@ impl Args {
         }
         let kept = self.check.as_deref().map(read).transpose()?;
         let valgrind = callgrind::installed().map_err(|e| Failure::failed(e.to_string()))?;
+        let messages = self.messages(kept.as_ref());
         let mut now = Table {
-            made_on: self.made_on(valgrind)?,
+            made_on: self.made_on(valgrind, messages)?,
             paths: Vec::new(),
         };
         if let Some(kept) = &kept {
@@ -119,7 +123,7 @@ impl Args {
                 paths.len(),
                 path.name
             ));
-            let counted = self.count(path, &files).map_err(|mut failure| {
+            let counted = self.count(path, &files, messages).map_err(|mut failure| {
                 failure.message = format!("{}: {}", path.name, failure.message);
                 failure
             });
@@ -187,7 +191,12 @@ impl Args {
     }
 
     /// One path; `None` if it cannot be had here, which is said.
-    fn count(&self, path: &Line, files: &Files) -> Result<Option<table::Path>, Failure> {
+    fn count(
+        &self,
+        path: &Line,
+        files: &Files,
+        messages: u32,
+    ) -> Result<Option<table::Path>, Failure> {
         let needs_certificate = path.serve.contains("{cert-file}");
         if needs_certificate && !files.certificate() {
             show_line!(
@@ -209,23 +218,40 @@ impl Args {
             ..Side::default()
         };
         let want = Want {
-            messages: self.messages,
+            messages,
             calls: !self.no_calls,
             binary: self.binary.as_deref(),
         };
+        // Two starts: seeds of hashes and addresses differ from one to the other, and so does what the clock does in between.
+        let later = Want {
+            calls: false,
+            ..want
+        };
         let counts = load.cell.count(&side, &want)?;
-        let spread = Spread::of(&counts.instructions.segments);
+        let again = load.cell.count(&side, &later)?;
+        let instructions = Counted::together(&[counts.instructions, again.instructions]);
+        let spread = Spread::of(&instructions.segments);
         Ok(Some(table::Path {
             name: path.name.clone(),
             cost: spread.median,
             spread: spread.share(),
             calls: counts.calls.map(|calls| Spread::of(&calls.segments).median),
-            profile: counts.instructions.profile,
+            profile: instructions.profile,
         }))
     }
 
+    /// Messages of a segment.
+    fn messages(&self, kept: Option<&Table>) -> u32 {
+        let said = || {
+            let all = &kept?.made_on;
+            let (_, value) = all.iter().find(|(name, _)| name == "messages")?;
+            value.parse().ok()
+        };
+        self.messages.or_else(said).unwrap_or(MESSAGES)
+    }
+
     /// On what counts depend, as far as it can be known.
-    fn made_on(&self, valgrind: String) -> Result<Vec<(String, String)>, Failure> {
+    fn made_on(&self, valgrind: String, messages: u32) -> Result<Vec<(String, String)>, Failure> {
         let own = std::env::current_exe().unwrap_or_default();
         let binary = self.binary.as_deref().unwrap_or(&own);
         let cannot = |e| Failure::failed(format!("cannot read {}: {e}", binary.display()));
@@ -245,7 +271,7 @@ impl Args {
             ("build", build.to_owned()),
             ("counter", valgrind),
             ("processor", cpu.to_owned()),
-            ("messages", self.messages.to_string()),
+            ("messages", messages.to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into())
@@ -300,7 +326,7 @@ impl Args {
 /// What the table begins with.
 const HEAD: &str = "\
 # What a message costs on each path of the servers: instructions of user code, from the lowest to the highest of three
-# segments, system calls; then the functions by themselves. Made by: tidewire lab counts --write docs/counts.txt
+# segments in each of two starts, system calls; then the functions by themselves. Made by: tidewire lab counts --write docs/counts.txt
 # Compared by: tidewire lab counts --check docs/counts.txt";
 
 /// A text that only a build with debug assertions has.
