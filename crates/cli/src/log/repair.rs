@@ -75,7 +75,17 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
             false => "may have been acknowledged",
         };
         writeln!(out, "damage      {}", gap.damage)?;
-        writeln!(out, "lost        batches {first} to {last}, {known}")?;
+        match (gap.kept, gap.positions.is_empty()) {
+            (0, _) => writeln!(out, "lost        batches {first} to {last}, {known}")?,
+            (kept, true) => writeln!(
+                out,
+                "harmed      batches {first} to {last}, {known}: all {kept} records of them stay"
+            )?,
+            (kept, false) => writeln!(
+                out,
+                "harmed      batches {first} to {last}, {known}: {kept} records of them are whole and stay"
+            )?,
+        }
         for (stream, first, next) in &gap.positions {
             let count = next - first;
             writeln!(
@@ -83,7 +93,7 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
                 "missing     {stream:?} positions {first}..{next}, {count} records"
             )?;
         }
-        if gap.positions.is_empty() {
+        if gap.positions.is_empty() && gap.kept == 0 {
             writeln!(out, "missing     no position that is known of")?;
         }
         for (stream, first, next) in &gap.skipped {

@@ -374,7 +374,7 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     let message = format!("cannot open the log in {directory}: {why}{advice}");
     match error {
         // No other start finds it whole.
-        OpenError::Damaged { .. } => Failure::wrong(message),
+        OpenError::Damaged { .. } | OpenError::Later { .. } => Failure::wrong(message),
         _ => Failure::failed(message),
     }
 }

@@ -7,6 +7,7 @@
 //! everything behind it.
 
 mod cut;
+mod later;
 mod load;
 mod walk;
 mod window;
@@ -27,6 +28,7 @@ use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
 pub(crate) use cut::prove_late;
+pub(crate) use later::{refuse_later, refuse_later_file};
 pub use load::Opening;
 pub(crate) use load::{Found, Loaded, Manner, Watcher, contents, load, load_watched, unreadable};
 pub(crate) use walk::{
@@ -125,6 +127,19 @@ pub enum OpenError {
         /// The last batch that another one says was durable.
         claimed: u64,
     },
+    /// A later version has written it, or what its readers must know is not known here.
+    #[error(
+        "{file}: at byte {offset}: {found}, which a later version of Tidewire has written and this one does not know. \
+         Nothing was changed; use that version, or one that is newer still"
+    )]
+    Later {
+        /// The file.
+        file: String,
+        /// Bytes from its beginning.
+        offset: u64,
+        /// What is there.
+        found: String,
+    },
     /// A setting is out of its range.
     #[error("{0}")]
     Settings(&'static str),
@@ -149,6 +164,10 @@ pub(crate) const FOUND: &str = "found";
 /// What a repair is about to put in the place of a segment.
 pub(crate) const REPAIR: &str = "repair.new";
 
+fn unreadable_file(file: &str, error: io::Error) -> OpenError {
+    OpenError::io(format!("reading {file}"), error)
+}
+
 /// The numbers of all segments, in order.
 pub(crate) fn segments<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
     let names = disk.list()?;
@@ -168,6 +187,7 @@ pub(crate) fn open<D: Disk>(
     if let Some(fault) = settings.fault() {
         return Err(OpenError::Settings(fault));
     }
+    refuse_later(&disk)?;
     tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
     let loaded = load_watched(&disk, settings.verify, Manner::Strict, watch)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;

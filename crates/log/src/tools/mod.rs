@@ -13,8 +13,10 @@ mod dump;
 mod heads;
 mod info;
 mod inside;
+mod mend;
 mod naming;
 mod repair;
+mod rescue;
 mod salvage;
 
 pub use backup::{Backup, BackupError, backup};
