@@ -124,10 +124,17 @@ impl Gather {
         Refused::Busy
     }
 
-    /// What makes room is taken on a full disk too, as far as there is room in the segment in use.
+    /// What makes room is taken on a full disk too: in the segment in use, or in one that was kept for it.
     fn admit_change(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
         let needed = CHANGE_BYTES + name.len();
-        if self.gate == Gate::DiskFull && needed <= self.room_left {
+        if self.gate == Gate::DiskFull {
+            if self.changes_wait {
+                self.refused = true;
+                return Err(Refused::Busy);
+            }
+            if needed > self.room_left {
+                return Err(self.want_segment(settings));
+            }
             self.room_left -= needed;
             return Ok(());
         }

@@ -17,6 +17,7 @@ mod embedded;
 mod format;
 mod gather;
 mod index;
+mod kind;
 mod numbered;
 mod pack;
 mod read;
@@ -42,6 +43,7 @@ pub use api::{
     Progress, RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
 };
 pub use embedded::EmbeddedLog;
+pub use kind::Kind;
 pub use recovery::{Cut, Damage, OpenError, Opening, Recovery};
 pub use selection::{BadSelection, Selection};
 #[doc(hidden)]

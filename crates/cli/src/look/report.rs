@@ -219,7 +219,12 @@ pub(super) fn log(change: &Change<'_>) -> Vec<(String, String)> {
     };
     let state = match (sum("tidewire_log_failed"), sum("tidewire_log_blocked")) {
         (failed, _) if failed > 0.0 => "failed",
-        (_, blocked) if blocked > 0.0 => "blocked",
+        (_, blocked) if blocked > 0.0 => {
+            match change.sum("tidewire_log_blocked", &[("because", "disk_full")]) > 0.0 {
+                true => "takes nothing: the disk is full",
+                false => "takes nothing: no room can be reserved",
+            }
+        }
         _ => "taking messages",
     };
     let appended = sum("tidewire_log_appended_batches_total");

@@ -16,6 +16,7 @@ mod common;
 mod conformance;
 mod connection_lines;
 mod dashboard;
+mod data;
 mod deadlines;
 mod documented;
 mod drain;

@@ -19,6 +19,8 @@ pub(crate) use run::{
 
 use std::fmt;
 
+use crate::Kind;
+
 /// First bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"tidelog\n";
 /// The version of the format that is written.
@@ -91,6 +93,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) log: u64,
     /// The number of its first batch, which is also its name.
     pub(crate) number: u64,
+    /// What the log is of; up to version 0.2.0 it is not said.
+    pub(crate) kind: Option<Kind>,
 }
 
 impl SegmentHeader {
@@ -101,6 +105,7 @@ impl SegmentHeader {
         bytes[12..16].copy_from_slice(&self.needs.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.log.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..36].copy_from_slice(&Kind::code(self.kind).to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..SEGMENT_HEADER - 4]);
         bytes[SEGMENT_HEADER - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -142,6 +147,7 @@ impl SegmentHeader {
             needs,
             log: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
+            kind: Kind::of(u32_at(bytes, 32)),
         };
         if header.number != number {
             let expected = format!("segment {number}, as the name says");

@@ -246,7 +246,12 @@ impl Load {
         if saved.epoch < self.walked.epoch {
             return false;
         }
-        let is_ours = SegmentHeader::decode(&bytes, number) == Ok(saved.header)
+        let found = SegmentHeader::decode(&bytes, number);
+        let found = found.map(|header| SegmentHeader {
+            kind: None,
+            ..header
+        });
+        let is_ours = found == Ok(saved.header)
             && self.log.is_none_or(|log| log == saved.header.log)
             && saved.next_batch == next
             && saved.view.used <= length;

@@ -17,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Kind;
 use crate::ahead;
 use crate::catalog::Catalog;
 use crate::claims::{CLAIMS, CLAIMS_MOVED};
@@ -140,6 +141,17 @@ pub enum OpenError {
         /// What is there.
         found: String,
     },
+    /// It is of something else than what it was to be opened as.
+    #[error(
+        "this is a log of {found}, and not of {wanted}. Nothing was changed; --data is the directory of a server's data, in \
+         which messages are, and keys in `kv`"
+    )]
+    Kind {
+        /// What it is of.
+        found: Kind,
+        /// What it was to be of.
+        wanted: Kind,
+    },
     /// A setting is out of its range.
     #[error("{0}")]
     Settings(&'static str),
@@ -187,7 +199,13 @@ pub(crate) fn open<D: Disk>(
     if let Some(fault) = settings.fault() {
         return Err(OpenError::Settings(fault));
     }
-    refuse_later(&disk)?;
+    let kind = refuse_later(&disk)?;
+    if let (Some(found), Some(wanted)) = (kind, settings.kind)
+        && found != wanted
+    {
+        return Err(OpenError::Kind { found, wanted });
+    }
+    let kind = settings.kind.or(kind);
     tidy(&disk).map_err(|error| OpenError::io("tidying the log's directory", error))?;
     let loaded = load_watched(&disk, settings.verify, Manner::Strict, watch)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
@@ -224,6 +242,7 @@ pub(crate) fn open<D: Disk>(
     let mut writer = Writer::new(Recovered {
         shared,
         log,
+        kind,
         epoch: loaded.epoch.max(said.epoch).saturating_add(1),
         lived_us,
         claims: loaded.claims_file,
@@ -234,6 +253,7 @@ pub(crate) fn open<D: Disk>(
         unproven: loaded.unproven,
     });
     writer.claim_recovered()?;
+    writer.adopt_reserve();
     writer.keep_room(Duration::ZERO);
     Ok((writer, recovery))
 }

@@ -10,6 +10,7 @@ mod growing;
 mod later;
 mod naming;
 mod recovery;
+mod reserve;
 mod restoring;
 mod salvage;
 mod tools;

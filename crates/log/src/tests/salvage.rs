@@ -10,7 +10,7 @@ use super::{settle, small};
 use crate::disk::sim::SimDisk;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{Records, Stored};
-use crate::tools::{Item, check, dump_file, loss, repair};
+use crate::tools::{Item, check, dump_file, extract, loss, repair};
 use crate::{
     Change, Compression, Credit, EmbeddedLog, Log, Now, ProducerId, ReadError, Run, Settings,
     StreamSettings, Verify, View, Writer,
@@ -445,4 +445,33 @@ fn a_search_in_a_payload_of_beginnings_of_runs_ends() {
     assert_eq!(would_lose.gaps[0].kept, 0);
     repair(&disk, &would_lose).expect("repairing");
     assert_eq!(check(&disk).expect("reading").problems, []);
+}
+
+/// What a repair could not keep is in the file that it has kept, and is shown, with what is damaged.
+#[test]
+fn what_a_repair_has_cut_can_be_extracted() {
+    let disk = log_of(3);
+    let placed = runs(&disk);
+    let hurt = &placed[placed.len() / 2];
+    // In the last byte of a payload.
+    assert!(disk.flip(&hurt.file, hurt.to as u64 - 1, 1));
+    let would_lose = loss(&disk).expect("reading").expect("damage");
+    let repaired = repair(&disk, &would_lose).expect("repairing");
+    let (mut whole, mut damaged) = (Vec::new(), Vec::new());
+    extract(&disk, &repaired.kept_in[0], |found| {
+        let keys = keys_of(&found.frames);
+        assert_eq!(keys.len(), found.count as usize);
+        match found.is_damaged {
+            true => damaged.extend(keys),
+            false => whole.extend(keys),
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("reading");
+    assert_eq!(damaged, hurt.keys);
+    let others = placed
+        .iter()
+        .filter(|run| run.file == hurt.file && run.from != hurt.from);
+    let others = others.flat_map(|run| run.keys.iter().copied());
+    assert_eq!(whole, others.collect::<Vec<_>>());
 }

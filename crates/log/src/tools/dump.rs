@@ -137,7 +137,7 @@ pub fn dump<D: Disk>(
     from_batch: u64,
     mut show: impl FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> Result<(), OpenError> {
-    refuse_later(disk)?;
+    let _ = refuse_later(disk)?;
     let numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
     for (index, &number) in numbers.iter().enumerate() {

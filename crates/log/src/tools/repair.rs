@@ -159,6 +159,7 @@ impl Plan {
             needs: self.needs,
             log: self.log,
             number,
+            kind: self.kind,
         }
     }
 

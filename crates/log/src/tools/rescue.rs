@@ -65,6 +65,15 @@ const LED: u32 = 3;
 
 /// The whole runs in `bytes`, which are at `offset` of a segment and begin where a batch does, or did.
 pub(super) fn rescue(bytes: &[u8], offset: u64, batches: Batches) -> Vec<Rescued> {
+    search(bytes, offset, batches).0
+}
+
+/// [`rescue`], and where runs begin and end that are damaged, as far as lengths lead to and from them.
+pub(super) fn search(
+    bytes: &[u8],
+    offset: u64,
+    batches: Batches,
+) -> (Vec<Rescued>, Vec<(u64, u64)>) {
     let mut search = Search {
         bytes,
         offset,
@@ -72,9 +81,10 @@ pub(super) fn rescue(bytes: &[u8], offset: u64, batches: Batches) -> Vec<Rescued
         end: bytes.len(),
         left: bytes.len().saturating_mul(SUMMED).max(SUMMED_LEAST),
         found: Vec::new(),
+        harmed: Vec::new(),
     };
     search.everything();
-    search.found
+    (search.found, search.harmed)
 }
 
 struct Search<'a> {
@@ -86,6 +96,7 @@ struct Search<'a> {
     /// How many bytes may still be summed.
     left: usize,
     found: Vec<Rescued>,
+    harmed: Vec<(u64, u64)>,
 }
 
 impl Search<'_> {
@@ -125,6 +136,8 @@ impl Search<'_> {
                 });
                 at = to;
             } else if let Some(next) = self.length_leads(at).filter(|_| is_led_to) {
+                let at_offset = |at: usize| self.offset + at as u64;
+                self.harmed.push((at_offset(at), at_offset(next)));
                 at = next;
             } else {
                 (at, is_led_to) = (at + 1, false);

@@ -25,7 +25,7 @@ use crate::recovery::{
     Bytes, Walked, Window, batch_at, scan_claims, seek_batch, take_batch, unread, unreadable,
 };
 use crate::state::{NAMELESS, State};
-use crate::{Damage, OpenError, StreamSettings};
+use crate::{Damage, Kind, OpenError, StreamSettings};
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) log: u64,
     /// What the headers of segments say that readers must know.
     pub(super) needs: Needs,
+    /// What they say that the log is of.
+    pub(super) kind: Option<Kind>,
     /// The segments that stay or are made, by number.
     pub(super) segments: BTreeMap<u64, SegmentPlan>,
     /// Segments without anything whole, among those that stay.
@@ -120,7 +122,7 @@ enum Again {
 }
 
 /// How much of a damaged batch is looked at for what it tells.
-const HEADS_MAX: usize = 24 << 20;
+pub(super) const HEADS_MAX: usize = 24 << 20;
 
 /// Most times that it does; there are no more in a log that was ever written by one.
 const RESTARTS_MAX: usize = 10_000;
@@ -160,9 +162,12 @@ struct Next {
     mended: Option<(Mended, Vec<u8>)>,
 }
 
-/// The log of the first batch of a segment whose header is whole.
-fn first_log<F: DiskFile>(bytes: &mut Window<F>, number: u64) -> io::Result<Option<u64>> {
-    let mut from = SEGMENT_HEADER as u64;
+/// The log of the first batch of a segment from an offset on whose header is whole.
+pub(super) fn first_log<F: DiskFile>(
+    bytes: &mut Window<F>,
+    mut from: u64,
+    number: u64,
+) -> io::Result<Option<u64>> {
     while let Some(at) = seek_batch(bytes, from)? {
         if let Ok(batch) = BatchHeader::decode(bytes.get(at, BATCH_HEADER)?, 0, number) {
             return Ok(Some(batch.log));
@@ -287,7 +292,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 return Ok(header.log);
             }
             if of_batch.is_none() {
-                of_batch = first_log(&mut bytes, number).map_err(failed)?;
+                of_batch = first_log(&mut bytes, SEGMENT_HEADER as u64, number).map_err(failed)?;
             }
         }
         Ok(of_batch.unwrap_or(0))
@@ -324,6 +329,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             needs: Needs::default(),
             log: self.plan.log,
             number,
+            kind: None,
         };
         let mut is_whole = true;
         // Something that opening the log would refuse, whether it was acknowledged or not.
@@ -331,6 +337,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         match SegmentHeader::decode(bytes.get(0, SEGMENT_HEADER)?, number) {
             Ok(found) if found.log == header.log => {
                 self.plan.needs = self.plan.needs.and(found.needs);
+                self.plan.kind = self.plan.kind.or(found.kind);
             }
             Ok(found) => {
                 let expected = format!("a segment of log {:016x}", header.log);

@@ -18,16 +18,22 @@ use crate::format::{
 use crate::gather::Gate;
 use crate::index::Saved;
 use crate::state::State;
-use crate::{Failure, Policy};
+use crate::{Failure, Kind, Policy};
 
 /// The name of the file in reserve.
 pub(crate) const SPARE: &str = "spare";
+
+/// The name of the file that keeps room for changes of streams.
+pub(crate) const RESERVE: &str = "reserve";
 
 /// Bytes with which the disk is to begin at once.
 const BEGIN_EVERY: u64 = 1 << 20;
 
 /// Most bytes of changes of streams that are taken while the disk is full.
 const CHANGES_ROOM: u64 = 64 << 10;
+
+/// As many are taken on a full disk where no segment in use may hold them.
+const RESERVED_ROOM: u64 = 16 << 10;
 
 /// The segment that is written.
 #[derive(Debug)]
@@ -103,6 +109,7 @@ impl<D: Disk> Writer<D> {
             return Err(Failed(format!("{name}: no room was reserved for it")));
         };
         spare.length = spare.length.max(filled);
+        self.is_spare_small = false;
         let whole = SEGMENT_HEADER + self.taken.bytes.len() + checkpoint.len();
         let length = spare.length.max((whole + 2 * crate::format::ALIGN) as u64);
         if length > spare.length {
@@ -152,6 +159,7 @@ impl<D: Disk> Writer<D> {
             needs,
             log: self.log,
             number,
+            kind: self.kind,
         }
         .encode();
         self.write(&header, Some(checkpoint), Flags::CHECKPOINT, now)?;
@@ -233,6 +241,7 @@ impl<D: Disk> Writer<D> {
             needs: segment.needs,
             log,
             number,
+            kind: None,
         };
         let view = self.shared.catalog().segments.get(&number).cloned();
         let next_batch = self
@@ -306,8 +315,13 @@ impl<D: Disk> Writer<D> {
         let (mut no_segment, mut is_segment_blocked) = (false, false);
         if wants_segment && let Err(error) = self.have_spare(least, full) {
             is_segment_blocked = keep_other(error, &mut other);
-            no_segment = !is_segment_blocked;
+            no_segment = !is_segment_blocked && !self.use_reserve(checkpoint);
         }
+        let secured = match self.is_spare_small {
+            // It is for changes alone: with messages it would be gone when it is needed.
+            true => secured.and(Err(io::ErrorKind::StorageFull.into())),
+            false => secured,
+        };
         if limit < wanted || secured.is_err() || room == Some(false) || is_segment_blocked {
             self.room_due = Some(monotonic + self.shared.settings.full_retry);
         } else {
@@ -351,6 +365,12 @@ impl<D: Disk> Writer<D> {
         };
         let taken = BATCH_HEADER + gather.group.gathered() + gather.reserved + may_grow;
         gather.room_left = (self.left_for_changes() as usize).saturating_sub(2 * taken);
+        // What has gathered does not go to the small one.
+        let is_apart = gather.group.is_empty() && gather.reserved == 0;
+        gather.changes_wait = self.is_spare_small && !is_apart;
+        if self.is_spare_small && is_apart {
+            gather.room_left = RESERVED_ROOM as usize;
+        }
         drop(gather);
         if let Err(error) = secured {
             keep_other(error, &mut other);
@@ -359,7 +379,10 @@ impl<D: Disk> Writer<D> {
             let text = format!("no room can be reserved for the log: {error}");
             Failure(text.into())
         });
-        self.shared.progress().blocked = blocked;
+        let mut progress = self.shared.progress();
+        progress.blocked = blocked;
+        progress.is_full = gate == Gate::DiskFull;
+        drop(progress);
         if has_changed || grown {
             self.shared.watchers.wake();
         }
@@ -375,6 +398,7 @@ impl<D: Disk> Writer<D> {
     /// Reserves the room for groups of this size, one of which may be larger by `growth`.
     fn secure(&mut self, group: usize, growth: u64, checkpoint: u64) -> io::Result<()> {
         self.have_claims()?;
+        self.have_reserve(checkpoint)?;
         let settings = &self.shared.settings;
         let full = settings.segment_length(checkpoint);
         let batch = settings.batch_of(group);
@@ -417,10 +441,12 @@ impl<D: Disk> Writer<D> {
             Some(spare) => {
                 spare.file.reserve(least)?;
                 spare.length = least;
+                self.is_spare_small = false;
             }
             None => {
-                let file = reserve(&self.shared.disk, least)?;
+                let file = reserve(&self.shared.disk, SPARE, least)?;
                 let length = least;
+                self.is_spare_small = false;
                 self.spare = Some(Spare { file, length });
                 // Opened once more: each open file is told of a lost write once, and the one that
                 // the writer syncs must be.
@@ -431,6 +457,71 @@ impl<D: Disk> Writer<D> {
             }
         }
         Ok(())
+    }
+
+    /// What a segment takes that has changes of streams alone.
+    fn small_segment(checkpoint: u64) -> u64 {
+        let changes = SEGMENT_HEADER as u64 + 2 * checkpoint + 2 * RESERVED_ROOM;
+        // Seldom made longer.
+        changes.next_multiple_of(RESERVED_ROOM)
+    }
+
+    /// Has the room for changes of streams that is kept while there is some. The changes are what makes room on a full
+    /// disk, so messages are taken as long as it is there.
+    fn have_reserve(&mut self, checkpoint: u64) -> io::Result<()> {
+        let length = Self::small_segment(checkpoint);
+        match &mut self.reserve {
+            _ if self.kind == Some(Kind::Keys) => {}
+            Some(reserve) if reserve.length >= length => {}
+            Some(reserve) => {
+                reserve.file.reserve(length)?;
+                reserve.length = length;
+            }
+            None => {
+                let file = reserve(&self.shared.disk, RESERVE, length)?;
+                self.reserve = Some(Spare { file, length });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what an earlier opening has reserved.
+    pub(crate) fn adopt_reserve(&mut self) {
+        let Ok(file) = self.shared.disk.open(RESERVE) else {
+            return;
+        };
+        match file
+            .len()
+            .and_then(|length| file.reserve(length).map(|()| length))
+        {
+            Ok(length) if self.kind != Some(Kind::Keys) => {
+                self.reserve = Some(Spare { file, length });
+            }
+            // It holds nothing.
+            _ => drop(self.shared.disk.remove(RESERVE)),
+        }
+    }
+
+    /// Has what is reserved be the next segment, for changes alone, if there is no other; whether there is one for them.
+    fn use_reserve(&mut self, checkpoint: u64) -> bool {
+        let length = Self::small_segment(checkpoint);
+        if self.spare.is_none()
+            && let Some(reserve) = self.reserve.take_if(|reserve| reserve.length >= length)
+        {
+            if self.shared.disk.rename(RESERVE, SPARE).is_err() {
+                self.reserve = Some(reserve);
+                return false;
+            }
+            self.spare = Some(reserve);
+        }
+        let spare = self.spare.as_ref();
+        let is_there = spare.is_some_and(|spare| spare.length >= length);
+        if is_there {
+            self.is_spare_small = true;
+            // What streams do not keep any more may not have been said for want of room.
+            self.housekeeping_due = Duration::ZERO;
+        }
+        is_there
     }
 
     /// Has zeros written to the spare as far as the segment in use is filled. The first segment of a
@@ -482,11 +573,11 @@ fn keep_other(error: io::Error, other: &mut Option<io::Error>) -> bool {
     is_other
 }
 
-fn reserve<D: Disk>(disk: &D, length: u64) -> io::Result<D::File> {
-    let file = disk.create(SPARE)?;
+fn reserve<D: Disk>(disk: &D, name: &str, length: u64) -> io::Result<D::File> {
+    let file = disk.create(name)?;
     if let Err(error) = file.reserve(length) {
         drop(file);
-        disk.remove(SPARE)?;
+        disk.remove(name)?;
         return Err(error);
     }
     Ok(file)
