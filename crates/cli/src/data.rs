@@ -21,6 +21,13 @@ pub(crate) struct Part {
     pub(crate) is_below: bool,
 }
 
+impl Part {
+    /// What it is and where.
+    pub(crate) fn line(&self) -> String {
+        format!("{:<11} {}", self.kind.to_string(), self.directory.display())
+    }
+}
+
 /// The logs in a directory of data, that of messages first; none if there is nothing.
 pub(crate) fn parts(data: &Path) -> Vec<Part> {
     let mut parts = Vec::new();

@@ -115,7 +115,7 @@ fn copied(parts: &[Part], below: &[bool], to: &Path, what: &str, out: &mut impl 
     }
     partial.finish().map_err(failed)?;
     for (part, (backup, snapshot)) in all {
-        writeln!(out, "{:<11} {}", part.kind, part.directory.display())?;
+        writeln!(out, "{}", part.line())?;
         writeln!(
             out,
             "{what:<11} {} records in {} segments, {}, to {shown}",

@@ -188,9 +188,7 @@ impl Place {
 
     /// Does something with each log that is there, and says which that is.
     fn each<W: Write>(&self, out: &mut W, run: impl FnMut(&Place, &mut W) -> Shown) -> Shown {
-        let tell = |part: &Part, out: &mut W| {
-            writeln!(out, "{:<11} {}", part.kind, part.directory.display())
-        };
+        let tell = |part: &Part, out: &mut W| writeln!(out, "{}", part.line());
         self.each_told(out, tell, run)
     }
 
