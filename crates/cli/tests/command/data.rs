@@ -59,7 +59,8 @@ fn commands_act_on_messages_and_keys_and_say_so() {
         );
     }
     let json = run(&["log", "check", "--json", "--data", &back]);
-    let kinds = stdout(&json).lines().map(|line| {
+    let shown = stdout(&json);
+    let kinds = shown.lines().map(|line| {
         let object: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(object["problems"], serde_json::json!([]));
         object["kind"].as_str().unwrap().to_owned()
