@@ -8,7 +8,7 @@ use tidewire_http::{Body, Done, Handler, Request, Response, Router};
 
 use crate::gate::Gate;
 use crate::page_of_turn::PageOfTurn;
-use crate::panel::{Panel, Stage};
+use crate::panel::Panel;
 use crate::snapshot::Snapshot;
 
 /// Nothing from elsewhere is loaded or run, and nobody shows these pages inside his own.
@@ -137,8 +137,7 @@ fn routes(panel: &Panel) -> Router {
         })
         .get("/health", |_, response| response.text("alive\n"))
         .get("/ready", move |_, response| {
-            let stage = ready.stage();
-            let response = response.status(if stage == Stage::Serving { 200 } else { 503 });
+            let response = response.status(if ready.is_ready() { 200 } else { 503 });
             response.text(&format!("{}\n", ready.state()))
         })
         .get("/log", move |_, response| match shown.levels() {

@@ -62,6 +62,9 @@ type Source = Box<dyn Fn(&mut Snapshot) + Send + Sync>;
 /// panel.set_doing("opening the log, 3 of 9 segments".into());
 /// assert_eq!(panel.state(), "recovering: opening the log, 3 of 9 segments");
 /// panel.set_stage(Stage::Serving);
+/// panel.set_halted(Some("its disk is full".into()));
+/// assert_eq!((panel.state(), panel.is_ready()), ("halted: its disk is full".into(), false));
+/// panel.set_halted(None);
 /// assert!(panel.snapshot().to_prometheus().contains("tidewire_kv_hits_total 7\n"));
 /// assert_eq!(panel.page().state, "serving");
 /// ```
@@ -82,6 +85,8 @@ struct Seen {
     levels: Option<Arc<dyn Levels>>,
     /// What it does in its stage, and how far that is.
     doing: String,
+    /// Why it takes nothing, though it serves.
+    halted: Option<String>,
 }
 
 impl fmt::Debug for Panel {
@@ -121,9 +126,28 @@ impl Panel {
         self.seen().doing = doing;
     }
 
+    /// Says why the server takes nothing for now, though it serves what it has; `None` if it takes what comes.
+    pub fn set_halted(&self, why: Option<String>) {
+        let mut seen = self.seen();
+        if seen.halted != why {
+            seen.halted = why;
+        }
+    }
+
+    /// Whether it serves, and takes what comes.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.stage() == Stage::Serving && self.seen().halted.is_none()
+    }
+
     /// How far the server is, in words.
     #[must_use]
     pub fn state(&self) -> String {
+        if self.stage() == Stage::Serving
+            && let Some(why) = &self.seen().halted
+        {
+            return format!("halted: {why}");
+        }
         let doing = self.seen().doing.clone();
         match doing.is_empty() {
             true => self.stage().name().into(),

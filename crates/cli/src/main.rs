@@ -13,6 +13,7 @@ mod bench;
 mod colours;
 mod config;
 mod count;
+mod data;
 mod descriptors;
 mod exit;
 mod host;

@@ -124,12 +124,16 @@ impl Gather {
         Refused::Busy
     }
 
-    /// What makes room is taken on a full disk too, as far as there is room in the segment in use.
+    /// What makes room is taken on a full disk too: in the segment in use, or in one that is held for it.
     fn admit_change(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
         let needed = CHANGE_BYTES + name.len();
-        if self.gate == Gate::DiskFull && needed <= self.room_left {
-            self.room_left -= needed;
-            return Ok(());
+        match self.gate {
+            Gate::Reserve => return self.admit_to_make_room(needed, 0, settings),
+            Gate::DiskFull if needed <= self.room_left => {
+                self.room_left -= needed;
+                return Ok(());
+            }
+            _ => {}
         }
         self.admit_definition(name, settings)
     }

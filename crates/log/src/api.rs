@@ -152,6 +152,8 @@ pub struct Progress {
     /// Why nothing is taken for now ([`Refused::Busy`]), if no room can be reserved though the disk
     /// is not full ([`Refused::DiskFull`]). The log tries again and goes on when it can.
     pub blocked: Option<Failure>,
+    /// The disk is full, and so nothing is taken for now ([`Refused::DiskFull`]) but changes of streams.
+    pub is_full: bool,
     /// Why the log has stopped for good. Batches above `committed` will never be committed.
     pub failure: Option<Failure>,
 }

@@ -424,16 +424,15 @@ impl Catalog {
         }
     }
 
-    /// Whether nothing in a segment is kept: it had records, all of streams that were deleted or cut
-    /// off behind them.
+    /// Whether nothing in a segment is kept: all of its records are of streams that were deleted or cut
+    /// off behind them, or it has none.
     pub(crate) fn is_dead(&self, segment: &Segment) -> bool {
         let is_dead = |stream: u32, next: u64| {
             let stream = self.streams.get(stream);
             stream.is_none_or(|stream| stream.trimmed >= next)
         };
         let mut extents = segment.index.extents();
-        segment.index.streams() > 0
-            && extents.all(|(id, extent)| is_dead(id, extent.next))
+        extents.all(|(id, extent)| is_dead(id, extent.next))
             && segment.gaps.iter().all(|gap| is_dead(gap.stream, gap.next))
     }
 

@@ -441,6 +441,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         if let (Change::Create { stream, .. }, Ok(_)) = (change, ticket) {
             self.list_stream(&gather, stream);
         }
+        gather.is_changed |= ticket.is_ok();
         self.shared.note_compression(&gather);
         // Also when it was refused: the writer may have to make room.
         self.shared.unpark(&mut gather);

@@ -232,6 +232,8 @@ pub(crate) struct Gather {
     /// What is not at home yet, where there is another home.
     pub(crate) backlog: Option<Backlog>,
     pub(crate) discard_asked: bool,
+    /// What is set about streams has changed: what is not to be kept any more goes at once.
+    pub(crate) is_changed: bool,
     /// The log is to be closed.
     pub(crate) closing: bool,
     /// The log's own clock as the writer last saw it: for how many microseconds the log has been
@@ -280,6 +282,7 @@ impl Gather {
             discarded: BTreeMap::new(),
             backlog,
             discard_asked: false,
+            is_changed: false,
             closing: false,
             lived_us,
             settled: Ticket(0),
@@ -295,12 +298,17 @@ impl Gather {
 
     /// Whether somebody has asked for something that is not a batch.
     pub(crate) fn is_asked(&self) -> bool {
-        self.sync_asked || self.discard_asked || self.begins_segment || self.wants_more()
+        self.sync_asked
+            || self.discard_asked
+            || self.is_changed
+            || self.begins_segment
+            || self.wants_more()
     }
 
     /// Nobody will do what was asked for.
     pub(crate) fn ask_nothing(&mut self) {
         (self.sync_asked, self.discard_asked, self.begins_segment) = (false, false, false);
+        self.is_changed = false;
     }
 
     /// Whether groups should be larger than they may be, and nobody has found that there is no room.

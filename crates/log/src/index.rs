@@ -130,6 +130,8 @@ impl Saved {
                 needs: Needs(needs),
                 log,
                 number,
+                // The segment itself says it.
+                kind: None,
             },
             next_batch,
             epoch,
@@ -199,6 +201,7 @@ mod tests {
                 needs: Needs::STREAMS,
                 log: 9,
                 number: 4,
+                kind: None,
             },
             next_batch: 44,
             epoch: 3,

@@ -17,6 +17,7 @@ mod embedded;
 mod format;
 mod gather;
 mod index;
+mod kind;
 mod numbered;
 mod pack;
 mod read;
@@ -44,6 +45,7 @@ pub use api::{
 };
 pub use embedded::EmbeddedLog;
 pub use gather::Room;
+pub use kind::Kind;
 pub use recovery::{Cut, Damage, OpenError, Opening, Recovery, Short};
 pub use selection::{BadSelection, Selection};
 #[doc(hidden)]

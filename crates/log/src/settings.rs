@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::format::{BATCH_HEADER, SEGMENT_HEADER};
-use crate::{Policy, Selection};
+use crate::{Kind, Policy, Selection};
 
 /// How much is checked when the log is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,9 @@ pub struct Settings {
     /// Where a stream begins, by its name, in a log that is made: for one that goes on where another has ended. Default:
     /// none, all begin at position 0.
     pub begins: Option<(String, u64)>,
+    /// What the log is of: one that is of something else is not opened. Default: none, as it is found; a new one says
+    /// nothing then.
+    pub kind: Option<Kind>,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -120,6 +123,7 @@ impl Default for Settings {
             holds_reserve: false,
             identity: None,
             begins: None,
+            kind: None,
             mistakes: Mistakes::default(),
         }
     }

@@ -34,8 +34,8 @@ metrics! {
     /// How many records are behind the named cursor of a stream that is farthest behind; of the first 100
     /// streams.
     STREAM_LAG = Gauge "tidewire_log_stream_cursor_lag" ["log", "stream"];
-    /// 1 while the log takes nothing because no room can be reserved.
-    BLOCKED = Gauge "tidewire_log_blocked" ["log"];
+    /// 1 while the log takes nothing, because its disk is full (`disk_full`) or no room can be reserved for another reason (`no_room`).
+    BLOCKED = Gauge "tidewire_log_blocked" ["log", "because"];
     /// 1 if the log has stopped for good.
     FAILED = Gauge "tidewire_log_failed" ["log"];
 }

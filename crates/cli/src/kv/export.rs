@@ -13,8 +13,8 @@ use crate::exit::Failure;
 const EXAMPLES: &str = "\
 Examples:
   tidewire kv export --data /var/lib/tidewire dump.rdb
-  tidewire log backup --data /var/lib/tidewire/kv /backup/kv    # of a server that runs
-  tidewire kv export --data /backup/kv dump.rdb
+  tidewire log backup --data /var/lib/tidewire /backup/today    # of a server that runs
+  tidewire kv export --data /backup/today dump.rdb
 
 The dump is of version 9, which Redis since 5 and Valkey load; with streams or libraries of functions in it Redis since 7. Keys that are past their time are left out.";
 
@@ -22,7 +22,7 @@ The dump is of version 9, which Redis since 5 and Valkey load; with streams or l
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Directory of the server's data, or a backup of its log
+    /// Directory of the server's data, or a backup of it
     #[arg(long = "data", value_name = "DIR", default_value = crate::serve::DIRECTORY)]
     data: PathBuf,
     /// Goes on where a repair of the log has marked what is lost, as `serve --kv-accept-loss` does, and where the end of the
@@ -48,8 +48,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     // Opening would make one: an empty dump of a directory that was misspelt is no dump.
     if !super::is_there(&args.data) {
+        let found = match crate::data::parts(&args.data).is_empty() {
+            true => "nothing",
+            false => "messages alone",
+        };
         return Err(Failure::failed(format!(
-            "there is no key-value store in {}",
+            "there is no key-value store in {}: {found}",
             args.data.display()
         )));
     }

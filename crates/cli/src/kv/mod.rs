@@ -6,17 +6,18 @@ mod login;
 mod promote;
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use tidewire_kv::durable::{self, Accept, KvLog, ReplayError, Replayed};
 use tidewire_kv::store::{Settings, Store};
-use tidewire_log::{EmbeddedLog, Policy, ReadError};
+use tidewire_log::{EmbeddedLog, Kind, Policy, ReadError};
 
+use crate::data::{keys_in, parts, refuse_other};
 use crate::exit::Failure;
-use crate::serve::{KV_DIRECTORY, kv_settings};
+use crate::serve::kv_settings;
 
 /// Moves keys in and out, and stores from server to server.
 #[derive(Debug, Subcommand)]
@@ -58,7 +59,8 @@ struct Opened {
 /// Opens what a server has in the directory `data`, or what a backup of that has; without what damage has taken, if that
 /// is accepted, and then only to be looked at.
 fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
-    let directory = directory(data);
+    let directory = keys_in(data);
+    refuse_other(&directory, Kind::Keys)?;
     let settings = kv_settings(&directory, None, Policy::Os)?;
     let cannot = |why: String| {
         Failure::failed(format!(
@@ -100,22 +102,8 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     })
 }
 
-/// Where the store is of what a server has in the directory `data`, or a backup.
-fn directory(data: &Path) -> PathBuf {
-    let within = data.join(KV_DIRECTORY);
-    if within.is_dir() || !has_segments(data) {
-        within
-    } else {
-        data.to_owned()
-    }
-}
-
 /// Whether there is a store to open.
 fn is_there(data: &Path) -> bool {
-    has_segments(&directory(data))
-}
-
-fn has_segments(directory: &Path) -> bool {
-    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.any(|entry| entry.path().extension().is_some_and(|end| end == "seg"))
+    let parts = parts(data);
+    parts.iter().any(|part| part.kind == Kind::Keys)
 }

@@ -1,5 +1,6 @@
 //! Copies of a log: made while the server runs, and put back.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,13 @@ use tidewire_kv::durable::{self, snapshot};
 use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
 use tidewire_log::tools;
-use tidewire_log::{EmbeddedLog, View};
+use tidewire_log::{EmbeddedLog, Kind, View};
 
 use super::partial::{Partial, is_free};
 use super::{Place, Shown, home, momentary, size};
+use crate::data::Part;
 use crate::exit::Failure;
+use crate::serve::KV_DIRECTORY;
 
 /// What is shown below the options of `backup`.
 const BACKUP: &str = "\
@@ -20,7 +23,8 @@ Examples:
   tidewire log backup --data /var/lib/tidewire /backup/today
 
 The copy holds everything that was acknowledged when the command began, is read again, and is a log like \
-any other: check, info and read --data work on it. Of a key-value store (--data DIR/kv) it has the snapshot, too. It appears under its name when it is whole.";
+any other: check, info, read --data and kv export --data work on it. It has the messages and the keys that are in --data, with \
+the snapshot of these, unless --only says which. It appears under its name when it is whole.";
 
 /// What is shown below the options of `restore`.
 const RESTORE: &str = "\
@@ -63,51 +67,70 @@ pub(crate) struct RestoreArgs {
 }
 
 pub(super) fn backup(args: &BackupArgs, out: &mut impl Write) -> Shown {
-    args.place.look()?;
-    copied(&args.place.data, &args.to, "copied", out)
+    let parts = args.place.parts()?;
+    let targets = parts.iter().map(|part| part.is_below).collect::<Vec<_>>();
+    copied(&parts, &targets, &args.to, "copied", out)
 }
 
 pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
-    match (&args.from, &args.home) {
-        (Some(from), _) => copied(from, &args.place.data, "restored", out),
-        (None, at) => {
-            let at = at.as_deref().unwrap_or_default();
-            home::restore(at, args.home_config.as_deref(), &args.place.data, out)
-        }
-    }
+    let to = &args.place.data;
+    let Some(from) = &args.from else {
+        let at = args.home.as_deref().unwrap_or_default();
+        return home::restore(at, args.home_config.as_deref(), to, out);
+    };
+    let copy = Place {
+        data: from.clone(),
+        only: args.place.only,
+    };
+    let parts = copy.parts()?;
+    // A copy of the keys alone goes where a server looks for keys.
+    let is_store = to.file_name().is_some_and(|name| name == KV_DIRECTORY);
+    let is_below = |part: &Part| part.is_below || (part.kind == Kind::Keys && !is_store);
+    let targets = parts.iter().map(is_below).collect::<Vec<_>>();
+    copied(&parts, &targets, to, "restored", out)
 }
 
-fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
-    let source = ReadOnlyDisk::open(from)
-        .map_err(|e| Failure::failed(format!("cannot look into the log: {e}")))?;
+/// Copies logs; `below`: of each whether it goes to `kv` in the directory that is made.
+fn copied(parts: &[Part], below: &[bool], to: &Path, what: &str, out: &mut impl Write) -> Shown {
     let shown = to.display();
     let failed = |why: String| Failure::wrong(format!("{shown} was not made: {why}"));
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
         return Err(Failure::failed(format!("{shown} is not an empty directory")).into());
     }
     let partial = Partial::begin(to).map_err(failed)?;
-    let (backup, snapshot) = match made(&source, &partial) {
-        Ok(made) => made,
-        Err(why) => {
-            partial.give_up();
-            return Err(failed(why).into());
+    let mut all = Vec::new();
+    for (part, &is_below) in parts.iter().zip(below) {
+        let place = match is_below {
+            true => partial.path().join(KV_DIRECTORY),
+            false => partial.path().to_owned(),
+        };
+        match made(&part.directory, &place) {
+            Ok(made) => all.push((part, made)),
+            Err(why) => {
+                partial.give_up();
+                let from = part.directory.display();
+                return Err(failed(format!("the {} in {from}: {why}", part.kind)).into());
+            }
         }
-    };
+    }
     partial.finish().map_err(failed)?;
-    writeln!(
-        out,
-        "{what:<11} {} records in {} segments, {}, to {shown}",
-        backup.records,
-        backup.segments,
-        size(backup.bytes)
-    )?;
-    if let Some((position, bytes)) = snapshot {
+    for (part, (backup, snapshot)) in all {
+        writeln!(out, "{}", part.line())?;
         writeln!(
             out,
-            "{:<11} of position {position}, {}",
-            "snapshot",
-            size(bytes)
+            "{what:<11} {} records in {} segments, {}, to {shown}",
+            backup.records,
+            backup.segments,
+            size(backup.bytes)
         )?;
+        if let Some((position, bytes)) = snapshot {
+            writeln!(
+                out,
+                "{:<11} of position {position}, {}",
+                "snapshot",
+                size(bytes)
+            )?;
+        }
     }
     Ok(None)
 }
@@ -116,17 +139,32 @@ fn copied(from: &Path, to: &Path, what: &str, out: &mut impl Write) -> Shown {
 type Copied = (tools::Backup, Option<(u64, u64)>);
 
 /// Copies until what was copied is of one moment.
-fn made(source: &ReadOnlyDisk, partial: &Partial) -> Result<Copied, String> {
+fn made(from: &Path, into: &Path) -> Result<Copied, String> {
+    let source = ReadOnlyDisk::open(from).map_err(|e| e.to_string())?;
     for _ in 0..TRIES {
-        if let Some(copied) = copy(source, partial.path())? {
+        if let Some(copied) = copy(&source, into)? {
             // Opening it makes indexes and the file of claims; closing it says that its end is its end.
-            let log = EmbeddedLog::start(partial.path(), momentary());
+            let log = EmbeddedLog::start(into, momentary());
             log.map_err(|e| e.to_string())?.0.close();
             return Ok(copied);
         }
-        partial.clear()?;
+        clear(into)?;
     }
     Err("the log changes all the time".into())
+}
+
+/// Removes the files in a directory.
+fn clear(directory: &Path) -> Result<(), String> {
+    let clear = || {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok::<_, io::Error>(())
+    };
+    clear().map_err(|e| format!("cannot remove what is in {}: {e}", directory.display()))
 }
 
 /// Copies a log, and the snapshot that it goes on from if it is of a key-value store; `None` if a newer
@@ -201,7 +239,12 @@ mod tests {
         });
         let kept = |at| View::open(at).expect("a log").range("s");
         assert_eq!(kept(&from), whole);
-        let done = copied(&from, &to, "copied", &mut Vec::new());
+        let part = Part {
+            kind: Kind::Messages,
+            directory: from,
+            is_below: false,
+        };
+        let done = copied(&[part], &[false], &to, "copied", &mut Vec::new());
         assert!(done.is_ok_and(|failure| failure.is_none()));
         assert_eq!(kept(&to), whole);
     }

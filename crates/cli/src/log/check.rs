@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use tidewire_log::tools;
+use serde_json::{Value, json};
+use tidewire_log::tools::{self, Report};
 
 use super::{Place, Shown, TORN};
 use crate::exit::Failure;
@@ -20,9 +21,7 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         let note = "by a process that writes it now: what it is writing looks like a torn tail";
         writeln!(out, "in use      {note}")?;
     }
-    let mut damaged = 0;
     for problem in &report.problems {
-        damaged += u64::from(problem.acknowledged);
         let next = match problem.next_good {
             Some(batch) => format!("; good again from batch {batch} on"),
             None => String::new(),
@@ -32,12 +31,44 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
             false => writeln!(out, "torn tail   {}{next}; {TORN}", problem.damage)?,
         }
     }
-    if damaged == 0 {
-        return Ok(None);
-    }
-    Ok(Some(Failure::wrong(format!(
-        "{damaged} places in {} that were acknowledged as durable are damaged: restore the files \
-         from a copy, or see what `tidewire log repair` would lose",
-        place.data.display()
-    ))))
+    Ok(verdict(place, &report))
+}
+
+/// The same as an object.
+pub(super) fn object(place: &Place) -> Result<(Value, Option<Failure>), Failure> {
+    let disk = place.look()?;
+    let report = tools::check(&disk).map_err(|e| place.failed(&e))?;
+    let problems = report.problems.iter().map(|problem| {
+        let damage = &problem.damage;
+        json!({
+            "file": damage.file,
+            "offset": damage.offset,
+            "batch": damage.batch,
+            "expected": damage.expected,
+            "found": damage.found,
+            "acknowledged": problem.acknowledged,
+            "good_again_from": problem.next_good,
+        })
+    });
+    let shown = json!({
+        "segments": report.segments,
+        "batches": report.batches,
+        "records": report.records,
+        "durable_through": report.durable_through,
+        "in_use": disk.is_written(),
+        "problems": problems.collect::<Vec<_>>(),
+    });
+    Ok((shown, verdict(place, &report)))
+}
+
+fn verdict(place: &Place, report: &Report) -> Option<Failure> {
+    let damaged = report.problems.iter();
+    let damaged = damaged.filter(|problem| problem.acknowledged).count();
+    (damaged > 0).then(|| {
+        Failure::wrong(format!(
+            "{damaged} places in {} that were acknowledged as durable are damaged: restore the files \
+             from a copy, or see what `tidewire log repair` would lose",
+            place.data.display()
+        ))
+    })
 }

@@ -48,17 +48,24 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
             Err(_) => ControlFlow::Break(()),
         }
     };
-    let dumped = match &args.file {
-        None => tools::dump(&args.place.look()?, args.from, showing),
+    match &args.file {
+        None => {
+            for part in args.place.parts()? {
+                say!("tidewire: {} in {}", part.kind, part.directory.display());
+                let place = Place::of(&part);
+                let dumped = tools::dump(&place.look()?, args.from, &mut showing);
+                dumped.map_err(|e| place.failed(&e))?;
+            }
+        }
         Some(file) => {
             let (disk, name) = args.place.file(file)?;
-            tools::dump_file(&disk, &name, |item| match item {
+            let dumped = tools::dump_file(&disk, &name, |item| match item {
                 Item::Batch { number, .. } if number < args.from => ControlFlow::Continue(()),
                 item => showing(item),
-            })
+            });
+            dumped.map_err(|e| args.place.failed(&e))?;
         }
-    };
-    dumped.map_err(|e| args.place.failed(&e))?;
+    }
     wrote?;
     Ok(damaged.map(|damage| {
         Failure::wrong(format!(

@@ -5,6 +5,7 @@ mod anew;
 mod backup;
 mod check;
 mod dump;
+mod extract;
 mod home;
 mod info;
 mod of_store;
@@ -20,8 +21,9 @@ use std::time::Duration;
 use clap::Subcommand;
 use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
-use tidewire_log::{OpenError, Settings};
+use tidewire_log::{Kind, OpenError, Settings};
 
+use crate::data::{Part, parts};
 use crate::exit::Failure;
 
 /// What is known of a torn tail. Beside a server it is what that is writing, as "in use" says.
@@ -32,14 +34,16 @@ const TORN: &str = "nothing says that it was acknowledged as durable (it may hav
 #[derive(Debug, Subcommand)]
 pub(crate) enum Log {
     /// Shows segments, streams, producers and cursors.
-    Info(Place),
+    Info(Looked),
     /// Lists the streams: first position, the one behind the last, name.
     Streams(Place),
     /// Reads everything and shows what is not as it was written; status 2 if any of that was
     /// acknowledged.
-    Check(Place),
+    Check(Looked),
     /// Shows the log piece by piece.
     Dump(dump::Args),
+    /// Shows the records in one file, such as one that `repair` has kept, each whole, also where it is damaged.
+    Extract(extract::Args),
     /// Copies the log, also while a server writes it, and reads the copy.
     Backup(backup::BackupArgs),
     /// Puts a copy where there is no log yet, after reading it.
@@ -63,11 +67,43 @@ fn momentary() -> Settings {
 }
 
 /// A log's directory.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Place {
-    /// The directory of the log
+    /// The directory of a server's data, with messages in it and keys in `kv`, or of one of the two
     #[arg(long, default_value = crate::serve::DIRECTORY, value_name = "DIR")]
     data: PathBuf,
+    /// Of one of the two alone, if there are messages and keys
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Only>,
+}
+
+/// What to look at, and how to show it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Looked {
+    #[command(flatten)]
+    place: Place,
+    /// A JSON object for each log, a line each
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a log is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    /// Messages of producers
+    Messages,
+    /// Keys of the key-value store
+    Keys,
+}
+
+impl Only {
+    fn takes(self, part: &Part) -> bool {
+        part.kind
+            == match self {
+                Only::Messages => Kind::Messages,
+                Only::Keys => Kind::Keys,
+            }
+    }
 }
 
 /// Does it.
@@ -75,10 +111,13 @@ pub(crate) fn run(log: Log) -> Result<(), Failure> {
     // Gathered first: a reader that stops early ends the command, not a half of it.
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = match log {
-        Log::Info(place) => info::run(&place, &mut out),
-        Log::Streams(place) => info::streams(&place, &mut out),
-        Log::Check(place) => check::run(&place, &mut out),
+        Log::Info(at) if at.json => at.place.each_as_object(&mut out, info::object),
+        Log::Info(at) => at.place.each(&mut out, info::run),
+        Log::Streams(place) => place.each_quietly(&mut out, info::streams),
+        Log::Check(at) if at.json => at.place.each_as_object(&mut out, check::object),
+        Log::Check(at) => at.place.each(&mut out, check::run),
         Log::Dump(args) => dump::run(&args, &mut out),
+        Log::Extract(args) => extract::run(&args, &mut out),
         Log::Backup(args) => backup::backup(&args, &mut out),
         Log::Restore(args) => backup::restore(&args, &mut out),
         Log::Repair(args) => repair::run(&args, &mut out),
@@ -117,6 +156,92 @@ impl From<Failure> for Ended {
 }
 
 impl Place {
+    /// What is there and is meant.
+    fn parts(&self) -> Result<Vec<Part>, Failure> {
+        let mut found = parts(&self.data);
+        if found.is_empty() {
+            // It says why.
+            self.look()?;
+        }
+        let all = found.len();
+        found.retain(|part| self.only.is_none_or(|only| only.takes(part)));
+        if found.is_empty() && all > 0 {
+            let (meant, there) = match self.only {
+                Some(Only::Keys) => ("keys", "messages alone"),
+                _ => ("messages", "keys alone"),
+            };
+            let shown = self.data.display();
+            return Err(Failure::failed(format!(
+                "there are no {meant} in {shown}: {there}"
+            )));
+        }
+        Ok(found)
+    }
+
+    /// One of them.
+    fn of(part: &Part) -> Place {
+        Place {
+            data: part.directory.clone(),
+            only: None,
+        }
+    }
+
+    /// Does something with each log that is there, and says which that is.
+    fn each<W: Write>(&self, out: &mut W, run: impl FnMut(&Place, &mut W) -> Shown) -> Shown {
+        let tell = |part: &Part, out: &mut W| writeln!(out, "{}", part.line());
+        self.each_told(out, tell, run)
+    }
+
+    /// The same where what is written is for programs: then it is said to people.
+    fn each_quietly<W: Write>(
+        &self,
+        out: &mut W,
+        run: impl FnMut(&Place, &mut W) -> Shown,
+    ) -> Shown {
+        let tell = |part: &Part, out: &mut W| {
+            out.flush()?;
+            say!("tidewire: {} in {}", part.kind, part.directory.display());
+            Ok(())
+        };
+        self.each_told(out, tell, run)
+    }
+
+    /// Shows an object for each log that is there.
+    fn each_as_object<W: Write>(
+        &self,
+        out: &mut W,
+        object: impl Fn(&Place) -> Result<(serde_json::Value, Option<Failure>), Failure>,
+    ) -> Shown {
+        let mut failure = None;
+        for part in self.parts()? {
+            let (mut shown, found) = object(&Place::of(&part))?;
+            shown["kind"] = part.kind.to_string().into();
+            shown["directory"] = part.directory.display().to_string().into();
+            writeln!(out, "{shown}")?;
+            failure = failure.or(found);
+        }
+        Ok(failure)
+    }
+
+    fn each_told<W: Write>(
+        &self,
+        out: &mut W,
+        tell: impl Fn(&Part, &mut W) -> io::Result<()>,
+        mut run: impl FnMut(&Place, &mut W) -> Shown,
+    ) -> Shown {
+        let mut failure = None;
+        for part in self.parts()? {
+            tell(&part, out)?;
+            // What is wrong with the one says nothing of the other.
+            let found = match run(&Place::of(&part), out) {
+                Err(Ended::Failed(failure)) => Some(failure),
+                shown => shown?,
+            };
+            failure = failure.or(found);
+        }
+        Ok(failure)
+    }
+
     /// The log, to be looked at: nothing is made, whoever has it open is not disturbed.
     fn look(&self) -> Result<ReadOnlyDisk, Failure> {
         ReadOnlyDisk::open(&self.data)
@@ -154,12 +279,16 @@ impl Place {
     fn file(&self, file: &Path) -> Result<(ReadOnlyDisk, String), Failure> {
         let shown = file.display();
         let directory = match file.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => &self.data,
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => {
+                let mut parts = self.parts()?.into_iter().map(|part| part.directory);
+                let here = parts.find(|directory| directory.join(file).exists());
+                here.unwrap_or_else(|| self.data.clone())
+            }
         };
         let name = file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage(format!("{shown} is no file of a log")))?;
-        let disk = ReadOnlyDisk::open(directory)
+        let disk = ReadOnlyDisk::open(&directory)
             .map_err(|e| Failure::failed(format!("cannot show {shown}: {e}")))?;
         Ok((disk, name.to_owned()))
     }

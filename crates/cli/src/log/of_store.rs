@@ -3,12 +3,8 @@
 use std::path::Path;
 
 use tidewire_kafka::{Found, SNAPSHOT, Target};
-use tidewire_kv::durable::{STREAM, is_of_store};
-use tidewire_kv::store::{Reader, effects};
+use tidewire_kv::durable::{STREAM, begins_with_unit, is_of_store};
 use tidewire_replicate::{Held, begins};
-
-/// Bytes of a message before its payload.
-const HEADER: usize = 12;
 
 /// Whether a home is that of a store, by its marks and the first record that is left. A log of messages may have a stream
 /// of the same name, with something else in it.
@@ -22,24 +18,9 @@ pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
     let record = first.map(|found| &found.record);
     are_its
         && record.is_some_and(|record| {
-            let is_unit = payload(&record.frames).is_some_and(is_of_unit);
+            let is_unit = begins_with_unit(&record.frames);
             is_unit && record.producer.is_empty() && &*record.stream == STREAM
         })
-}
-
-fn is_of_unit(payload: &[u8]) -> bool {
-    match Reader::default().record(payload) {
-        Ok(Some(unit)) => effects(&unit).is_ok(),
-        Ok(None) => true,
-        Err(_) => false,
-    }
-}
-
-/// Of the first message.
-fn payload(frames: &[u8]) -> Option<&[u8]> {
-    let header = frames.first_chunk::<HEADER>()?;
-    let size = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
-    frames.get(HEADER..HEADER.checked_add(size)?)
 }
 
 /// What to do instead.

@@ -107,7 +107,9 @@ impl Partial {
     /// # Errors
     /// What the system says, as text; it is removed then.
     pub(super) fn finish(self) -> Result<(), String> {
-        if let Err(e) = fs::rename(&self.path, &self.to) {
+        // What is in it may have been named since anything else was synced.
+        let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
+        if let Err(e) = synced.and_then(|()| fs::rename(&self.path, &self.to)) {
             self.give_up();
             return Err(e.to_string());
         }

@@ -19,16 +19,21 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
-    if !args.yes {
-        let disk = args.place.look_alone()?;
-        return Ok(lost(args, &disk, out)?.map(|_| {
+    args.place.each(out, |place, out| one(place, args.yes, out))
+}
+
+/// Of one log.
+fn one(place: &Place, yes: bool, out: &mut impl Write) -> Shown {
+    if !yes {
+        let disk = place.look_alone()?;
+        return Ok(lost(place, &disk, out)?.map(|_| {
             Failure::wrong(
                 "nothing was changed; --yes keeps what is whole and marks what is missing",
             )
         }));
     }
-    let disk = args.place.open()?;
-    let Some(loss) = lost(args, &disk, out)? else {
+    let disk = place.open()?;
+    let Some(loss) = lost(place, &disk, out)? else {
         return Ok(None);
     };
     let repaired = tools::repair(&disk, &loss)
@@ -52,8 +57,8 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
 }
 
 /// What is lost, which is told; `None`: nothing.
-fn lost(args: &Args, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Loss>, Ended> {
-    let loss = tools::loss(disk).map_err(|e| args.place.failed(&e))?;
+fn lost(place: &Place, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Loss>, Ended> {
+    let loss = tools::loss(disk).map_err(|e| place.failed(&e))?;
     match &loss {
         Some(loss) => tell(loss, out)?,
         None => writeln!(out, "nothing to repair")?,
@@ -75,7 +80,17 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
             false => "may have been acknowledged",
         };
         writeln!(out, "damage      {}", gap.damage)?;
-        writeln!(out, "lost        batches {first} to {last}, {known}")?;
+        match (gap.kept, gap.positions.is_empty()) {
+            (0, _) => writeln!(out, "lost        batches {first} to {last}, {known}")?,
+            (kept, true) => writeln!(
+                out,
+                "harmed      batches {first} to {last}, {known}: all {kept} records of them stay"
+            )?,
+            (kept, false) => writeln!(
+                out,
+                "harmed      batches {first} to {last}, {known}: {kept} records of them are whole and stay"
+            )?,
+        }
         for (stream, first, next) in &gap.positions {
             let count = next - first;
             writeln!(
@@ -83,7 +98,7 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
                 "missing     {stream:?} positions {first}..{next}, {count} records"
             )?;
         }
-        if gap.positions.is_empty() {
+        if gap.positions.is_empty() && gap.kept == 0 {
             writeln!(out, "missing     no position that is known of")?;
         }
         for (stream, first, next) in &gap.skipped {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use tidewire_kafka::{Settings as Home, Target};
 use tidewire_kv::durable::STREAM;
-use tidewire_log::{Credit, EmbeddedLog, Frames, Log, ReadError, Tenure, View};
+use tidewire_log::{Credit, EmbeddedLog, Frames, Kind, Log, ReadError, Tenure, View};
 use tidewire_replicate::{CURSOR, Held, RELEASED, Share};
 
 use super::home::{last_id, patiently};
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     place: Place,
 
     /// The home of the fleet, as --replicate has it: kafka://h1,h2,h3/TOPIC?partitions=12; or of the store, as --kv-replicate
-    /// has it, with --data DIR/kv
+    /// has it
     #[arg(long, value_name = "HOME")]
     home: String,
 
@@ -59,7 +59,18 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
     };
-    let view = View::open(&args.place.data).map_err(|e| args.place.failed(&e))?;
+    // A fleet is of messages; what has one partition is the home of a store, if there is one.
+    let parts = args.place.parts()?;
+    let wanted = match target.partitions {
+        Some(_) => Kind::Messages,
+        None => Kind::Keys,
+    };
+    let part = parts.iter().find(|part| part.kind == wanted);
+    let place = match part.or(parts.first()) {
+        Some(part) => Place::of(part),
+        None => args.place.clone(),
+    };
+    let view = View::open(&place.data).map_err(|e| place.failed(&e))?;
     if view.range(STREAM).is_some() && target.partitions.is_none() {
         if args.release {
             return Err(usage(
@@ -133,7 +144,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         )));
     }
     drop(view);
-    release(&args.place, &listed)?;
+    release(&place, &listed)?;
     writeln!(
         out,
         "{left} messages are released: they go with the log's retention"

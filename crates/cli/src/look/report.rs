@@ -222,7 +222,13 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
     let sum = |metric: &str| change.sum(metric, &of);
     let state = match (sum("tidewire_log_failed"), sum("tidewire_log_blocked")) {
         (failed, _) if failed > 0.0 => "failed",
-        (_, blocked) if blocked > 0.0 => "blocked",
+        (_, blocked) if blocked > 0.0 => {
+            let full = [("log", log), ("because", "disk_full")];
+            match change.sum("tidewire_log_blocked", &full) > 0.0 {
+                true => "takes nothing: the disk is full",
+                false => "takes nothing: no room can be reserved",
+            }
+        }
         _ if log == MESSAGES => "taking messages",
         _ => "taking changes",
     };

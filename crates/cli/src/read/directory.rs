@@ -5,10 +5,10 @@ use std::path::Path;
 
 use tidewire_ingest::client::{Begin, Record};
 use tidewire_ingest::native::codec::parser;
-use tidewire_log::{Begin as Place, Credit, Frames, ReadError, Tenure, View};
+use tidewire_log::{Begin as Place, Credit, Frames, Kind, ReadError, Tenure, View};
 
 use super::output::Output;
-use super::{Args, Ended, conclude, say_lost};
+use super::{Args, Ended, conclude, nothing_lost, say_lost};
 use crate::exit::Failure;
 
 /// Bytes read at a time.
@@ -16,7 +16,14 @@ const AT_ONCE: Credit = Credit(1 << 20);
 
 pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
     let nothing = |why: String| Failure::failed(format!("nothing was read: {why}"));
-    let view = View::open(directory).map_err(|e| nothing(format!("{e}; see --data")))?;
+    let view = View::open(directory).map_err(|e| {
+        let found = crate::data::parts(directory);
+        let advice = match found.iter().any(|part| part.kind == Kind::Keys) {
+            true => "; there are keys, and no messages: see `tidewire kv export`",
+            false => "; see --data",
+        };
+        nothing(format!("{e}{advice}"))
+    })?;
     let Some(range) = view.range(&args.stream) else {
         return Err(nothing(format!(
             "there is no stream {:?} in {}; `tidewire log streams` lists those there are",
@@ -47,7 +54,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
         let read = match view.read(&args.stream, at, AT_ONCE) {
             Ok(read) => read,
             Err(ReadError::Missing { next, .. }) => {
-                if let Err(ended) = say_lost(at, next, &mut out) {
+                if let Err(ended) = say_lost(at, next, args.form(), &mut out) {
                     return conclude(Err(ended));
                 }
                 at = next;
@@ -73,14 +80,17 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
         Some(damage) if damage.batch <= view.durable_through() => Err(Failure::wrong(format!(
             "damaged: {damage}; what is behind it was not read. See `tidewire log check`"
         ))),
-        _ => Ok(()),
+        _ => conclude(nothing_lost(&out)),
     }
 }
 
 fn show(args: &Args, run: Frames, left: &mut u64, out: &mut Output) -> Result<(), Ended> {
     let batch = parser(u32::MAX).parse(&run.bytes);
     for (frame, position) in batch.frames().zip(run.first..) {
-        if *left == 0 {
+        if args.ends_before(run.timestamp_us) {
+            *left = 0;
+        }
+        if *left == 0 || !args.takes(Tenure::split(&run.producer).0.as_bytes()) {
             break;
         }
         *left -= 1;

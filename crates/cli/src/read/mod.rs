@@ -44,10 +44,16 @@ pub(crate) struct Args {
     /// [default: first, with --cursor where that stands]
     #[arg(long, value_name = "POSITION", conflicts_with = "since")]
     from: Option<From>,
-    /// Begins with the first record received at this time (2026-01-31T23:59:59Z) or so long ago
-    /// (10m) or later
+    /// Begins with the first record received at this time (2026-01-31T23:59:59Z, or a date, which begins in UTC) or so
+    /// long ago (10m) or later
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
+    /// Ends before the first record received at this time, or so long ago, or later
+    #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "home")]
+    until: Option<u64>,
+    /// Records of this producer alone; --count counts these
+    #[arg(long, value_name = "NAME", conflicts_with = "home")]
+    producer: Option<String>,
     /// Waits at the tail for more, instead of ending there
     #[arg(long, short)]
     follow: bool,
@@ -112,6 +118,7 @@ fn since(text: &str) -> Result<u64, String> {
         Ok(Span(ago)) => SystemTime::now().checked_sub(ago),
         Err(_) => {
             let at = humantime::parse_rfc3339_weak(text);
+            let at = at.or_else(|_| humantime::parse_rfc3339_weak(&format!("{text}T00:00:00")));
             Some(at.map_err(|_| "a time such as 2026-01-31T23:59:59Z, or 10m ago".to_owned())?)
         }
     };
@@ -130,6 +137,16 @@ impl Args {
         }
     }
 
+    /// Whether a record of this time is behind what is meant. Times never go back within a stream.
+    fn ends_before(&self, timestamp_us: u64) -> bool {
+        self.until.is_some_and(|until| timestamp_us >= until)
+    }
+
+    fn takes(&self, producer: &[u8]) -> bool {
+        let wanted = self.producer.as_ref();
+        wanted.is_none_or(|wanted| wanted.as_bytes() == producer)
+    }
+
     fn form(&self) -> Form {
         match (self.json, self.raw) {
             (true, _) => Form::Json,
@@ -145,6 +162,8 @@ enum Ended {
     Unread,
     Output(io::Error),
     Input(Error),
+    /// So many records are missing in what was read.
+    Lost(u64),
 }
 
 impl std::convert::From<io::Error> for Ended {
@@ -210,6 +229,9 @@ fn conclude(result: Result<(), Ended>) -> Result<(), Failure> {
         Ok(()) | Err(Ended::Unread) => Ok(()),
         Err(Ended::Output(e)) => Err(Failure::failed(format!("cannot write what was read: {e}"))),
         Err(Ended::Input(e)) => Err(Failure::wrong(e.to_string())),
+        Err(Ended::Lost(lost)) => Err(Failure::wrong(format!(
+            "{lost} positions are missing in what was read: damage took them, and a repair of the log has marked that"
+        ))),
     }
 }
 
@@ -237,7 +259,7 @@ fn records(args: &Args, reader: &mut Reader, out: &mut Output) -> Result<(), End
         let record = match reader.read() {
             Ok(Some(record)) => record,
             Ok(None) => {
-                say_lost(due, reader.place(), out)?;
+                say_lost(due, reader.place(), form, out)?;
                 break;
             }
             Err(e) => {
@@ -245,22 +267,40 @@ fn records(args: &Args, reader: &mut Reader, out: &mut Output) -> Result<(), End
                 return Err(e.into());
             }
         };
-        say_lost(due, record.position, out)?;
+        if args.ends_before(record.timestamp_us) {
+            break;
+        }
+        say_lost(due, record.position, form, out)?;
         due = record.position + 1;
-        form.write(&record, out)?;
+        if args.takes(&record.producer) {
+            form.write(&record, out)?;
+            left -= 1;
+        }
         out.ended(record.position + 1);
-        left -= 1;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    nothing_lost(out)
 }
 
 /// Says which records are missing, if any: damage took them, and a repair of the log has marked that.
-fn say_lost(due: u64, next: u64, out: &mut Output) -> Result<(), Ended> {
+fn say_lost(due: u64, next: u64, form: Form, out: &mut Output) -> Result<(), Ended> {
     if due < next {
+        if form == Form::Json {
+            writeln!(out, "{{\"missing\":{{\"first\":{due},\"next\":{next}}}}}")?;
+        }
         out.flush()?;
+        out.lost = out.lost.saturating_add(next - due);
         say!("tidewire: the records from {due} up to {next} are lost, going on behind them");
     }
     Ok(())
+}
+
+/// Whoever reads on behind a gap has to know that there was one.
+fn nothing_lost(out: &Output) -> Result<(), Ended> {
+    match out.lost {
+        0 => Ok(()),
+        lost => Err(Ended::Lost(lost)),
+    }
 }
 
 /// The cursor moves behind what was taken.

@@ -22,6 +22,8 @@ pub(super) struct Output {
     taken: Option<u64>,
     /// Whether ends are remembered.
     tracks: bool,
+    /// How many records were missing.
+    pub(super) lost: u64,
 }
 
 /// Counts what the system has taken over.
@@ -100,6 +102,7 @@ impl Output {
             ends: VecDeque::new(),
             taken: None,
             tracks,
+            lost: 0,
         })
     }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tidewire_ingest::Level;
 use tidewire_ingest::native::{self, Quota, Rights, Token};
 use tidewire_kv::durable::KvLog;
-use tidewire_log::{PRODUCER_IDLE, Policy, Selection, Settings, Verify};
+use tidewire_log::{Kind, PRODUCER_IDLE, Policy, Selection, Settings, Verify};
 
 use crate::exit::Failure;
 use crate::secret::Secret;
@@ -380,6 +380,7 @@ impl LogOptions {
             (None, None) => own.segment_bytes,
         };
         let settings = Settings {
+            kind: Some(Kind::Messages),
             policy: self.policy.map_or(own.policy, |name| name.0),
             group_wait: self.group_wait(),
             // A group must hold the largest record.
@@ -470,9 +471,12 @@ impl IngestOptions {
             (None, Some(path)) => Some(Secret::from_file(path)?),
             (None, None) => None,
         };
-        tokens.extend(secret.map(|secret| Token::new("default", &secret.into_text(), &[])));
+        if let Some(secret) = secret {
+            let secret = sendable("--token-file", secret)?;
+            tokens.push(Token::new("default", &secret, &[]));
+        }
         if let Some(path) = &self.admin_token_file {
-            let secret = Secret::from_file(path)?.into_text();
+            let secret = sendable("--ingest-admin-token-file", Secret::from_file(path)?)?;
             tokens.push(Token {
                 rights: Rights {
                     admin: true,
@@ -482,6 +486,20 @@ impl IngestOptions {
             });
         }
         Ok(tokens)
+    }
+}
+
+/// Most bytes of a token that a client can send.
+const TOKEN_MAX: usize = 255;
+
+/// A secret that clients can send.
+fn sendable(from: &str, secret: Secret) -> Result<String, Failure> {
+    let secret = secret.into_text();
+    match secret.len() {
+        0..=TOKEN_MAX => Ok(secret),
+        len => Err(Failure::usage(format!(
+            "{from}: the token has {len} bytes, and clients can send {TOKEN_MAX} at most"
+        ))),
     }
 }
 

@@ -349,6 +349,8 @@ impl<'a> Life<'a> {
             full_streams.look(self.services.refused_by_full_streams());
             let why = self.logs.each().find_map(|log| log.blocked());
             blocked.look(why.as_deref());
+            let halted = self.logs.each().find_map(|log| log.halted());
+            self.panel.set_halted(halted);
             if settings
                 .stats_interval
                 .is_some_and(|every| shown.elapsed() >= every)

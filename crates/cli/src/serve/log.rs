@@ -15,6 +15,7 @@ use tidewire_replicate::{Owners, Shown};
 
 use super::durable::{LogOptions, PolicyName};
 use super::replica::{Replica, collect};
+use crate::data::{refuse_other, refuse_store_in_store};
 use crate::exit::Failure;
 use crate::size::Size;
 
@@ -131,6 +132,7 @@ impl OpenLog {
         panel: &Panel,
         awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
+        refuse_store_in_store(&options.directory())?;
         let directory = kv_directory(options);
         let settings = Settings {
             group_wait: options.group_wait(),
@@ -164,6 +166,9 @@ impl OpenLog {
         panel: Option<&Panel>,
         awaits: &mut dyn FnMut(&Path) -> bool,
     ) -> Result<OpenLog, Failure> {
+        if let Some(kind) = settings.kind {
+            refuse_other(&directory, kind)?;
+        }
         let mut told = Instant::now();
         let mut watch = |opening: Opening| {
             if told.elapsed() >= OPENING {
@@ -224,6 +229,22 @@ impl OpenLog {
     /// Why it takes nothing for now, though its disk is not full.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.log.progress().blocked.map(|why| why.to_string())
+    }
+
+    /// Why it takes nothing for now, or not any more.
+    pub(crate) fn halted(&self) -> Option<String> {
+        let progress = self.log.progress();
+        let shown = self.directory.display();
+        if let Some(why) = progress.failure {
+            return Some(format!("the log in {shown} has failed: {why}"));
+        }
+        if progress.is_full {
+            return Some(format!(
+                "the log in {shown} takes nothing: its disk is full"
+            ));
+        }
+        let why = progress.blocked?;
+        Some(format!("the log in {shown} takes nothing: {why}"))
     }
 
     /// Whether it has stopped for good; logs that once.
@@ -298,7 +319,9 @@ impl WatchedLog {
             to.add(&metrics::STREAM_BYTES, &of, stream.bytes);
             to.add(&metrics::STREAM_LAG, &of, stream.lag);
         }
-        to.add(&metrics::BLOCKED, &[log], progress.blocked.is_some());
+        to.add(&metrics::BLOCKED, &[log, "disk_full"], progress.is_full);
+        let is_blocked = progress.blocked.is_some();
+        to.add(&metrics::BLOCKED, &[log, "no_room"], is_blocked);
         to.add(&metrics::FAILED, &[log], progress.failure.is_some());
         if let Some(replica) = &self.replica {
             collect(&self.log, replica, to);
@@ -390,7 +413,9 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     let message = format!("cannot open the log in {directory}: {why}{advice}");
     match error {
         // No other start finds it whole.
-        OpenError::Damaged { .. } => Failure::wrong(message),
+        OpenError::Damaged { .. } | OpenError::Later { .. } | OpenError::Kind { .. } => {
+            Failure::wrong(message)
+        }
         _ => Failure::failed(message),
     }
 }

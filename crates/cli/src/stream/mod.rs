@@ -155,6 +155,7 @@ impl Set {
             retain_age_us: age,
             limit_bytes: bytes("limit-bytes", self.limit_bytes)?,
             compression: self.compression,
+            is_unknown: false,
         })
     }
 }

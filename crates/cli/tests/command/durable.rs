@@ -471,10 +471,15 @@ fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
     let server = Server::start(&place);
     for from in [["--to", &server.to], ["--data", &data]] {
         let output = run(&[&["read", "--raw"], &from[..]].concat());
-        assert_code(&output, 0);
+        assert_code(&output, 2);
         assert_eq!(stdout(&output), "line 0\nline 2\nline 3\nline 4\n");
         let said = stderr(&output);
         assert!(said.contains("records from 1 up to 2 are lost"), "{said}");
+        let output = run(&[&["read", "--json"], &from[..]].concat());
+        assert_code(&output, 2);
+        let objects = stdout(&output);
+        let gap = "{\"missing\":{\"first\":1,\"next\":2}}";
+        assert_eq!(objects.lines().nth(1), Some(gap), "{objects}");
     }
     server.stop();
 }

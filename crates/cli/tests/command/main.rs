@@ -18,6 +18,7 @@ mod conformance;
 mod connection_lines;
 mod count;
 mod dashboard;
+mod data;
 mod deadlines;
 mod documented;
 mod drain;

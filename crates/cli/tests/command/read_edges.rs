@@ -178,7 +178,10 @@ fn asking_what_a_repair_would_lose_changes_nothing() {
     let before = names(&data);
     let output = run(&["log", "repair", "--data", &data]);
     assert_code(&output, 0);
-    assert_eq!(stdout(&output), "nothing to repair\n");
+    assert_eq!(
+        stdout(&output),
+        format!("messages    {data}\nnothing to repair\n")
+    );
     assert_eq!(names(&data), before);
 }
 

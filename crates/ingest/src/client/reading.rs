@@ -246,7 +246,13 @@ impl Reading {
                 batch.count, batch.first, self.next
             )));
         }
-        self.next = Some(batch.first + u64::from(batch.count));
+        let Some(next) = batch.first.checked_add(batch.count.into()) else {
+            return Err(Broken::Malformed(format!(
+                "{} records from position {} on, which is behind the last one that there can be",
+                batch.count, batch.first
+            )));
+        };
+        self.next = Some(next);
         self.spent += len;
         if self.spent >= self.wants.credit / 4 {
             ReaderFrame::Credit(std::mem::take(&mut self.spent)).encode(&mut self.out);

@@ -110,6 +110,12 @@ impl Admin {
         cx: &mut Cx<'_, IngestConn>,
     ) -> Done {
         match *request {
+            AdminFrame::Create { wanted, .. } | AdminFrame::Set { wanted, .. }
+                if wanted.is_unknown =>
+            {
+                let text = "this setting, or this compression, is not known here".to_owned();
+                Done::Refused(Reason::Unsupported, 0, text)
+            }
             AdminFrame::List { after } => self.list(after, shared, cx),
             AdminFrame::Create { stream, wanted } => {
                 let stream = meant(stream);
@@ -152,7 +158,12 @@ impl Admin {
         cx: &mut Cx<'_, IngestConn>,
     ) -> Done {
         self.change(stream, shared, cx, |shared| {
-            let before = shared.log.stream_status(stream)?;
+            let Some(before) = shared.log.stream_status(stream) else {
+                // Where messages go that name no stream: it is as good as there before the first one comes.
+                let settings = wanted.over(Default::default());
+                let made = Change::Create { stream, settings };
+                return Some(made).filter(|_| stream == DEFAULT_STREAM);
+            };
             let settings = wanted.over(before.settings);
             Some(Change::Set { stream, settings })
         })

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{
-    EmbeddedLog, Failure, Log, Policy, ProducerId, Progress, Refused, Run, Settings, StreamId,
-    Ticket, Wake, Watch,
+    EmbeddedLog, Failure, Kind, Log, Policy, ProducerId, Progress, Refused, Run, Settings,
+    StreamId, Ticket, Wake, Watch,
 };
 
 use super::snapshot::Snapshots;
@@ -275,6 +275,7 @@ impl KvLog {
             group_first: GROUP_FIRST,
             holds_reserve: true,
             payload_max: RECORD_MAX as u32,
+            kind: Some(Kind::Keys),
             ..Settings::default()
         }
     }

@@ -5,6 +5,7 @@
 //! what is there back into a store first. Formats: `docs/kv-log.md`.
 
 mod follow;
+mod kind;
 mod kv_log;
 mod player;
 mod replay;
@@ -14,6 +15,7 @@ pub use follow::{
     Applier, FollowError, FollowSettings, Follower, Heard, Source, Standing, go_on_at, is_of_store,
     left_by,
 };
+pub use kind::{begins_with_unit, kind_of};
 pub use kv_log::KvLog;
 #[doc(hidden)]
 pub use replay::open_with;

@@ -27,6 +27,29 @@ impl Flags {
 /// The last byte of [`BATCH_MAGIC`] and the length of the header, by version.
 const VERSIONS: [(u8, usize); 2] = [(b'2', BATCH_HEADER), (b'1', BATCH_HEADER_BEFORE)];
 
+/// The version of a batch that begins like this, if it is a later one. A header that is whole in the layout of a version
+/// that is known is damaged in its first bytes alone.
+pub(super) fn newer(bytes: &[u8]) -> Option<char> {
+    let last = *bytes.get(3).filter(|_| is_batch(bytes))?;
+    let is_later = (VERSIONS[0].0 + 1..=b'9').contains(&last) && restored(bytes).is_none();
+    is_later.then_some(char::from(last))
+}
+
+/// The header of the batch that begins like this, if it is whole but for its first bytes, which its checksum does not
+/// cover: with these as they must have been.
+pub(crate) fn restored(bytes: &[u8]) -> Option<[u8; BATCH_HEADER]> {
+    let is_whole = |&(_, length): &(u8, usize)| {
+        let header = bytes.get(..length);
+        header.is_some_and(|header| u32_at(header, 4) == crc32c::crc32c(&header[8..]))
+    };
+    let (version, length) = VERSIONS.into_iter().find(is_whole)?;
+    let mut header = [0; BATCH_HEADER];
+    header[..length].copy_from_slice(&bytes[..length]);
+    header[..3].copy_from_slice(&BATCH_MAGIC);
+    header[3] = version;
+    Some(header)
+}
+
 /// The beginning of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {

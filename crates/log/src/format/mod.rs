@@ -11,13 +11,15 @@ mod batch;
 mod run;
 pub(crate) mod settings;
 
-pub(crate) use batch::{BatchHeader, Flags, body_crc_of};
+pub(crate) use batch::{BatchHeader, Flags, body_crc_of, restored};
 pub(crate) use run::{
     CURSOR_GONE, Form, Missing, Records, RunView, Runs, Stored, put_checkpoint, put_cursor,
     put_deleted, put_missing, put_producer, put_stream, put_stream_set, put_trimmed,
 };
 
 use std::fmt;
+
+use crate::Kind;
 
 /// First bytes of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"tidelog\n";
@@ -91,6 +93,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) log: u64,
     /// The number of its first batch, which is also its name.
     pub(crate) number: u64,
+    /// What the log is of; up to version 0.2.0 it is not said.
+    pub(crate) kind: Option<Kind>,
 }
 
 impl SegmentHeader {
@@ -101,6 +105,7 @@ impl SegmentHeader {
         bytes[12..16].copy_from_slice(&self.needs.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.log.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..36].copy_from_slice(&Kind::code(self.kind).to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..SEGMENT_HEADER - 4]);
         bytes[SEGMENT_HEADER - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -142,6 +147,7 @@ impl SegmentHeader {
             needs,
             log: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
+            kind: Kind::of(u32_at(bytes, 32)),
         };
         if header.number != number {
             let expected = format!("segment {number}, as the name says");
@@ -153,6 +159,40 @@ impl SegmentHeader {
         }
         Ok(header)
     }
+}
+
+/// What says that a later version has written a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Newer {
+    /// Where it says so.
+    pub(crate) offset: u64,
+    /// What it says.
+    pub(crate) found: String,
+}
+
+/// Whether a later version has written a segment that begins with these bytes: its header and, as far as it is there,
+/// that of its first batch. A header that is whole is believed. One that is not whole may be damaged, or laid out in
+/// another way: then the segment is a later one if its first batch says so, too.
+pub(crate) fn newer(bytes: &[u8]) -> Option<Newer> {
+    let header = bytes.get(..SEGMENT_HEADER)?;
+    let is_segment = header[..8] == SEGMENT_MAGIC;
+    let version = u32_at(header, 8);
+    let later = |offset, found| Some(Newer { offset, found });
+    if is_segment && u32_at(header, 60) == crc32c::crc32c(&header[..60]) {
+        let needs = Needs(u32_at(header, 12));
+        if version > VERSION {
+            return later(8, format!("format version {version}"));
+        }
+        let unknown = needs.0 & !Needs::KNOWN.0;
+        if version >= VERSION_BEFORE && unknown != 0 {
+            return later(12, format!("needed features {unknown:#x}"));
+        }
+        return None;
+    }
+    let batch = &bytes[SEGMENT_HEADER..];
+    let offset = SEGMENT_HEADER as u64;
+    let written = batch::newer(batch)?;
+    later(offset, format!("a batch of format version {written}"))
 }
 
 /// The name of a segment's file.

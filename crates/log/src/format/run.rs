@@ -256,6 +256,15 @@ impl<'a> RunView<'a> {
         }
     }
 
+    /// Its length in bytes, with its prefix.
+    pub(crate) fn length(&self) -> usize {
+        let frames = match self {
+            RunView::Records(run) => run.frames.len(),
+            _ => 0,
+        };
+        self.covered().len() + frames
+    }
+
     /// `whole` is the run with its prefix.
     pub(crate) fn decode(whole: &'a [u8]) -> Option<RunView<'a>> {
         let body = &whole[RUN_PREFIX..];
@@ -367,7 +376,7 @@ impl<'a> Runs<'a> {
 
     /// After the last run: what follows it must be zeros, fewer than it takes to align the next
     /// batch.
-    pub(super) fn verify_padding(&self) -> Result<(), Fault> {
+    pub(crate) fn verify_padding(&self) -> Result<(), Fault> {
         let rest = &self.body[self.at..];
         if rest.len() < super::ALIGN && rest.iter().all(|&byte| byte == 0) {
             return Ok(());

@@ -177,35 +177,17 @@ impl<D: Disk> Shared<D> {
         };
         let mut left = credit;
         while read.next < end && (left > 0 || read.runs.is_empty()) {
-            let run = walk.find()?;
-            if run.end() <= read.next {
-                walk.verify(&run)?;
-                walk.pass(&run);
-                continue;
-            }
-            if run.first > read.next {
-                let expected = format!("the run with position {}", read.next);
-                return Err(walk.damaged(expected, format!("one that begins at {}", run.first)));
-            }
-            if !read.runs.is_empty() && walk.least(&run)? > left {
-                // A length that was not written would end every read here.
-                walk.verify(&run)?;
+            let is_more = match self.next_frames(&mut walk, &mut read, left) {
+                // What stands before is whole; who reads on is told.
+                Err(_) if !read.runs.is_empty() => return Ok(read),
+                found => found?,
+            };
+            if !is_more {
                 break;
             }
-            let (bytes, count) = walk.take(&run, read.next, left)?;
-            left = left.saturating_sub(bytes.len());
+            let taken = read.runs.last().map_or(0, |run| run.bytes.len());
+            left = left.saturating_sub(taken);
             walk.look_ahead(window_for(left));
-            let producer = self.producer_name(run.producer);
-            let first = read.next;
-            let timestamp_us = run.timestamp_us;
-            read.next += u64::from(count);
-            read.runs.push(Frames {
-                first,
-                count,
-                timestamp_us,
-                producer,
-                bytes,
-            });
         }
         let (position, place, held) = (read.next, walk.place, walk.held);
         self.readers.remember(Hint {
@@ -215,6 +197,43 @@ impl<D: Disk> Shared<D> {
             held,
         });
         Ok(read)
+    }
+
+    /// Adds the frames of the next run, up to `left` bytes and at least one; whether there is room for more.
+    fn next_frames(
+        &self,
+        walk: &mut Walk<'_, D>,
+        read: &mut Committed,
+        left: usize,
+    ) -> Result<bool, Trouble> {
+        let mut run = walk.find()?;
+        while run.end() <= read.next {
+            walk.verify(&run)?;
+            walk.pass(&run);
+            run = walk.find()?;
+        }
+        if run.first > read.next {
+            let expected = format!("the run with position {}", read.next);
+            return Err(walk.damaged(expected, format!("one that begins at {}", run.first)));
+        }
+        if !read.runs.is_empty() && walk.least(&run)? > left {
+            // A length that was not written would end every read here.
+            walk.verify(&run)?;
+            return Ok(false);
+        }
+        let (bytes, count) = walk.take(&run, read.next, left)?;
+        let producer = self.producer_name(run.producer);
+        let first = read.next;
+        let timestamp_us = run.timestamp_us;
+        read.next += u64::from(count);
+        read.runs.push(Frames {
+            first,
+            count,
+            timestamp_us,
+            producer,
+            bytes,
+        });
+        Ok(true)
     }
 
     pub(crate) fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError> {

@@ -5,7 +5,7 @@ use std::io;
 use super::walk::walk_segment;
 use super::walk::{Walked, unread};
 use super::window::{Bytes, Window};
-use super::{Claims, Damage, OpenError, Short, scan_claims};
+use super::{Claims, Damage, OpenError, Short, refuse_later, scan_claims};
 use crate::catalog::{Segment, Spacing};
 use crate::claims::{self, CLAIMS, Claimed, ClaimsFile};
 use crate::disk::{Disk, DiskFile};
@@ -109,10 +109,11 @@ pub(crate) fn load<D: Disk>(
     verify: Verify,
     manner: Manner,
 ) -> Result<Loaded<D::File>, OpenError> {
+    refuse_later(disk)?;
     load_watched(disk, verify, manner, &mut |_| {})
 }
 
-/// [`load`], and tells how far it is, after every batch.
+/// [`load`] of a log of which is known that no later version has written it. Tells how far it is, after every batch.
 pub(crate) fn load_watched<D: Disk>(
     disk: &D,
     verify: Verify,
@@ -165,7 +166,7 @@ pub(crate) fn load_watched<D: Disk>(
 }
 
 pub(crate) fn unreadable(number: u64, error: io::Error) -> OpenError {
-    OpenError::io(format!("reading {}", segment_name(number)), error)
+    super::unreadable_file(&segment_name(number), error)
 }
 
 /// What the first batch of a segment says was durable before it; 0 if it says nothing.
@@ -249,7 +250,12 @@ impl Load {
         if saved.epoch < self.walked.epoch {
             return false;
         }
-        let is_ours = SegmentHeader::decode(&bytes, number) == Ok(saved.header)
+        let found = SegmentHeader::decode(&bytes, number);
+        let found = found.map(|header| SegmentHeader {
+            kind: None,
+            ..header
+        });
+        let is_ours = found == Ok(saved.header)
             && self.log.is_none_or(|log| log == saved.header.log)
             && saved.next_batch == next
             && saved.view.used <= length;

@@ -7,6 +7,7 @@
 //! everything behind it.
 
 mod cut;
+mod later;
 mod load;
 mod walk;
 mod window;
@@ -16,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Kind;
 use crate::ahead;
 use crate::catalog::Catalog;
 use crate::claims::{CLAIMS, CLAIMS_MOVED};
@@ -28,6 +30,7 @@ use crate::shared::Shared;
 use crate::writer::{Recovered, SPARE, Writer};
 
 pub(crate) use cut::prove_late;
+pub(crate) use later::{refuse_later, refuse_later_file};
 pub use load::Opening;
 pub(crate) use load::{Found, Loaded, Manner, Watcher, contents, load, load_watched, unreadable};
 pub(crate) use walk::{
@@ -142,6 +145,30 @@ pub enum OpenError {
         /// The last batch that another one says was durable.
         claimed: u64,
     },
+    /// A later version has written it, or what its readers must know is not known here.
+    #[error(
+        "{file}: at byte {offset}: {found}, which a later version of Tidewire has written and this one does not know. \
+         Nothing was changed; use that version, or one that is newer still"
+    )]
+    Later {
+        /// The file.
+        file: String,
+        /// Bytes from its beginning.
+        offset: u64,
+        /// What is there.
+        found: String,
+    },
+    /// It is of something else than what it was to be opened as.
+    #[error(
+        "this is a log of {found}, and not of {wanted}. Nothing was changed; --data is the directory of a server's data, in \
+         which messages are, and keys in `kv`"
+    )]
+    Kind {
+        /// What it is of.
+        found: Kind,
+        /// What it was to be of.
+        wanted: Kind,
+    },
     /// A setting is out of its range.
     #[error("{0}")]
     Settings(&'static str),
@@ -166,6 +193,10 @@ pub(crate) const FOUND: &str = "found";
 /// What a repair is about to put in the place of a segment.
 pub(crate) const REPAIR: &str = "repair.new";
 
+fn unreadable_file(file: &str, error: io::Error) -> OpenError {
+    OpenError::io(format!("reading {file}"), error)
+}
+
 /// The numbers of all segments, in order.
 pub(crate) fn segments<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
     let names = disk.list()?;
@@ -185,6 +216,13 @@ pub(crate) fn open<D: Disk>(
     if let Some(fault) = settings.fault() {
         return Err(OpenError::Settings(fault));
     }
+    let kind = refuse_later(&disk)?;
+    if let (Some(found), Some(wanted)) = (kind, settings.kind)
+        && found != wanted
+    {
+        return Err(OpenError::Kind { found, wanted });
+    }
+    let kind = settings.kind.or(kind);
     tidy(&disk, &settings).map_err(|error| OpenError::io("tidying the log's directory", error))?;
     let loaded = load_watched(&disk, settings.verify, Manner::Strict, watch)?;
     let (mut loaded, cut) = cut::settle(&disk, &settings, loaded)?;
@@ -222,6 +260,7 @@ pub(crate) fn open<D: Disk>(
     let mut writer = Writer::new(Recovered {
         shared,
         log,
+        kind,
         epoch: loaded.epoch.max(said.epoch).saturating_add(1),
         lived_us,
         claims: loaded.claims_file,

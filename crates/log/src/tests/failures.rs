@@ -63,7 +63,8 @@ fn a_failed_sync_of_the_directory_is_not_forgotten_either() {
 #[test]
 fn a_full_disk_refuses_reads_on_and_resumes_with_room() {
     let disk = SimDisk::new(3);
-    disk.set_capacity(64 << 10);
+    // With what is kept for changes of streams.
+    disk.set_capacity((64 + 48) << 10);
     let (log, mut writer, _) = open(&disk).expect("the log");
     let stream = log.stream("s").expect("a stream");
     let mut taken = 0;
@@ -286,7 +287,8 @@ fn old_segments_go_by_age_but_not_the_one_in_use() {
 #[test]
 fn what_was_reserved_is_taken_on_a_full_disk_and_counts_until_then() {
     let disk = SimDisk::new(5);
-    disk.set_capacity(64 << 10);
+    // With what is kept for changes of streams.
+    disk.set_capacity((64 + 48) << 10);
     let (log, mut writer, _) = open(&disk).expect("the log");
     let stream = log.stream("s").expect("a stream");
     let anonymous = ProducerId::ANONYMOUS;

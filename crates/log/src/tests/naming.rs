@@ -97,7 +97,7 @@ fn a_segment_under_a_name_that_none_has_gets_its_own() {
 }
 
 #[test]
-fn damage_in_a_segment_under_another_name_costs_its_batch() {
+fn damage_in_a_segment_under_another_name_costs_its_run() {
     let disk = segments();
     let names = names(&disk);
     rotate(&disk, &names[..2]);
@@ -108,7 +108,7 @@ fn damage_in_a_segment_under_another_name_costs_its_batch() {
     assert_eq!(would_lose.renamed.len(), 2);
     assert_eq!(would_lose.gaps.len(), 1, "{would_lose:?}");
     assert_eq!(would_lose.gaps[0].damage.file, names[1]);
-    assert_eq!(found(&disk), (1490, 10));
+    assert_eq!(found(&disk), (1499, 1));
 }
 
 #[test]

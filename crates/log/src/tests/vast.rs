@@ -111,6 +111,7 @@ fn make(directory: &Path, segments: u64, apart: u64) {
             needs: Needs::default(),
             log: 7,
             number,
+            kind: None,
         };
         let file = disk.create(&segment_name(number)).expect("a segment");
         let whole = [&header.encode()[..], &batch(number, (number - 1) * BEFORE)].concat();

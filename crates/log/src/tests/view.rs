@@ -101,3 +101,19 @@ fn views_of_a_log_whose_segments_come_and_go() {
         assert_eq!(damaged, None);
     }
 }
+
+/// A read of several runs of which one is damaged: it gave nothing where what stands before is whole.
+#[test]
+fn records_before_damage_are_read() {
+    let (whole, ends) = super::recovery::batches(6);
+    // The records of batch 3 are damaged below what is indexed: the log was opened before.
+    let (log, ..) = super::recovery::open(&whole).expect("the log");
+    assert!(whole.flip(super::recovery::FIRST, ends[2] as u64 - 9, 2));
+    let read = log.read("s", 0, Credit(100_000)).expect("two batches");
+    assert_eq!(read.next, 6);
+    let damaged = log.read("s", 6, Credit(100_000));
+    assert!(
+        matches!(damaged, Err(crate::ReadError::Damaged(_))),
+        "{damaged:?}"
+    );
+}

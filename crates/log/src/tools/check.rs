@@ -6,7 +6,9 @@ use super::inside;
 use crate::claims::{self, CLAIMS};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{ALIGN, BatchHeader, Fault, SEGMENT_HEADER, SegmentHeader, segment_name};
-use crate::recovery::{Bytes, Window, batch_at, last_of, seek_batch, segments, unreadable};
+use crate::recovery::{
+    Bytes, Window, batch_at, last_of, refuse_later, seek_batch, segments, unreadable,
+};
 use crate::view::steady;
 use crate::{Damage, OpenError};
 
@@ -46,6 +48,7 @@ pub fn check<D: Disk>(disk: &D) -> Result<Report, OpenError> {
 }
 
 fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
+    refuse_later(disk)?;
     let claimed = || {
         let claimed = claims::read(disk);
         claimed.map_err(|error| OpenError::io("reading the file of claims", error))

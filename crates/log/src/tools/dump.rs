@@ -9,7 +9,9 @@ use crate::format::{
     ALIGN, BatchHeader, Fault, Flags, Missing, RunView, SEGMENT_HEADER, SegmentHeader, is_batch,
     segment_name, u64_at,
 };
-use crate::recovery::{Bytes, Window, batch_at, seek_batch, segments};
+use crate::recovery::{
+    Bytes, Window, batch_at, refuse_later, refuse_later_file, seek_batch, segments,
+};
 use crate::state::State;
 use crate::{Damage, OpenError, StreamSettings};
 
@@ -135,6 +137,7 @@ pub fn dump<D: Disk>(
     from_batch: u64,
     mut show: impl FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> Result<(), OpenError> {
+    let _ = refuse_later(disk)?;
     let numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
     for (index, &number) in numbers.iter().enumerate() {
@@ -168,6 +171,7 @@ pub fn dump_file<D: Disk>(
     file: &str,
     mut show: impl FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> Result<(), OpenError> {
+    refuse_later_file(disk, file)?;
     let mut shown = || {
         let mut bytes = Window::open(disk, file)?;
         let digits = file.get(..20).and_then(|digits| digits.parse().ok());

@@ -21,6 +21,8 @@ pub(super) struct Heads {
     deleted: Vec<u32>,
     /// How many more records were in it at most; `None` if that is not known.
     pub(super) unseen: Option<u64>,
+    /// The checksum of its body holds: these are all.
+    pub(super) is_proven: bool,
     /// Everything that was known after it, if that is proven.
     pub(super) checkpoint: Option<State>,
     /// Where it ends in its segment, if that is known.
@@ -80,6 +82,7 @@ impl Heads {
         });
         let mut heads = Heads {
             number,
+            is_proven: proves_all.is_some(),
             checkpoint: None,
             end,
             streams: Vec::new(),

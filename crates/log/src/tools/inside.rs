@@ -12,14 +12,24 @@ pub(super) fn look(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<(), 
     for run in batch.runs(rest, offset)? {
         let (at, run) = run?;
         if let RunView::Records(run) = run {
-            let frames = frames(&run, at)?;
-            if !are(run.count, &frames) {
-                let expected = format!("{} whole records in the run", run.count);
-                return Err(Fault::new(at, expected, "lengths that do not fit"));
-            }
+            readable(&run, at)?;
         }
     }
     Ok(())
+}
+
+/// Whether a run of records, at `offset`, is what was written, and all of it can be read.
+pub(super) fn is_whole(run: &Records<'_>, offset: u64) -> bool {
+    run.verify(run.frames, offset).is_ok() && readable(run, offset).is_ok()
+}
+
+fn readable(run: &Records<'_>, offset: u64) -> Result<(), Fault> {
+    let frames = frames(run, offset)?;
+    if are(run.count, &frames) {
+        return Ok(());
+    }
+    let expected = format!("{} whole records in the run", run.count);
+    Err(Fault::new(offset, expected, "lengths that do not fit"))
 }
 
 /// The records of a run at `offset` as they came.

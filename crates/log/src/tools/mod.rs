@@ -10,15 +10,31 @@ mod backup;
 mod check;
 mod doubt;
 mod dump;
+mod extract;
 mod heads;
 mod info;
 mod inside;
+mod mend;
 mod naming;
 mod repair;
+mod rescue;
 mod salvage;
+
+use crate::disk::Disk;
+use crate::recovery::refuse_later;
+use crate::{Kind, OpenError};
 
 pub use backup::{Backup, BackupError, backup};
 pub use check::{Problem, Report, check};
 pub use dump::{Item, dump, dump_file};
+pub use extract::{Extracted, extract};
 pub use info::{CursorInfo, Info, SegmentInfo, StreamInfo, info};
 pub use repair::{Gap, Loss, RepairError, Repaired, loss, repair};
+
+/// What a log is of, if one of its segments says it: those that version 0.2.0 and earlier ones have made do not.
+///
+/// # Errors
+/// [`OpenError::Later`] if a later version has written it; what the system says.
+pub fn kind<D: Disk>(disk: &D) -> Result<Option<Kind>, OpenError> {
+    refuse_later(disk)
+}

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 
+use super::mend::{Mended, Part, add_copy, assemble};
 use super::naming::Naming;
+use super::rescue::Rescued;
 use super::salvage::{self, Lost, Piece, Plan};
 use crate::catalog::Segment;
 use crate::claims;
@@ -18,9 +20,10 @@ use crate::format::{
     put_stream, put_stream_set, segment_name,
 };
 use crate::recovery::{
-    REPAIR, Walked, Window, batch_at, free_name, take_batch, unread, unreadable,
+    Bytes, REPAIR, Walked, Window, batch_at, free_name, refuse_later, take_batch, unread,
+    unreadable,
 };
-use crate::state::NAMELESS;
+use crate::state::{NAMELESS, State};
 use crate::{Damage, OpenError, StreamSettings};
 
 /// What repairing a log would lose, because it is lost already.
@@ -40,13 +43,15 @@ pub struct Loss {
     pub kept_in: Vec<String>,
 }
 
-/// Batches that are lost.
+/// Batches that are lost, or records in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The first thing that is wrong, and where.
     pub damage: Damage,
-    /// The first batch that is lost, and the last.
+    /// The first batch that is lost or of which records are, and the last.
     pub batches: (u64, u64),
+    /// How many records of these batches are whole, and stay.
+    pub kept: u64,
     /// The positions that are lost: stream, first, and the one after the last.
     pub positions: Vec<(String, u64, u64)>,
     /// Positions that are not known to have been given, and that no other record gets: stream, first, and the
@@ -91,6 +96,7 @@ struct Intent {
 
 impl Intent {
     fn of<D: Disk>(disk: &D) -> Result<Intent, OpenError> {
+        refuse_later(disk)?;
         let claimed = claims::read(disk);
         let claimed =
             claimed.map_err(|error| OpenError::io("reading the file of claims", error))?;
@@ -125,9 +131,12 @@ fn loss_of<D: Disk>(disk: &D, naming: &Naming, plan: &Plan) -> Result<Option<Los
         .map(|number| free_name(&names, &format!("{}.cut", segment_name(number))));
     let kept_in = displaced.into_iter().map(|(_, kept)| kept).chain(rewritten);
     let gaps = plan.gaps.iter().map(|lost| plan.gap(lost));
+    let mended = plan.mended.iter().map(|batch| plan.gap_in(batch));
+    let mut gaps = gaps.chain(mended).collect::<Vec<_>>();
+    gaps.sort_by_key(|gap| gap.batches);
     Ok(Some(Loss {
         renamed,
-        gaps: gaps.collect(),
+        gaps,
         durable_through: plan.durable_through,
         batches: plan.batches,
         records: plan.records,
@@ -150,6 +159,7 @@ impl Plan {
             needs: self.needs,
             log: self.log,
             number,
+            kind: self.kind,
         }
     }
 
@@ -177,14 +187,34 @@ impl Plan {
                 skipped.push((name(), certain, next));
             }
         }
+        let kept = lost.rescued.iter().map(|run| run.records().count);
         Gap {
             damage: lost.damage.clone(),
             batches: (lost.first, lost.through),
+            kept: kept.map(u64::from).sum(),
             positions,
             skipped,
             deleted: lost.deleted.values().cloned().collect(),
             unsure: lost.unsure.iter().map(|&id| self.stream(id)).collect(),
             acknowledged: lost.first <= self.durable_through,
+        }
+    }
+
+    /// Of a batch that stays without some of its records.
+    fn gap_in(&self, batch: &Mended) -> Gap {
+        let number = batch.header.number;
+        let missing = batch.missing.iter();
+        Gap {
+            damage: damage(batch.header.segment, number, batch.fault.clone()),
+            batches: (number, number),
+            kept: batch.header.records.into(),
+            positions: missing
+                .map(|lost| (self.stream(lost.stream), lost.first, lost.next))
+                .collect(),
+            skipped: Vec::new(),
+            deleted: Vec::new(),
+            unsure: Vec::new(),
+            acknowledged: number <= self.durable_through,
         }
     }
 }
@@ -200,7 +230,7 @@ pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError>
     if loss.as_ref() != Some(agreed) {
         return Err(RepairError::Changed);
     }
-    let gaps = Rehearsal::of(&plan).everything(disk, &naming)?;
+    let gaps = Rehearsal::of(&plan, disk, &naming).everything()?;
     naming
         .settle(disk)
         .map_err(|error| OpenError::io("giving segments their names", error))?;
@@ -288,6 +318,20 @@ impl<F: DiskFile> Written<'_, F> {
         }
     }
 
+    /// Parts of segments, which all have their names and are not changed yet.
+    fn add_parts<D: Disk>(&mut self, disk: &D, parts: &[Part]) -> io::Result<()> {
+        for part in parts {
+            match *part {
+                Part::Bytes(ref bytes) => self.add(bytes)?,
+                Part::Copy { segment, from, to } => {
+                    let mut bytes = Window::open(disk, &segment_name(segment))?;
+                    bytes.pieces(from, to, |_, piece| self.add(piece))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         let at = self.end - self.waiting.len() as u64;
         self.into.write_at(&[IoSlice::new(&self.waiting)], at)?;
@@ -305,7 +349,7 @@ fn before<F>(opened: io::Result<Window<F>>) -> io::Result<Option<Window<F>>> {
 }
 
 /// Has a segment be as it is to be; `gaps` are the batches that stand in the place of those that are lost.
-fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<u8>]) -> io::Result<()> {
+fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<Part>]) -> io::Result<()> {
     let name = segment_name(number);
     let mut before = before(Window::open(disk, &name))?;
     let into = begin(disk)?;
@@ -317,7 +361,8 @@ fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<u8>]) -> io:
     written.add(&plan.header(number).encode())?;
     for &piece in &plan.segments[&number].pieces {
         match (piece, &mut before) {
-            (Piece::Gap(index), _) => written.add(&gaps[index])?,
+            (Piece::Gap(index), _) => written.add_parts(disk, &gaps[index])?,
+            (Piece::Mended(index), _) => written.add_parts(disk, &plan.mended[index].parts)?,
             (Piece::Copy { from, to }, Some(before)) => {
                 before.pieces(from, to, |_, piece| written.add(piece))?;
             }
@@ -330,40 +375,60 @@ fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<u8>]) -> io:
 
 /// Goes over the log once more as it will be, so that what is written is known to hold together before anything is
 /// changed.
-struct Rehearsal<'a> {
+struct Rehearsal<'a, D> {
     walked: Walked,
     plan: &'a Plan,
+    disk: &'a D,
+    naming: &'a Naming,
     /// The batches that stand in the place of those that are lost, by the plan's gaps.
-    gaps: Vec<Vec<u8>>,
+    gaps: Vec<Vec<Part>>,
 }
 
-impl<'a> Rehearsal<'a> {
-    fn of(plan: &'a Plan) -> Rehearsal<'a> {
+impl<'a, D: Disk> Rehearsal<'a, D> {
+    fn of(plan: &'a Plan, disk: &'a D, naming: &'a Naming) -> Rehearsal<'a, D> {
         Rehearsal {
             walked: Walked {
                 next_batch: plan.segments.keys().next().copied().unwrap_or(1),
                 ..Walked::default()
             },
             plan,
+            disk,
+            naming,
             gaps: vec![Vec::new(); plan.gaps.len()],
         }
     }
 
     /// The gaps.
-    fn everything<D: Disk>(mut self, disk: &D, naming: &Naming) -> Result<Vec<Vec<u8>>, OpenError> {
+    fn everything(mut self) -> Result<Vec<Vec<Part>>, OpenError> {
         for &number in self.plan.segments.keys() {
-            let bytes = before(naming.open(disk, number));
+            let bytes = before(self.naming.open(self.disk, number));
             let bytes = bytes.map_err(|error| unreadable(number, error))?;
             self.segment(number, bytes)?;
         }
         Ok(self.gaps)
     }
 
+    /// What stands at these bytes of a segment.
+    fn read(&self, segment: u64, from: u64, to: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = self.naming.open(self.disk, segment)?;
+        let length = usize::try_from(to - from).map_err(io::Error::other)?;
+        let there = bytes.get(from, length)?;
+        match there.len() == length {
+            true => Ok(there.to_vec()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn assemble(&self, number: u64, parts: &[Part]) -> Result<Vec<u8>, OpenError> {
+        let bytes = assemble(parts, |segment, from, to| self.read(segment, from, to));
+        bytes.map_err(|error| unreadable(number, error))
+    }
+
     /// Goes over a segment as it will be.
-    fn segment<F: DiskFile>(
+    fn segment(
         &mut self,
         number: u64,
-        mut bytes: Option<Window<F>>,
+        mut bytes: Option<Window<D::File>>,
     ) -> Result<(), OpenError> {
         let header = self.plan.header(number);
         let mut end = SEGMENT_HEADER as u64;
@@ -373,9 +438,15 @@ impl<'a> Rehearsal<'a> {
                 Piece::Copy { from, to } => (from, to),
                 Piece::Gap(index) => {
                     let lost = &self.plan.gaps[index];
-                    let gap = self.gap(number, lost, end == SEGMENT_HEADER as u64)?;
-                    end += self.take(&gap, header, end, &mut view)?;
-                    self.gaps[index] = gap;
+                    let parts = self.gap(number, lost, end == SEGMENT_HEADER as u64)?;
+                    let whole = self.assemble(number, &parts)?;
+                    end += self.take(&whole, header, end, &mut view)?;
+                    self.gaps[index] = parts;
+                    continue;
+                }
+                Piece::Mended(index) => {
+                    let whole = self.assemble(number, &self.plan.mended[index].parts)?;
+                    end += self.take(&whole, header, end, &mut view)?;
                     continue;
                 }
             };
@@ -406,8 +477,8 @@ impl<'a> Rehearsal<'a> {
     }
 
     /// The batch that stands in the place of those that are lost.
-    fn gap(&self, segment: u64, lost: &Lost, is_first: bool) -> Result<Vec<u8>, OpenError> {
-        let mut gap = Runs::of(lost);
+    fn gap(&self, segment: u64, lost: &Lost, is_first: bool) -> Result<Vec<Part>, OpenError> {
+        let mut gap = Runs::of(lost, &self.walked.state);
         let before = lost.deleted.iter();
         for (&id, _) in before.filter(|(id, _)| !lost.streams.contains_key(id)) {
             gap.delete(id);
@@ -429,13 +500,9 @@ impl<'a> Rehearsal<'a> {
                 gap.put(|to| put_producer(to, *id, *stream, self.walked.lived_us, name));
             }
         }
-        let deleted = |lost_in: &Missing| lost.deleted.contains_key(&lost_in.stream);
-        let (rest, positions) = gap
-            .positions
-            .iter()
-            .partition::<Vec<_>, _>(|it| deleted(it));
-        gap.positions = rest;
-        gap.put(|to| put_missing(to, lost.through, &positions));
+        gap.tell(|stream| !lost.deleted.contains_key(&stream));
+        // It says in any case where it ends.
+        gap.put(|to| put_missing(to, lost.through, &[]));
         for &id in lost.deleted.keys() {
             gap.delete(id);
         }
@@ -446,9 +513,14 @@ impl<'a> Rehearsal<'a> {
             let known = lost.checkpoint.as_ref().unwrap_or(&self.walked.state);
             let mut state = known.clone();
             for run in &runs {
-                let view = RunView::decode(run).expect("just encoded");
                 let lived_us = self.walked.lived_us;
-                state.replay(&view, lived_us).map_err(|why| {
+                let replayed = match run {
+                    Put::Said(run) => {
+                        state.replay(&RunView::decode(run).expect("just encoded"), lived_us)
+                    }
+                    Put::Kept(run) => state.replay(&RunView::Records(run.records()), lived_us),
+                };
+                replayed.map_err(|why| {
                     broken(
                         segment,
                         Fault::new(0, "a gap that fits what is before", why),
@@ -458,14 +530,25 @@ impl<'a> Rehearsal<'a> {
             if !lost.before.is_empty() {
                 let mut run = Vec::new();
                 put_missing(&mut run, lost.through, &lost.before);
-                runs.push(run);
+                runs.push(Put::Said(run));
             }
             let mut run = Vec::new();
             put_checkpoint(&mut run, |to| state.encode(to));
-            runs.push(run);
+            runs.push(Put::Said(run));
         }
-        let body = runs.concat();
-        let pad = padding(body.len());
+        let (mut body_crc, mut length, mut records) = (0, BATCH_HEADER, 0_u32);
+        for run in &runs {
+            let (covered, whole) = match run {
+                Put::Said(run) => (&run[..], run.len()),
+                Put::Kept(run) => (run.head(), (run.to - run.from) as usize),
+            };
+            body_crc = crc32c::crc32c_append(body_crc, covered);
+            length += whole;
+            if let Put::Kept(run) = run {
+                records = records.saturating_add(run.records().count);
+            }
+        }
+        let pad = padding(length);
         let header = BatchHeader {
             header: BATCH_HEADER,
             log: self.plan.log,
@@ -473,36 +556,66 @@ impl<'a> Rehearsal<'a> {
             number: lost.first,
             durable_through: 0,
             written_us: 0,
-            length: (BATCH_HEADER + body.len() + pad) as u32,
+            length: (length + pad) as u32,
             runs: runs.len() as u32,
-            records: 0,
-            body_crc: crc32c::crc32c(&body),
+            records,
+            body_crc,
             flags,
             epoch: self.walked.epoch,
             lived_us: self.walked.lived_us,
         };
-        let mut bytes = header.encode().to_vec();
-        bytes.extend_from_slice(&body);
-        bytes.resize(bytes.len() + pad, 0);
-        Ok(bytes)
+        let mut parts = vec![Part::Bytes(header.encode().to_vec())];
+        for run in runs {
+            match run {
+                Put::Said(run) => parts.push(Part::Bytes(run)),
+                Put::Kept(run) => add_copy(&mut parts, run.segment, run.from, run.to),
+            }
+        }
+        parts.push(Part::Bytes(vec![0; pad]));
+        Ok(parts)
     }
 }
 
-/// The runs of a batch that stands in the place of others.
+/// A run of a batch that stands in the place of others.
+enum Put<'a> {
+    /// It says something about them.
+    Said(Vec<u8>),
+    /// It was in one of them.
+    Kept(&'a Rescued),
+}
+
+/// The runs of such a batch.
 struct Runs<'a> {
     lost: &'a Lost,
-    runs: Vec<Vec<u8>>,
+    runs: Vec<Put<'a>>,
     /// What is not said yet.
     positions: Vec<Missing>,
+    rescued: Vec<&'a Rescued>,
     deleted: BTreeSet<u32>,
 }
 
 impl<'a> Runs<'a> {
-    fn of(lost: &'a Lost) -> Self {
+    /// `before`: what is known before the batch.
+    fn of(lost: &'a Lost, before: &State) -> Self {
+        // A stream that is deleted goes before producers are named that were new in what is lost.
+        let is_kept = |run: &&Rescued| {
+            let records = run.records();
+            let is_known = records.producer == 0 || before.find(records.producer).is_some();
+            is_known || !lost.deleted.contains_key(&records.stream)
+        };
+        let (rescued, left): (Vec<_>, Vec<_>) = lost.rescued.iter().partition(is_kept);
+        let mut positions = lost.positions.clone();
+        positions.extend(left.into_iter().map(|run| Missing {
+            stream: run.records().stream,
+            first: run.records().first,
+            next: run.next(),
+        }));
+        positions.sort_by_key(|lost| (lost.stream, lost.first));
         Runs {
             lost,
             runs: Vec::new(),
-            positions: lost.positions.clone(),
+            positions,
+            rescued,
             deleted: BTreeSet::new(),
         }
     }
@@ -510,7 +623,31 @@ impl<'a> Runs<'a> {
     fn put<T>(&mut self, put: impl FnOnce(&mut Vec<u8>) -> T) {
         let mut run = Vec::new();
         put(&mut run);
-        self.runs.push(run);
+        self.runs.push(Put::Said(run));
+    }
+
+    /// Tells of these streams what is missing, and has the runs of them that are whole between.
+    fn tell(&mut self, is_its: impl Fn(u32) -> bool) {
+        let its_own = |lost: &mut Missing| is_its(lost.stream);
+        let mut positions = self.positions.extract_if(.., its_own).collect::<Vec<_>>();
+        let its_own = |run: &mut &Rescued| is_its(run.records().stream);
+        let rescued = self.rescued.extract_if(.., its_own).collect::<Vec<_>>();
+        for run in rescued {
+            let records = run.records();
+            let is_before =
+                |lost: &mut Missing| lost.stream == records.stream && lost.next <= records.first;
+            let before = positions.extract_if(.., is_before).collect::<Vec<_>>();
+            self.put_positions(&before);
+            self.runs.push(Put::Kept(run));
+        }
+        self.put_positions(&positions);
+    }
+
+    fn put_positions(&mut self, positions: &[Missing]) {
+        if !positions.is_empty() {
+            let through = self.lost.through;
+            self.put(|to| put_missing(to, through, positions));
+        }
     }
 
     /// A stream is deleted, if it is not yet, where it is known to end: no position of it is given
@@ -524,32 +661,24 @@ impl<'a> Runs<'a> {
         if !self.lost.deleted.contains_key(&id) || !self.deleted.insert(id) {
             return;
         }
-        let positions = std::mem::take(&mut self.positions);
-        let is_its = |lost: &Missing| lost.stream == id;
-        let (its, others) = positions.into_iter().partition::<Vec<_>, _>(is_its);
-        self.positions = others;
-        if !its.is_empty() {
-            let through = self.lost.through;
-            self.put(|to| put_missing(to, through, &its));
-        }
+        self.tell(|stream| stream == id);
         self.put(|to| put_deleted(to, id));
     }
 }
 
-fn broken(number: u64, fault: Fault) -> OpenError {
-    let Fault {
-        offset,
-        expected,
-        found,
-    } = fault;
-    let (file, batch) = (segment_name(number), 0);
-    let damage = Damage {
-        file,
-        offset,
+/// Where something of a batch is not what was written.
+fn damage(segment: u64, batch: u64, fault: Fault) -> Damage {
+    Damage {
+        file: segment_name(segment),
+        offset: fault.offset,
         batch,
-        expected,
-        found,
-    };
+        expected: fault.expected,
+        found: fault.found,
+    }
+}
+
+fn broken(number: u64, fault: Fault) -> OpenError {
+    let damage = damage(number, 0, fault);
     let text = format!("what would be written does not hold together: {damage}");
     OpenError::io("repairing", io::Error::other(text))
 }

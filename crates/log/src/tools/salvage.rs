@@ -1,10 +1,10 @@
-//! What can be saved of a damaged log: every batch that is whole, and exactly what is missing
-//! between them.
+//! What can be saved of a damaged log: every batch that is whole, every run of records that is whole in
+//! one that is not, and exactly what is missing between them.
 //!
-//! The one idea: a walk over everything that, where a batch is bad, goes on with the next one that is
-//! whole, and finds out what was lost from what follows: a run of records says its position, a
-//! checkpoint says everything. What stands in the place of the lost batches is a batch of its own, a
-//! **gap**.
+//! The one idea: a walk over everything that, where a batch is bad, keeps it without the runs that are
+//! (`mend`), or goes on with the next one that is whole, and finds out what was lost from what follows: a
+//! run of records says its position, a checkpoint says everything. What stands in the place of the lost
+//! batches is a batch of its own, a **gap**, with the runs that are whole in them (`rescue`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,8 +12,10 @@ use std::io;
 use super::doubt::{BATCH_RECORDS, Doubt, Told, go_on};
 use super::heads::Heads;
 use super::inside;
+use super::mend::{Known, Mended, mend};
 use super::naming::Naming;
-use crate::claims::{Claimed, ENDS_MAX};
+use super::rescue::{Batches, Rescued, rescue};
+use crate::claims::{Claimed, ENDS_MAX, End};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{
     ALIGN, BATCH_HEADER, BatchHeader, Fault, Flags, Missing, Needs, RunView, SEGMENT_HEADER,
@@ -23,7 +25,7 @@ use crate::recovery::{
     Bytes, Walked, Window, batch_at, scan_claims, seek_batch, take_batch, unread, unreadable,
 };
 use crate::state::{NAMELESS, State};
-use crate::{Damage, OpenError, StreamSettings};
+use crate::{Damage, Kind, OpenError, StreamSettings};
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -31,11 +33,15 @@ pub(super) struct Plan {
     pub(super) log: u64,
     /// What the headers of segments say that readers must know.
     pub(super) needs: Needs,
+    /// What they say that the log is of.
+    pub(super) kind: Option<Kind>,
     /// The segments that stay or are made, by number.
-    pub(super) segments: BTreeMap<u64, Mended>,
+    pub(super) segments: BTreeMap<u64, SegmentPlan>,
     /// Segments without anything whole, among those that stay.
     pub(super) dropped: Vec<u64>,
     pub(super) gaps: Vec<Lost>,
+    /// Batches without the records that are damaged in them.
+    pub(super) mended: Vec<Mended>,
     /// Names of streams, by number, as far as anything tells them.
     pub(super) streams: BTreeMap<u32, String>,
     /// The same of producers.
@@ -48,7 +54,7 @@ pub(super) struct Plan {
 
 /// A segment as it is to be.
 #[derive(Debug, Default)]
-pub(super) struct Mended {
+pub(super) struct SegmentPlan {
     pub(super) pieces: Vec<Piece>,
     /// Not what its file holds.
     pub(super) rewrite: bool,
@@ -61,6 +67,8 @@ pub(super) enum Piece {
     Copy { from: u64, to: u64 },
     /// One of [`Plan::gaps`].
     Gap(usize),
+    /// One of [`Plan::mended`].
+    Mended(usize),
 }
 
 /// Batches that are lost.
@@ -85,6 +93,8 @@ pub(super) struct Lost {
     pub(super) certain: BTreeMap<u32, u64>,
     /// Those that may have been deleted in it, and others of their names made.
     pub(super) unsure: BTreeSet<u32>,
+    /// Runs of records that are whole in it, in order.
+    pub(super) rescued: Vec<Rescued>,
 }
 
 /// A stream that was made in what is lost.
@@ -112,7 +122,7 @@ enum Again {
 }
 
 /// How much of a damaged batch is looked at for what it tells.
-const HEADS_MAX: usize = 24 << 20;
+pub(super) const HEADS_MAX: usize = 24 << 20;
 
 /// Most times that it does; there are no more in a log that was ever written by one.
 const RESTARTS_MAX: usize = 10_000;
@@ -142,9 +152,22 @@ pub(super) fn plan<D: Disk>(
     }
 }
 
-/// The log of the first batch of a segment whose header is whole.
-fn first_log<F: DiskFile>(bytes: &mut Window<F>, number: u64) -> io::Result<Option<u64>> {
-    let mut from = SEGMENT_HEADER as u64;
+/// The next batch that stays.
+struct Next {
+    at: u64,
+    header: BatchHeader,
+    /// Where it ends in its segment.
+    end: u64,
+    /// If it does not stay as it is, and its bytes then.
+    mended: Option<(Mended, Vec<u8>)>,
+}
+
+/// The log of the first batch of a segment from an offset on whose header is whole.
+pub(super) fn first_log<F: DiskFile>(
+    bytes: &mut Window<F>,
+    mut from: u64,
+    number: u64,
+) -> io::Result<Option<u64>> {
     while let Some(at) = seek_batch(bytes, from)? {
         if let Ok(batch) = BatchHeader::decode(bytes.get(at, BATCH_HEADER)?, 0, number) {
             return Ok(Some(batch.log));
@@ -173,6 +196,10 @@ struct Salvage<'a, D> {
     end: u64,
     /// Of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
+    /// Runs of records that are whole in what is not, since the last batch that stays.
+    rescued: Vec<Rescued>,
+    /// Where streams ended, as the file of claims says.
+    ends: &'a [End],
     /// What whole batches behind gaps tell: what more is missing in a stream was not lost before.
     told: Told,
     /// That batch is the last one: nothing is behind it in its segment.
@@ -201,6 +228,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
             empty: Vec::new(),
             last: None,
             heads: None,
+            rescued: Vec::new(),
+            ends: &[],
             end: 0,
             told: Told::default(),
             is_end_seen: false,
@@ -208,7 +237,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }
     }
 
-    fn everything(&mut self, claimed: &Claimed) -> Result<Option<Again>, OpenError> {
+    fn everything(&mut self, claimed: &'a Claimed) -> Result<Option<Again>, OpenError> {
+        self.ends = &claimed.ends;
         let said = claimed.said;
         let numbers = self.naming.numbers().collect::<Vec<_>>();
         let said_or_none = said.unwrap_or_default();
@@ -233,7 +263,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 return Ok(Some(again));
             }
         }
-        if let Some(made) = self.end(claimed) {
+        if let Some(made) = self.end(claimed)? {
             return Ok(Some(Again::Made(made)));
         }
         self.plan.needs = self.plan.needs.and(self.walked.state.needs());
@@ -262,7 +292,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 return Ok(header.log);
             }
             if of_batch.is_none() {
-                of_batch = first_log(&mut bytes, number).map_err(failed)?;
+                of_batch = first_log(&mut bytes, SEGMENT_HEADER as u64, number).map_err(failed)?;
             }
         }
         Ok(of_batch.unwrap_or(0))
@@ -299,6 +329,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             needs: Needs::default(),
             log: self.plan.log,
             number,
+            kind: None,
         };
         let mut is_whole = true;
         // Something that opening the log would refuse, whether it was acknowledged or not.
@@ -306,6 +337,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         match SegmentHeader::decode(bytes.get(0, SEGMENT_HEADER)?, number) {
             Ok(found) if found.log == header.log => {
                 self.plan.needs = self.plan.needs.and(found.needs);
+                self.plan.kind = self.plan.kind.or(found.kind);
             }
             Ok(found) => {
                 let expected = format!("a segment of log {:016x}", header.log);
@@ -333,12 +365,18 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let mut has_begun = false;
         let mut view = unread();
         while !bytes.get(offset, 1)?.is_empty() {
-            let (at, batch) = match self.find(bytes, offset, number)? {
+            let Next {
+                at,
+                header: batch,
+                end,
+                mended,
+            } = match self.find(bytes, offset, number)? {
                 Ok(found) => found,
                 Err(fault) => {
                     if !bytes.is_zero(offset)? {
                         self.wrong(number, fault);
-                        self.look_at_heads(bytes.get(offset, HEADS_MAX)?, offset, number);
+                        let used = bytes.significant(offset)?;
+                        self.look_into(bytes, offset, used, number)?;
                         let end = self.heads.as_ref().and_then(|heads| heads.end);
                         let is_end = |end| bytes.is_zero(end);
                         self.is_end_seen = end.map_or(Ok(false), is_end)?;
@@ -350,18 +388,24 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     break;
                 }
             };
+            if !has_begun && number == self.walked.next_batch {
+                // What is left over at the end of the segment before.
+                self.rescued.clear();
+            }
             if at > offset {
-                let bad = usize::try_from(at - offset).unwrap_or(HEADS_MAX);
-                self.look_at_heads(bytes.get(offset, bad.min(HEADS_MAX))?, offset, number);
+                self.look_into(bytes, offset, at, number)?;
             }
             if !has_begun {
-                self.begin(number, is_whole);
+                self.begin(number, at, is_whole)?;
                 has_begun = true;
             }
             if batch.number > self.walked.next_batch {
-                self.gap(number, batch.number - 1);
+                self.gap(number, batch.number - 1, Some((number, at)))?;
             }
-            let rest = batch_at(bytes, at, number)?;
+            let rest = match &mended {
+                Some((_, whole)) => &whole[..],
+                None => batch_at(bytes, at, number)?,
+            };
             if let Some(told) = self.new_names(&batch, rest) {
                 return Ok(Some(Again::Named(told)));
             }
@@ -376,13 +420,20 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 true => SEGMENT_HEADER as u64,
                 false => at.max((SEGMENT_HEADER + ALIGN) as u64),
             };
-            let end = at + u64::from(batch.length);
+            if mended.is_some() {
+                // Whom it has lost records of may be deleted before names are looked for again.
+                self.remember_names();
+            }
             match take_batch(rest, place, header, &mut self.walked, &mut view) {
-                Ok(_) => self.copy(number, at, end),
+                Ok(_) => match mended {
+                    None => self.copy(number, at, end),
+                    Some((mended, _)) => self.mended(number, mended),
+                },
                 Err(_) => return Ok(Some(Again::Senseless(number, at))),
             }
             self.fault = None;
             self.heads = None;
+            self.rescued.clear();
             offset = end;
             self.end = end;
         }
@@ -405,6 +456,45 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }) || self.senseless.contains(&(number, at))
     }
 
+    /// What is told by batches that are not whole, between these offsets of a segment.
+    fn look_into<F: DiskFile>(
+        &mut self,
+        bytes: &mut Window<F>,
+        from: u64,
+        to: u64,
+        number: u64,
+    ) -> io::Result<()> {
+        let length = |from: u64| {
+            usize::try_from(to - from)
+                .unwrap_or(HEADS_MAX)
+                .min(HEADS_MAX)
+        };
+        self.look_at_heads(bytes.get(from, length(from))?, from, number);
+        let batches = Batches {
+            log: self.plan.log,
+            segment: number,
+            first: self.walked.next_batch.max(number),
+            epoch: self.walked.epoch,
+        };
+        let mut from = from;
+        while from < to {
+            let piece = bytes.get(from, length(from))?;
+            if piece.is_empty() {
+                break;
+            }
+            let is_last = from + piece.len() as u64 >= to;
+            let found = rescue(piece, from, batches);
+            // A run that reaches beyond is found when it is looked for from where the last one ends.
+            let next = match found.last() {
+                Some(last) if !is_last => last.to,
+                _ => from + piece.len() as u64,
+            };
+            self.rescued.extend(found);
+            from = next;
+        }
+        Ok(())
+    }
+
     /// What the batch tells that should be at this offset and is damaged.
     fn look_at_heads(&mut self, rest: &[u8], offset: u64, number: u64) {
         let next = self.walked.next_batch;
@@ -425,16 +515,33 @@ impl<'a, D: Disk> Salvage<'a, D> {
         bytes: &mut Window<F>,
         from: u64,
         number: u64,
-    ) -> io::Result<Result<(u64, BatchHeader), Fault>> {
+    ) -> io::Result<Result<Next, Fault>> {
         let mut first = None;
         let mut next = Some(from);
         while let Some(at) = next {
-            match self.whole(batch_at(bytes, at, number)?, at, number) {
-                Ok(batch) => {
+            let found = match self.whole(batch_at(bytes, at, number)?, at, number) {
+                Ok(header) => Ok(Next {
+                    at,
+                    header,
+                    end: at + u64::from(header.length),
+                    mended: None,
+                }),
+                Err(fault) => match self.mend(bytes, at, number, at == from, &fault)? {
+                    Some((mended, bytes)) => Ok(Next {
+                        at,
+                        header: mended.header,
+                        end: mended.end,
+                        mended: Some((mended, bytes)),
+                    }),
+                    None => Err(fault),
+                },
+            };
+            match found {
+                Ok(found) => {
                     if let Some(fault) = first {
                         self.wrong(number, fault);
                     }
-                    return Ok(Ok((at, batch)));
+                    return Ok(Ok(found));
                 }
                 Err(fault) => first = first.or(Some(fault)),
             }
@@ -445,8 +552,46 @@ impl<'a, D: Disk> Salvage<'a, D> {
         })))
     }
 
+    /// The batch at an offset without what is damaged in it, if it belongs there. If it `is_next`, no other one can be
+    /// there, though its header is damaged.
+    fn mend<F: DiskFile>(
+        &self,
+        bytes: &mut Window<F>,
+        at: u64,
+        number: u64,
+        is_next: bool,
+        fault: &Fault,
+    ) -> io::Result<Option<(Mended, Vec<u8>)>> {
+        let known = Known {
+            log: self.plan.log,
+            number: match at == SEGMENT_HEADER as u64 {
+                true => number,
+                false => self.walked.next_batch,
+            },
+            epoch: self.walked.epoch,
+            lived_us: self.walked.lived_us,
+        };
+        let rest = batch_at(bytes, at, number)?;
+        let rest = match BatchHeader::decode(rest, at, number) {
+            Ok(_) => rest,
+            // Its length is not known.
+            Err(_) if is_next => bytes.get(at, HEADS_MAX)?,
+            Err(_) => return Ok(None),
+        };
+        let mended = mend(rest, at, number, Some(known).filter(|_| is_next), fault);
+        Ok(mended.filter(|(mended, _)| self.belongs(&mended.header, at, number).is_ok()))
+    }
+
     fn whole(&self, rest: &[u8], offset: u64, number: u64) -> Result<BatchHeader, Fault> {
         let batch = BatchHeader::decode(rest, offset, number)?;
+        self.belongs(&batch, offset, number)?;
+        batch.verify(rest, offset)?;
+        inside::look(&batch, rest, offset)?;
+        Ok(batch)
+    }
+
+    /// Whether a batch can be at this offset of a segment.
+    fn belongs(&self, batch: &BatchHeader, offset: u64, number: u64) -> Result<(), Fault> {
         let expected = self.walked.next_batch.max(number);
         let fault = |expected: String, found: String| Err(Fault::new(offset, expected, found));
         if batch.log != self.plan.log {
@@ -474,27 +619,32 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 "none".to_owned(),
             );
         }
-        batch.verify(rest, offset)?;
-        inside::look(&batch, rest, offset)?;
-        Ok(batch)
+        Ok(())
     }
 
     /// There is something whole in a segment: what is missing before it belongs to the end of the one
     /// before.
-    fn begin(&mut self, number: u64, is_whole: bool) {
+    fn begin(&mut self, number: u64, at: u64, is_whole: bool) -> io::Result<()> {
         self.plan.dropped.append(&mut self.empty);
         if number > self.walked.next_batch {
             let home = self.last.unwrap_or(self.walked.next_batch);
             self.lost_header = true;
-            self.gap(home, number - 1);
+            // What was found in this segment belongs behind that.
+            let is_before = |run: &mut Rescued| run.segment < number;
+            let before = self.rescued.extract_if(.., is_before).collect();
+            let here = std::mem::replace(&mut self.rescued, before);
+            self.gap(home, number - 1, Some((number, at)))?;
+            self.rescued = here;
         }
         let mended = self.plan.segments.entry(number).or_default();
         mended.rewrite |= !is_whole;
         self.last = Some(number);
+        Ok(())
     }
 
-    /// The batches from the expected one through this one are lost; a segment says so.
-    fn gap(&mut self, home: u64, through: u64) {
+    /// The batches from the expected one through this one are lost; a segment says so. `behind`: where the next one is
+    /// that stays.
+    fn gap(&mut self, home: u64, through: u64, behind: Option<(u64, u64)>) -> io::Result<()> {
         let first = self.walked.next_batch;
         let damage = self.fault.clone().unwrap_or_else(|| Damage {
             file: segment_name(home),
@@ -516,11 +666,12 @@ impl<'a, D: Disk> Salvage<'a, D> {
             unseen: (through - first).saturating_mul(BATCH_RECORDS),
             certain: BTreeMap::new(),
             unsure: BTreeSet::new(),
+            rescued: Vec::new(),
         };
         let mut heads = self.heads.take_if(|heads| heads.number == first);
         let unseen = heads.as_ref().and_then(|heads| heads.unseen);
         gap.unseen = gap.unseen.saturating_add(unseen.unwrap_or(BATCH_RECORDS));
-        let pieces = |mended: &Mended| mended.pieces.is_empty();
+        let pieces = |mended: &SegmentPlan| mended.pieces.is_empty();
         let is_first = home == first && self.plan.segments.get(&home).is_none_or(pieces);
         let checkpoint = heads.as_mut().and_then(|heads| heads.checkpoint.take());
         // Who is deleted by it is not there to be remembered later.
@@ -533,11 +684,22 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     let before = (first - 1).saturating_mul(BATCH_RECORDS);
                     gap.unseen = gap.unseen.saturating_add(before);
                 }
-                if let Some(heads) = heads {
-                    heads.apply(&mut self.walked.state, &mut gap, &self.names);
+                match heads {
+                    Some(heads) if heads.is_proven => {
+                        heads.apply(&mut self.walked.state, &mut gap, &self.names);
+                    }
+                    // Records alone are known of it, and those that are whole stay.
+                    heads => {
+                        self.keep_rescued(&mut gap, behind)?;
+                        let told = heads.map_or(0, |heads| records_in(&heads.records));
+                        let kept = gap.rescued.iter().map(|run| run.records().count);
+                        let kept = kept.map(u64::from).sum::<u64>();
+                        gap.unseen = gap.unseen.saturating_sub(kept.saturating_sub(told));
+                    }
                 }
             }
         }
+        self.rescued.clear();
         self.remember_names();
         self.told.forget_set();
         self.plan.gaps.push(gap);
@@ -548,6 +710,93 @@ impl<'a, D: Disk> Salvage<'a, D> {
         mended.pieces.push(Piece::Gap(self.plan.gaps.len() - 1));
         self.walked.next_batch = through + 1;
         self.last = Some(home);
+        Ok(())
+    }
+
+    /// Keeps the runs that are whole in what is lost.
+    fn keep_rescued(&mut self, gap: &mut Lost, behind: Option<(u64, u64)>) -> io::Result<()> {
+        let rescued = std::mem::take(&mut self.rescued);
+        let found = rescued.iter().filter(|run| !run.is_led_to);
+        let found = found
+            .map(|run| run.records().stream)
+            .collect::<BTreeSet<_>>();
+        let shown = self.shown_behind(found, behind)?;
+        let lived_us = self.walked.lived_us;
+        for run in rescued {
+            let records = run.records();
+            let (stream, producer) = (records.stream, records.producer);
+            let is_shown = || shown.get(&stream).is_some_and(|&next| run.next() <= next);
+            let is_number = stream as usize <= STREAMS_MAX;
+            if !(is_number && (run.is_led_to || is_shown())) {
+                continue;
+            }
+            let state = &mut self.walked.state;
+            let counted = state.streams.next_number();
+            let is_there = stream >= counted || state.streams.contains(stream);
+            let next = state.streams.get(stream).map_or(0, |known| known.next);
+            if !is_there || records.first < next {
+                continue;
+            }
+            pass(state, gap, &self.names, stream, records.first);
+            let at = state.streams.get(stream).map(|known| known.next);
+            if at != Some(records.first) {
+                continue;
+            }
+            if producer != 0 && state.find(producer).is_none() {
+                let name = match self.plan.producers.get(&producer) {
+                    Some((of, name)) if *of == stream => name.clone(),
+                    _ => format!("lost-producer-{producer}"),
+                };
+                let known = (stream, name.clone());
+                self.plan.producers.insert(producer, known);
+                state.add_producer(producer, stream, 0, &name);
+                gap.producers.insert(producer);
+            }
+            if state.replay(&RunView::Records(records), lived_us).is_ok() {
+                gap.rescued.push(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where what follows in the log first shows these streams to be; the file of claims, if nothing in it does.
+    fn shown_behind(
+        &self,
+        mut streams: BTreeSet<u32>,
+        behind: Option<(u64, u64)>,
+    ) -> io::Result<BTreeMap<u32, u64>> {
+        let mut shown = BTreeMap::new();
+        let (first, mut offset) = behind.unwrap_or((u64::MAX, 0));
+        let numbers = self.naming.numbers().filter(|&number| number >= first);
+        for number in numbers {
+            let mut bytes = self.naming.open(self.disk, number)?;
+            let mut next = Some(offset.max(SEGMENT_HEADER as u64));
+            offset = 0;
+            while let Some(at) = next.filter(|_| !streams.is_empty()) {
+                let rest = batch_at(&mut bytes, at, number)?;
+                next = match self.whole(rest, at, number) {
+                    Ok(batch) => {
+                        show(&batch, rest, &mut streams, &mut shown);
+                        Some(at + u64::from(batch.length))
+                    }
+                    Err(_) => seek_batch(&mut bytes, at + ALIGN as u64)?,
+                };
+            }
+        }
+        for end in self.ends.iter().filter(|end| streams.contains(&end.stream)) {
+            shown.insert(end.stream, end.next);
+        }
+        Ok(shown)
+    }
+
+    /// A batch stays without the records that are damaged in it.
+    fn mended(&mut self, number: u64, batch: Mended) {
+        self.plan.mended.push(batch);
+        let mended = self.plan.segments.entry(number).or_default();
+        mended.rewrite = true;
+        mended
+            .pieces
+            .push(Piece::Mended(self.plan.mended.len() - 1));
     }
 
     /// The first batch that is lost tells all that was known after it.
@@ -796,16 +1045,24 @@ impl<'a, D: Disk> Salvage<'a, D> {
 
     /// What the end of the log should be, if it is known to be missing. With streams that were made in what is lost, if it
     /// shows some to be: then the walk begins again.
-    fn end(&mut self, claimed: &Claimed) -> Option<Names> {
+    fn end(&mut self, claimed: &Claimed) -> Result<Option<Names>, OpenError> {
         // What there is behind this nobody was told of, as far as is known: opening cuts it off.
-        let is_open = self.walked.claims.through >= self.walked.next_batch && self.gap_at_the_end();
+        let is_missing = self.walked.claims.through >= self.walked.next_batch;
+        let is_open = match is_missing {
+            true => self
+                .gap_at_the_end()
+                .map_err(|error| unreadable(self.walked.next_batch, error))?,
+            false => false,
+        };
         // Where nothing is left before them they would be taken for what the log begins with.
         if self.plan.segments.is_empty() && !self.plan.dropped.is_empty() {
             self.plan.dropped.append(&mut self.empty);
         }
         // Where nothing follows in a stream, only the file of claims tells where that ended.
         let gaps = self.plan.gaps.len();
-        let gap = self.plan.gaps.last_mut()?;
+        let Some(gap) = self.plan.gaps.last_mut() else {
+            return Ok(None);
+        };
         let said = claimed.said.map_or(0, |said| said.through);
         // Ends that may be of before tell of the least alone.
         let is_of_the_end = said >= gap.through && claimed.is_exact;
@@ -814,7 +1071,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             if end.stream >= state.streams.next_number() && self.told.counts(gaps) {
                 let made = self.told.take_set();
                 if !made.is_empty() {
-                    return Some(made);
+                    return Ok(Some(made));
                 }
                 continue;
             }
@@ -841,11 +1098,11 @@ impl<'a, D: Disk> Salvage<'a, D> {
             is_open,
         };
         self.plan.producers.append(&mut doubt.settle());
-        None
+        Ok(None)
     }
 
     /// Whether there may have been more behind what is claimed: the last batch of that is not seen.
-    fn gap_at_the_end(&mut self) -> bool {
+    fn gap_at_the_end(&mut self) -> io::Result<bool> {
         let through = self.walked.claims.through;
         let home = self.last.unwrap_or(self.walked.next_batch);
         if self.fault.is_none() {
@@ -857,8 +1114,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let is_seen = |heads: &Heads| heads.number == next && next == through;
         let is_seen = self.is_end_seen && self.heads.as_ref().is_some_and(is_seen);
         self.lost_header |= !is_seen;
-        self.gap(home, through);
-        !is_seen
+        self.gap(home, through, None)?;
+        Ok(!is_seen)
     }
 
     fn remember_names(&mut self) {
@@ -869,6 +1126,45 @@ impl<'a, D: Disk> Salvage<'a, D> {
         for (id, producer) in state.all_producers() {
             let known = (producer.stream, producer.name.to_string());
             self.plan.producers.insert(id, known);
+        }
+    }
+}
+
+fn records_in(ranges: &[Missing]) -> u64 {
+    ranges.iter().map(|range| range.next - range.first).sum()
+}
+
+/// Notes where a whole batch shows streams to be that were not shown before.
+fn show(
+    batch: &BatchHeader,
+    rest: &[u8],
+    streams: &mut BTreeSet<u32>,
+    shown: &mut BTreeMap<u32, u64>,
+) {
+    let mut note = |streams: &mut BTreeSet<u32>, stream, position| {
+        if streams.remove(&stream) {
+            shown.insert(stream, position);
+        }
+    };
+    let runs = batch.runs(rest, 0).into_iter().flatten();
+    for (_, run) in runs.filter_map(Result::ok) {
+        match run {
+            RunView::Records(run) => note(streams, run.stream, run.first),
+            RunView::Missing { bytes, .. } => {
+                let lost = Missing::decode(bytes)
+                    .into_iter()
+                    .flat_map(|(_, lost)| lost);
+                lost.for_each(|lost| note(streams, lost.stream, lost.first));
+            }
+            RunView::Checkpoint { bytes, form, .. } => {
+                let all = State::decode(bytes, form).unwrap_or_default();
+                for (id, stream) in all.streams.iter() {
+                    note(streams, id, stream.next);
+                }
+                // What it does not tell of is not there any more.
+                streams.clear();
+            }
+            _ => {}
         }
     }
 }

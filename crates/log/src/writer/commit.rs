@@ -1,6 +1,7 @@
 //! Syncing, and telling everybody how far the log has come.
 
 use std::io;
+use std::time::Duration;
 
 use super::awaiting::Awaiting;
 use super::claim::SILENCE;
@@ -164,6 +165,10 @@ impl<D: Disk> Writer<D> {
     /// Lets readers see everything written, and tells whoever waits.
     pub(super) fn commit(&mut self) {
         let number = self.active.as_ref().map(|active| active.number);
+        if self.pending.iter().any(|batch| !batch.turns.is_empty()) {
+            // What streams do not keep any more may be all that a segment has.
+            self.housekeeping_due = Duration::ZERO;
+        }
         if let Some(number) = number.filter(|_| !self.pending.is_empty()) {
             self.shared.change_catalog(|catalog| {
                 for batch in &self.pending {

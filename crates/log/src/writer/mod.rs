@@ -18,7 +18,7 @@ use crate::claims::ClaimsFile;
 use crate::disk::{Disk, DiskFile};
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
-use crate::{Policy, Ticket};
+use crate::{Kind, Policy, Ticket};
 use awaiting::{Awaiting, hold_of};
 use segments::Spare;
 pub(crate) use segments::{Active, SPARE};
@@ -59,6 +59,8 @@ pub struct Writer<D: Disk> {
     taken: Group,
     /// The random number of the log.
     log: u64,
+    /// What the log is of.
+    kind: Option<Kind>,
     /// Which opening of the log this is.
     epoch: u32,
     /// The log's own clock: what it showed when the log was opened, and what the monotonic one
@@ -106,6 +108,7 @@ pub struct Writer<D: Disk> {
 pub(crate) struct Recovered<D: Disk> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) log: u64,
+    pub(crate) kind: Option<Kind>,
     pub(crate) epoch: u32,
     pub(crate) lived_us: u64,
     pub(crate) claims: Option<ClaimsFile<D::File>>,
@@ -125,6 +128,7 @@ impl<D: Disk> Writer<D> {
         let Recovered {
             shared,
             log,
+            kind,
             epoch,
             lived_us,
             claims,
@@ -139,6 +143,7 @@ impl<D: Disk> Writer<D> {
             shared,
             taken,
             log,
+            kind,
             epoch,
             lived_us,
             began: None,
@@ -210,6 +215,13 @@ impl<D: Disk> Writer<D> {
             self.commit();
             return Ok(true);
         }
+        if std::mem::take(&mut self.shared.gather().is_changed) {
+            self.housekeeping_due = Duration::ZERO;
+        }
+        // Where one group follows the other there is never nothing to do.
+        if now.monotonic >= self.housekeeping_due + TRIMMING {
+            return self.keep_house(now);
+        }
         if self.sync_when_asked(now)? || self.write_group(now)? {
             return Ok(true);
         }
@@ -224,25 +236,26 @@ impl<D: Disk> Writer<D> {
             return Ok(true);
         }
         if now.monotonic >= self.housekeeping_due {
-            // Who is to be forgotten soon is not kept for longer than that.
-            let idle = self
-                .shared
-                .settings
-                .producer_idle
-                .max(Duration::from_secs(1));
-            let is_administered = self.trim(now);
-            let often = if is_administered {
-                TRIMMING
-            } else {
-                HOUSEKEEPING
-            };
-            self.housekeeping_due = now.monotonic + often.min(idle);
-            self.expire(now);
-            self.retain(now)?;
-            self.settled = self.unsynced.len();
-            return Ok(true);
+            return self.keep_house(now);
         }
         Ok(false)
+    }
+
+    fn keep_house(&mut self, now: Now) -> Result<bool, Failed> {
+        // Who is to be forgotten soon is not kept for longer than that.
+        let idle = self.shared.settings.producer_idle;
+        let idle = idle.max(Duration::from_secs(1));
+        let is_administered = self.trim(now);
+        let often = if is_administered {
+            TRIMMING
+        } else {
+            HOUSEKEEPING
+        };
+        self.housekeeping_due = now.monotonic + often.min(idle);
+        self.expire(now);
+        self.retain(now)?;
+        self.settled = self.unsynced.len();
+        Ok(true)
     }
 
     /// Takes what has gathered, if anything, and writes it.

@@ -4,7 +4,7 @@ use super::{Failed, Now, Writer};
 use crate::catalog::Segment;
 use crate::claims::CLAIMS_LENGTH;
 use crate::disk::Disk;
-use crate::format::{index_name, segment_name};
+use crate::format::{Needs, index_name, segment_name};
 use crate::gather::Gather;
 
 impl<D: Disk> Writer<D> {
@@ -57,6 +57,10 @@ impl<D: Disk> Writer<D> {
             .mistakes
             .makes(|mistakes| mistakes.delete_early);
         while let Some((number, next)) = self.surplus(now, early) {
+            if self.room_due.is_some() {
+                // There is some now.
+                self.room_due = Some(now.monotonic);
+            }
             if next > self.durable && !early {
                 // Its checkpoint is all that will tell of what the removed segment told. Nobody else
                 // syncs what this has synced.
@@ -127,7 +131,8 @@ impl<D: Disk> Writer<D> {
             let full = settings.segment_length(0);
             let active = self.active.as_ref().map_or(full, |it| it.length.max(full));
             let spare = self.spare.as_ref().map_or(active, |it| it.length.max(full));
-            finished + active + spare + CLAIMS_LENGTH + begun > limit
+            let reserve = self.shared.reserve.length();
+            finished + active + spare + reserve + CLAIMS_LENGTH + begun > limit
         });
         let too_old = settings.retention_age.is_some_and(|age| {
             let age = age.as_micros() as u64;
@@ -140,7 +145,9 @@ impl<D: Disk> Writer<D> {
         let useless = !discarded.is_empty()
             && extents.all(|(stream, extent)| is_of_no_use(stream, extent.next))
             && gaps.all(|gap| is_of_no_use(gap.stream, gap.next));
-        let is_dead = catalog.is_dead(segment);
+        // One without records stays where streams have no limits: nothing else goes there.
+        let has_limits = || gather.state.needs().has(Needs::STREAMS);
+        let is_dead = (segment.index.streams() > 0 || has_limits()) && catalog.is_dead(segment);
         (too_large || too_old || useless || is_dead).then_some((number, next))
     }
 }

@@ -154,6 +154,7 @@ impl<D: Disk> Writer<D> {
             needs,
             log: self.log,
             number,
+            kind: self.kind,
         }
         .encode();
         self.write(&header, Some(checkpoint), Flags::CHECKPOINT, now)?;
@@ -235,6 +236,7 @@ impl<D: Disk> Writer<D> {
             needs: segment.needs,
             log,
             number,
+            kind: None,
         };
         let view = self.shared.catalog().segments.get(&number).cloned();
         let next_batch = self
@@ -378,7 +380,10 @@ impl<D: Disk> Writer<D> {
             let text = format!("no room can be reserved for the log: {error}{advice}");
             Failure(text.into())
         });
-        self.shared.progress().blocked = blocked;
+        let mut progress = self.shared.progress();
+        progress.blocked = blocked;
+        progress.is_full = matches!(gate, Gate::DiskFull | Gate::Reserve);
+        drop(progress);
         if has_changed || grown {
             self.shared.watchers.wake();
         }

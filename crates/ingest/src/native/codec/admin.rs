@@ -32,6 +32,8 @@ pub struct Wanted {
     pub limit_bytes: Option<Option<u64>>,
     /// How records are stored.
     pub compression: Option<Compression>,
+    /// Something else is to be set, or a compression that is not known here: it is refused as `unsupported`. Never sent.
+    pub is_unknown: bool,
 }
 
 impl Wanted {
@@ -64,9 +66,7 @@ impl Wanted {
 
     fn decode(fields: &mut Fields<'_>) -> Result<Wanted, Malformed> {
         let (mask, compression) = (fields.u8()?, fields.u8()?);
-        if mask & !(RETAIN_BYTES | RETAIN_AGE | LIMIT_BYTES | COMPRESSION) != 0 {
-            return Err(Malformed("no such setting"));
-        }
+        let is_unknown = mask & !(RETAIN_BYTES | RETAIN_AGE | LIMIT_BYTES | COMPRESSION) != 0;
         if fields.u16()? != 0 {
             return Err(Malformed("a reserved field is not 0"));
         }
@@ -74,17 +74,13 @@ impl Wanted {
             let limit = fields.u64()?;
             Ok((mask & bit != 0).then_some(Some(limit).filter(|&limit| limit > 0)))
         };
+        let named = Compression::of(compression).filter(|_| mask & COMPRESSION != 0);
         Ok(Wanted {
+            is_unknown: is_unknown || (mask & COMPRESSION != 0 && named.is_none()),
             retain_bytes: limit(RETAIN_BYTES)?,
             retain_age_us: limit(RETAIN_AGE)?,
             limit_bytes: limit(LIMIT_BYTES)?,
-            compression: match mask & COMPRESSION {
-                0 => None,
-                _ => {
-                    let known = Compression::of(compression);
-                    Some(known.ok_or(Malformed("no such compression"))?)
-                }
-            },
+            compression: named,
         })
     }
 }

@@ -117,6 +117,14 @@ pub(crate) fn positions<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
     Ok(positions)
 }
 
+/// Whether there is any snapshot in a directory.
+///
+/// # Errors
+/// What the system says.
+pub fn is_there<D: Disk>(disk: &D) -> io::Result<bool> {
+    Ok(!positions(disk)?.is_empty())
+}
+
 /// Gives a snapshot back the name that an earlier start was about to give it anew.
 fn put_back<D: Disk>(disk: &D) -> io::Result<()> {
     for moved in disk.list()? {

@@ -12,7 +12,7 @@ mod told;
 pub use copy::copy;
 pub use format::{Header, Wrong, name};
 pub use keeper::Keeper;
-pub use load::load;
 pub use load::{Found, Instead, SnapshotError};
+pub use load::{is_there, load};
 pub use thread::Running;
 pub use told::{Snapshots, Status};

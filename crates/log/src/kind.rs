@@ -1,0 +1,38 @@
+//! What a log is of.
+
+use std::fmt;
+
+/// What a log is of: what its records mean to whoever opens it. It stands in the header of every segment that is made
+/// since logs have one, and a log of one kind is not opened as the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Messages of producers, for readers.
+    Messages,
+    /// Changes of the keys of a key-value store.
+    Keys,
+}
+
+impl Kind {
+    /// In a segment's header; 0 there is a log of before, which does not say it.
+    pub(crate) fn code(this: Option<Kind>) -> u32 {
+        match this {
+            None => 0,
+            Some(Kind::Messages) => 1,
+            Some(Kind::Keys) => 2,
+        }
+    }
+
+    pub(crate) fn of(code: u32) -> Option<Kind> {
+        let all = [Kind::Messages, Kind::Keys];
+        all.into_iter().find(|&kind| Kind::code(Some(kind)) == code)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Messages => "messages",
+            Kind::Keys => "keys",
+        })
+    }
+}
