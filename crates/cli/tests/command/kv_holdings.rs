@@ -197,7 +197,6 @@ const SOME: &[&str] = &[
     "CLIENT TRACKING, MGET of many",
     "CLIENT TRACKING, PREFIX, long",
     "half a command, many",
-    "unread GET",
     "SLOWLOG, a long name",
 ];
 
