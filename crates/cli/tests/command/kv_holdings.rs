@@ -61,7 +61,6 @@ const TRACKS: &[&str] = &["CLIENT TRACKING ON"];
 const OPTIN: &[&str] = &["CLIENT TRACKING ON OPTIN", "CLIENT CACHING YES"];
 const BCAST: &[&str] = &[];
 const MULTI: &[&str] = &["MULTI"];
-const GROUP: &[&str] = &["XGROUP CREATE s g $ MKSTREAM"];
 
 const KINDS: &[Kind] = &[
     kind("SUBSCRIBE, many", &[], Many("SUBSCRIBE", "")),
@@ -92,9 +91,9 @@ const KINDS: &[Kind] = &[
     kind("XREAD, many", &[], Many("XREAD BLOCK 0 STREAMS", "$#")),
     kind("XREAD, long", &[], Long("XREAD BLOCK 0 STREAMS", "$#")),
     kind(
-        "XREADGROUP, long names",
-        GROUP,
-        Long("XREADGROUP GROUP g", "BLOCK 0 STREAMS s >"),
+        "BLMOVE, from the right",
+        &[],
+        Long("BLMOVE", "RIGHT LEFT 0"),
     ),
     kind("WATCH, many", &[], Many("WATCH", "")),
     kind("WATCH, long", &[], Long("WATCH", "")),
@@ -197,7 +196,6 @@ const SOME: &[&str] = &[
     "CLIENT TRACKING, MGET of many",
     "CLIENT TRACKING, PREFIX, long",
     "half a command, many",
-    "unread GET",
     "SLOWLOG, a long name",
 ];
 

@@ -274,6 +274,8 @@ impl Parser {
     }
 }
 
+// In both places where it is called: a call costs a small command more than a percent.
+#[inline(always)]
 fn read<'a>(
     bytes: &'a [u8],
     args: &mut Vec<&'a [u8]>,

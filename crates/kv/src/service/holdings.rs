@@ -20,6 +20,8 @@ pub(crate) const IN_PASSING: u64 = 16 << 10;
 /// Bytes that a subscription to a channel takes beside the channel's name: entries in the tables of the connection, the
 /// loop and the hub.
 const SUBSCRIPTION: usize = 640;
+/// Bytes that a pattern takes beside its text and what it is prepared in.
+const PATTERN: usize = 1900;
 /// Bytes that a key takes, beside its name, for which a command waits: in the command, and in the shard's table.
 const WAITING_KEY: usize = 448;
 /// Bytes that a kept argument takes beside its text.
@@ -216,9 +218,14 @@ pub(crate) fn channel_memory(name: &[u8]) -> usize {
     SUBSCRIPTION + name.len()
 }
 
-/// Bytes of memory that a pattern takes at most: the text here, of the loop and of the hub, and twice what it is prepared
-/// in, at most twice as long; and the tables that they stand in.
+/// Bytes of memory that a subscription to a pattern takes at most: its text, which connection, loop and hub share; what it
+/// is prepared in, at most twice as long, of the loop and of the hub; and the tables that they stand in.
 pub(crate) fn pattern_memory(name: &[u8]) -> usize {
+    PATTERN + 5 * name.len()
+}
+
+/// What a pattern counts for `pubsub-patterns-limit`.
+pub(crate) fn pattern_cost(name: &[u8]) -> usize {
     1024 + 7 * name.len()
 }
 

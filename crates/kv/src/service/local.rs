@@ -133,11 +133,13 @@ impl RespLocal {
                 self.giving_back = GIVING_BACK;
             }
         }
-        if self.giving_back > 0 {
-            self.giving_back -= 1;
+        // What has grown by doubling leaves its halves behind, also while it is there.
+        let again = self.giving_back > 0 || !self.busy.is_empty();
+        self.giving_back = self.giving_back.saturating_sub(1);
+        if again {
             crate::allocator::give_back();
         }
-        self.giving_back > 0 || !self.busy.is_empty()
+        again
     }
 
     /// Evicts the largest clients if all hold more than they may.

@@ -45,7 +45,7 @@ pub(crate) struct Transaction {
 pub(super) const ABORTED_BUSY: &str = "EXECABORT Transaction discarded because of: BUSY Redis is busy \
     running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
-/// Bytes that a watched key takes here and in the store beside its name, which both have.
+/// Bytes that a watched key takes beside its name, which stands in the transaction, in its watch and in the shard.
 const WATCH_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
     let db = call.session.db;
     let transaction = call.session.transaction.get_or_insert_default();
     for key in &call.args[1..] {
-        let more = 2 * key.len() + WATCH_BYTES;
+        let more = 3 * key.len() + WATCH_BYTES;
         let limit = call.shared.config.query_buffer.load(Relaxed);
         if call.card.holdings.sum() + more as u64 > limit as u64 {
             call.reply

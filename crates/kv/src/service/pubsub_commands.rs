@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Asked, Call, Flow};
-use super::holdings::Holding;
+use super::holdings::{Holding, pattern_cost};
 use super::local::Unpublished;
 use super::pubsub::{Audience, InboxFull, Kind, notice};
 use super::session::{Subscriptions, subscription_memory};
@@ -45,19 +45,19 @@ pub(super) fn psubscribe(call: &mut Call<'_, '_>) -> Flow {
 }
 
 /// Bytes of memory that a call would add to what its client is subscribed to.
-fn more_memory(call: &Call<'_, '_>, kind: Kind) -> usize {
+fn more_memory(call: &Call<'_, '_>, kind: Kind, each: impl Fn(&[u8]) -> usize) -> usize {
     let known = call.session.subscriptions.as_deref();
     let new = call.args[1..].iter();
     let new = new.filter(|name| known.is_none_or(|known| !known.has(kind, name)));
-    new.map(|name| subscription_memory(kind, name)).sum()
+    new.map(|name| each(name)).sum()
 }
 
 /// Whether the patterns of a call fit into what those of a client may take; else it is told.
 fn may_keep_patterns(call: &mut Call<'_, '_>) -> bool {
     let known = call.session.subscriptions.as_deref();
-    let taken = known.map_or(0, Subscriptions::pattern_memory);
+    let taken = known.map_or(0, Subscriptions::pattern_cost);
     let limit = call.shared.config.patterns.load(Relaxed);
-    if taken.saturating_add(more_memory(call, Kind::Pattern)) <= limit {
+    if taken.saturating_add(more_memory(call, Kind::Pattern, pattern_cost)) <= limit {
         return true;
     }
     call.reply.error(format!(
@@ -91,7 +91,9 @@ pub(super) fn sunsubscribe(call: &mut Call<'_, '_>) -> Flow {
 
 fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
     let conn = call.cx.link.id();
-    if !call.may_hold(more_memory(call, kind)) {
+    if !call.may_hold(more_memory(call, kind, |name| {
+        subscription_memory(kind, name)
+    })) {
         return Flow::Done;
     }
     for &name in &call.args[1..] {

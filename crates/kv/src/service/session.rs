@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
-use super::holdings::{channel_memory, pattern_memory};
 use super::message::Message;
+use super::holdings::{channel_memory, pattern_cost, pattern_memory};
 use super::monitor::Monitor;
 use super::multi::Transaction;
 use super::pubsub::{Audience, Kind};
@@ -245,8 +245,8 @@ pub(crate) struct Subscriptions {
     names: [SubscribedNames; 3],
     /// Bytes of memory of its channels and patterns.
     memory: usize,
-    /// Bytes of memory of its patterns alone.
-    pattern_memory: usize,
+    /// What its patterns count for `pubsub-patterns-limit`; bytes.
+    pattern_cost: usize,
 }
 
 /// Bytes of memory that a subscription takes.
@@ -273,7 +273,7 @@ impl Subscriptions {
             let memory = subscription_memory(kind, name);
             self.memory += memory;
             if kind == Kind::Pattern {
-                self.pattern_memory += memory;
+                self.pattern_cost += pattern_cost(name);
             }
         }
         is_new
@@ -286,7 +286,7 @@ impl Subscriptions {
             let memory = subscription_memory(kind, name);
             self.memory -= memory;
             if kind == Kind::Pattern {
-                self.pattern_memory -= memory;
+                self.pattern_cost -= pattern_cost(name);
             }
         }
         was_there
@@ -297,9 +297,9 @@ impl Subscriptions {
         self.memory
     }
 
-    /// Bytes of memory of its patterns.
-    pub(crate) fn pattern_memory(&self) -> usize {
-        self.pattern_memory
+    /// What its patterns count for `pubsub-patterns-limit`; bytes.
+    pub(crate) fn pattern_cost(&self) -> usize {
+        self.pattern_cost
     }
 
     pub(crate) fn count(&self, kind: Kind) -> usize {
