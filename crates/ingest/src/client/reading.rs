@@ -260,3 +260,32 @@ impl Reading {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a release build the position wrapped to 0, in a debug build it ended the program.
+    #[test]
+    fn a_position_behind_the_last_one_is_refused() {
+        let mut reading = Reading::new(Subscribing::default()).expect("settings");
+        reading.connected();
+        let welcome = ReaderWelcome {
+            first: 0,
+            next: u64::MAX,
+            start: u64::MAX,
+            body_max: 1 << 20,
+            skipped: false,
+        };
+        reading.welcomed(welcome).expect("a welcome");
+        let batch = |first, count| Batch {
+            first,
+            count,
+            timestamp_us: 0,
+            producer: "",
+            messages: b"",
+        };
+        let refused = reading.took(&batch(u64::MAX, 2), 0);
+        assert!(matches!(refused, Err(Broken::Malformed(_))), "{refused:?}");
+    }
+}
