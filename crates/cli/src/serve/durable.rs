@@ -381,6 +381,7 @@ impl LogOptions {
         };
         let settings = Settings {
             kind: Some(Kind::Messages),
+            holds_reserve: true,
             policy: self.policy.map_or(own.policy, |name| name.0),
             group_wait: self.group_wait(),
             // A group must hold the largest record.

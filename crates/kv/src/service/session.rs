@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
-use super::message::Message;
 use super::holdings::{channel_memory, pattern_cost, pattern_memory};
+use super::message::Message;
 use super::monitor::Monitor;
 use super::multi::Transaction;
 use super::pubsub::{Audience, Kind};
