@@ -178,6 +178,7 @@ fn seen(path: &Path, metadata: &fs::Metadata) -> Seen {
         },
         len: metadata.len(),
         modified: metadata.modified().map_or(0, nanos),
+        changed: i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()),
         removed: metadata.nlink() == 0,
     }
 }

@@ -38,6 +38,8 @@ pub struct Seen {
     pub len: u64,
     /// When it was last written, in nanoseconds since the Unix epoch.
     pub modified: i128,
+    /// When it was last written, renamed or changed otherwise, in nanoseconds since the Unix epoch.
+    pub changed: i128,
     /// It has no name any more: what it holds goes when it is closed.
     pub removed: bool,
 }

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod age;
 mod buffer;
 mod disk;
 mod file_system;

@@ -4,8 +4,6 @@ use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern as Glob};
 
-use crate::file_system::{FileId, Seen};
-
 /// One argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -148,30 +146,6 @@ pub(crate) fn originals(path: &Path) -> impl Iterator<Item = &str> {
     let ends = name.rmatch_indices(['.', '-']);
     ends.map(|(at, _)| &name[..at])
         .filter(|before| !before.is_empty())
-}
-
-/// When what a file holds was begun: a file that was renamed has its birth, and a copy is made when what it holds ends,
-/// which is before the next is begun. What was compressed has the time at which it was last written.
-pub(crate) fn begun(path: &Path, id: FileId, modified: i128) -> i128 {
-    match id.born {
-        Some(born) if !is_packed(path) => born,
-        _ => modified,
-    }
-}
-
-/// By what rotated files of one path are put in order, the oldest first; where times tell nothing, by their numbers, which
-/// grow with each rotation.
-pub(crate) fn age(seen: &Seen) -> (i128, std::cmp::Reverse<u64>, &Path) {
-    let name = seen.path.file_name().and_then(|name| name.to_str());
-    let parts = name.unwrap_or_default().rsplit(['.', '-']);
-    let number = parts
-        .filter(|part| part.len() < 6)
-        .find_map(|part| part.parse().ok());
-    (
-        begun(&seen.path, seen.id, seen.modified),
-        std::cmp::Reverse(number.unwrap_or(0)),
-        &seen.path,
-    )
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ mod tests {
             },
             len: 1,
             modified,
+            changed: modified,
             removed: false,
         }
     }

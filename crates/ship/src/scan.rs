@@ -7,17 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
+use crate::age::put_in_order;
 use crate::file_system::{FileId, FileSystem, Found, Seen, directory_of};
 use crate::fingerprint::Fingerprint;
 use crate::follower::{Follower, Life, Likeness, is_no_copy};
 use crate::network::Network;
-use crate::pattern::{Pattern, age, is_packed, originals};
+use crate::pattern::{Pattern, is_packed, originals};
 use crate::shipper::Shipper;
 use crate::state::{Entry, Surveyed};
 use crate::store::Store;
-use crate::trail::Trail;
+use crate::trail::{Lists, Trail};
 
 /// A named file that may be a copy which is being made.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +44,8 @@ enum Verdict {
 /// What is known in the course of a scan.
 #[derive(Default)]
 struct Scan {
-    /// What is in the directories that could be listed.
-    lists: BTreeMap<PathBuf, Vec<Seen>>,
+    /// What is in the directories that could be listed, in the order of age.
+    lists: Rc<Lists>,
     /// Directories in which something could not be judged.
     unsure: BTreeSet<PathBuf>,
     /// What may yet become something else.
@@ -178,11 +180,12 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 add(path);
             }
         }
+        let mut lists = BTreeMap::new();
         for directory in directories {
             match self.files.list(&directory) {
                 Ok(mut all) => {
-                    all.sort_by(|one, other| age(one).cmp(&age(other)));
-                    scan.lists.insert(directory, all);
+                    put_in_order(&mut all);
+                    lists.insert(directory, all);
                 }
                 // Files in it can be read by their names all the same.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
@@ -191,6 +194,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 }
             }
         }
+        scan.lists = Rc::new(lists);
     }
 
     /// Which files followers have.
@@ -256,8 +260,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     /// it before they were seen there.
     fn judge_unnamed(&mut self, found: &[Seen], scan: &mut Scan, now: Duration) {
         let named: BTreeSet<&Path> = found.iter().map(|seen| &*seen.path).collect();
-        let lists = std::mem::take(&mut scan.lists);
-        for (directory, all) in &lists {
+        let lists = Rc::clone(&scan.lists);
+        for (directory, all) in &*lists {
             for seen in all {
                 let is_known = self.tracked.contains(&seen.id) || named.contains(&*seen.path);
                 if is_known || seen.path.to_str().is_none() {
@@ -269,7 +273,6 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 }
             }
         }
-        scan.lists = lists;
     }
 
     fn judge_one(&mut self, seen: &Seen, scan: &mut Scan, now: Duration) -> io::Result<()> {
@@ -609,7 +612,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         // Of a compressed file that is known when it is opened.
         follower.len = 0;
         if has_left {
-            trail.insert(follower);
+            trail.insert(follower, &scan.lists);
             return;
         }
         for earlier in &mut trail.followers {
@@ -632,23 +635,26 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Writes down up to what the directories are known.
     fn survey(&mut self, scan: Scan) {
-        for (directory, all) in scan.lists {
-            if scan.unsure.contains(&directory) {
+        for (directory, all) in &*scan.lists {
+            if scan.unsure.contains(directory) {
                 continue;
             }
-            let is_first = !self.surveyed.contains_key(&directory);
+            let is_first = !self.surveyed.contains_key(directory);
             // An empty one may be the place of a file system that is not mounted.
             if is_first || !all.is_empty() {
                 // What came after names were looked for must be new if it is rotated before the next look.
                 let is_unmet =
                     |seen: &Seen| !self.tracked.contains(&seen.id) && self.is_wanted(&seen.path);
+                // It may have grown or been renamed since it was judged.
+                let is_undecided =
+                    |seen: &Seen| scan.undecided.iter().any(|other| other.id == seen.id);
                 let undecided: Vec<Seen> = all
                     .iter()
-                    .filter(|seen| is_unmet(seen) || scan.undecided.contains(seen))
+                    .filter(|seen| is_unmet(seen) || is_undecided(seen))
                     .cloned()
                     .collect();
                 self.surveyed
-                    .insert(directory, Surveyed::of(&all, &undecided));
+                    .insert(directory.clone(), Surveyed::of(all, &undecided));
             }
         }
     }

@@ -244,11 +244,6 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         &self.unmatched
     }
 
-    /// Something has happened in a directory: names are looked for in the next step.
-    pub fn look_now(&mut self) {
-        self.polls = None;
-    }
-
     /// Nothing new is read or sent from now on.
     pub fn stop(&mut self) {
         self.stopping = true;

@@ -1,18 +1,21 @@
 //! The files that had one path, one after the other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::file_system::FileSystem;
+use crate::age::begun;
+use crate::file_system::{FileId, FileSystem, Seen};
 use crate::follower::{Around, Driven, Follower, Life};
 use crate::network::{Lane, Network};
-use crate::pattern::begun;
 use crate::shipper::Fatal;
 
 /// Files of one path that are over and remembered: they may be met again when the next one is rotated,
 /// or when their file system is mounted again.
 const REMEMBERED: usize = 64;
+
+/// What is in directories.
+pub(crate) type Lists = BTreeMap<PathBuf, Vec<Seen>>;
 
 pub(crate) struct Trail<F, L> {
     pub(crate) path: PathBuf,
@@ -117,15 +120,14 @@ impl<F, L: Lane> Trail<F, L> {
         last.is_some_and(|last| last.life == Life::Active && last.left.is_none() && last.has_file())
     }
 
-    /// Adds one that had the path before the file that has it now.
-    pub(crate) fn insert(&mut self, follower: Follower<F, L>) {
+    /// Adds one that had the path before the file that has it now. `lists` says what is in directories, in the order of age.
+    pub(crate) fn insert(&mut self, follower: Follower<F, L>, lists: &Lists) {
         let mut at = self.followers.len() - usize::from(self.stands());
         // Of those of which nothing was sent, the ones that are younger come after it.
-        let age = |f: &Follower<F, L>| begun(&f.entry.path, f.entry.id, f.entry.modified);
         while at > 0 {
             let before = &self.followers[at - 1];
             let is_begun = before.entry.acked > 0 || before.has_lane();
-            if is_begun || before.life != Life::Active || age(before) <= age(&follower) {
+            if is_begun || before.life != Life::Active || !is_younger(before, &follower, lists) {
                 break;
             }
             at -= 1;
@@ -162,4 +164,17 @@ impl<F, L: Lane> Trail<F, L> {
             !goes
         });
     }
+}
+
+/// Whether what the one holds was begun after what the other holds.
+fn is_younger<F, L: Lane>(one: &Follower<F, L>, other: &Follower<F, L>, lists: &Lists) -> bool {
+    let place = |all: &[Seen], id: FileId| all.iter().position(|seen| seen.id == id);
+    let both = lists
+        .values()
+        .find_map(|all| Some((place(all, one.entry.id)?, place(all, other.entry.id)?)));
+    if let Some((one, other)) = both {
+        return one > other;
+    }
+    let age = |f: &Follower<F, L>| begun(&f.entry.path, f.entry.id, f.entry.modified);
+    age(one) > age(other)
 }

@@ -4,11 +4,12 @@ use std::io::{self, ErrorKind};
 
 use super::place::{fits, read};
 use super::{Around, Follower, Life};
+use crate::age::put_in_order;
 use crate::buffer::KEPT;
 use crate::file_system::{FileSystem, Seen};
 use crate::fingerprint::HEAD;
 use crate::network::{Lane, Network};
-use crate::pattern::{age, is_packed, is_rotated};
+use crate::pattern::{is_packed, is_rotated};
 
 /// What a file is to a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +157,7 @@ impl<F, L: Lane> Follower<F, L> {
                 && seen.modified >= entry.modified
                 && !around.tracked.contains(&seen.id)
         });
-        copies.sort_by(|one, other| age(one).cmp(&age(other)));
+        put_in_order(&mut copies);
         for mut seen in copies {
             let file = match around.files.open(&seen.path) {
                 // It is not ours to read, or has gone, or is not whole yet.

@@ -342,3 +342,34 @@ fn once_is_not_over_before_a_truncated_file_was_read_anew() {
         assert!(stored.iter().any(|all| all == "four"), "{stored:?}");
     }
 }
+
+/// What was shipped of a file is not shipped again when it is compressed, and the rest of it is taken from what it was compressed to,
+/// once that is whole.
+#[test]
+fn what_was_compressed_is_gone_on_with() {
+    for has_more in [false, true] {
+        let mut case = Case::new();
+        case.write("a.log", "one\n");
+        case.run(5);
+        if has_more {
+            case.write("a.log", "two\n");
+        }
+        case.rotate("a.log");
+        case.write("a.log", "three\n");
+        let at = {
+            let mut tree = case.files.tree.borrow_mut();
+            let packed = tree.pack(Path::new("/log/a.log.1"));
+            let at = tree.names[&packed];
+            tree.inodes[at].is_partial = true;
+            at
+        };
+        case.restart();
+        case.run(1);
+        case.files.tree.borrow_mut().inodes[at].is_partial = false;
+        case.run(5);
+        let first = ["one", "one two"][usize::from(has_more)];
+        let mut stored = case.stored();
+        stored.sort();
+        assert_eq!(stored, [first, "three"], "{:?}", case.events);
+    }
+}

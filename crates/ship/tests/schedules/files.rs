@@ -44,6 +44,8 @@ pub(crate) struct Inode {
     pub(crate) id: FileId,
     pub(crate) bytes: Vec<u8>,
     modified: i128,
+    /// When it was last written or renamed.
+    changed: i128,
     /// Which content of the model it is.
     pub(crate) content: usize,
     /// It is still being compressed.
@@ -61,11 +63,34 @@ pub(crate) struct Tree {
     /// What may not be opened.
     pub(crate) forbidden: BTreeSet<PathBuf>,
     time: i128,
+    /// So many moments have one time: of the clock of a file system only ticks are seen.
+    pub(crate) tick: i128,
 }
 
 impl Tree {
-    pub(crate) fn create(&mut self, path: &Path, content: usize) -> usize {
+    /// What the clock says at the next moment.
+    fn moment(&mut self) -> i128 {
         self.time += 1;
+        self.time - self.time % self.tick.max(1)
+    }
+
+    /// A moment that none before has the time of.
+    pub(crate) fn next_tick(&mut self) {
+        self.time += self.tick;
+    }
+
+    /// Whether there was such a file to rename.
+    pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> bool {
+        let Some(inode) = self.names.remove(from) else {
+            return false;
+        };
+        self.names.insert(to.to_owned(), inode);
+        self.inodes[inode].changed = self.moment();
+        true
+    }
+
+    pub(crate) fn create(&mut self, path: &Path, content: usize) -> usize {
+        let now = self.moment();
         // Inodes are used again as soon as they can be.
         let is_used = |tree: &Tree, number: u64| {
             let mut linked = tree.names.values();
@@ -77,10 +102,11 @@ impl Tree {
             id: FileId {
                 device,
                 inode,
-                born: Some(self.time),
+                born: Some(now),
             },
             bytes: Vec::new(),
-            modified: self.time,
+            modified: now,
+            changed: now,
             content,
             is_partial: false,
         });
@@ -89,15 +115,15 @@ impl Tree {
     }
 
     pub(crate) fn write(&mut self, inode: usize, bytes: &[u8]) {
-        self.time += 1;
+        let now = self.moment();
         self.inodes[inode].bytes.extend_from_slice(bytes);
-        self.inodes[inode].modified = self.time;
+        (self.inodes[inode].modified, self.inodes[inode].changed) = (now, now);
     }
 
     pub(crate) fn truncate(&mut self, inode: usize, content: usize) {
-        self.time += 1;
+        let now = self.moment();
         self.inodes[inode].bytes.clear();
-        self.inodes[inode].modified = self.time;
+        (self.inodes[inode].modified, self.inodes[inode].changed) = (now, now);
         self.inodes[inode].content = content;
     }
 
@@ -157,6 +183,7 @@ impl Tree {
             // As with real ones, its length says nothing.
             len: if is_packed(path) { len / 3 } else { len },
             modified: inode.modified,
+            changed: inode.changed,
             removed: !self.names.values().any(|named| *named == at),
         }
     }

@@ -32,6 +32,12 @@ fn files_that_are_renamed() {
     all(Profile::Renamed);
 }
 
+/// Of those of one birth the larger number was taken for the older one, always.
+#[test]
+fn files_that_are_renamed_within_one_tick_of_the_clock() {
+    all(Profile::Ticks);
+}
+
 #[test]
 fn files_that_are_renamed_and_matched_by_one_pattern() {
     all(Profile::Pattern);
@@ -80,6 +86,7 @@ fn a_seed_is_the_same_schedule_in_another_process() {
     if std::env::var_os(CHILD).is_some() {
         let profiles = [
             Profile::Renamed,
+            Profile::Ticks,
             Profile::Pattern,
             Profile::Truncated,
             Profile::Failover,
@@ -108,7 +115,7 @@ fn a_seed_is_the_same_schedule_in_another_process() {
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let first = traced();
-    assert_eq!(first.len(), 40, "{first:?}");
+    assert_eq!(first.len(), 45, "{first:?}");
     assert_eq!(first, traced());
 }
 

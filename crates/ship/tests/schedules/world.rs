@@ -17,6 +17,9 @@ use crate::servers::{Net, PAYLOAD_MAX, Server, Stored, Wire};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
     Renamed,
+    /// Renamed several times in one tick of the file system's clock, and each in its way: the number of the newest is 1, or the
+    /// next one.
+    Ticks,
     Pattern,
     Truncated,
     Failover,
@@ -71,6 +74,10 @@ struct Writer {
     inode: usize,
     /// No rotation before the shipper has looked so often.
     rest: u32,
+    /// How often it was renamed.
+    renamed: u32,
+    /// Each rotated file gets the next number and keeps it.
+    is_rising: bool,
 }
 
 #[derive(Clone)]
@@ -154,6 +161,9 @@ impl World {
             lines: 0,
             trace: None,
         };
+        if profile == Profile::Ticks {
+            world.files.tree.borrow_mut().tick = world.rng.u64(2..40).into();
+        }
         for path in 0..world.rng.usize(1..=3) {
             let path = PathBuf::from(format!("/log/{path}/app.log"));
             let inode = world.create(&path, world.writers.len());
@@ -161,6 +171,8 @@ impl World {
                 path,
                 inode,
                 rest: 0,
+                renamed: 0,
+                is_rising: profile == Profile::Ticks && world.rng.bool(),
             });
         }
         world
@@ -271,6 +283,14 @@ impl World {
         }
         match self.profile {
             Profile::Truncated if self.rng.u8(..4) > 0 => self.copy_and_truncate(at),
+            Profile::Ticks => {
+                for _ in 0..self.rng.u32(1..4) {
+                    self.rename(at);
+                    self.lines += 1;
+                    let line = format!("{}\n", self.lines);
+                    self.append(self.writers[at].inode, line.as_bytes());
+                }
+            }
             _ => self.rename(at),
         }
     }
@@ -279,16 +299,22 @@ impl World {
         let name = |n: u32| PathBuf::from(format!("{}.{n}", path.display()));
         let mut tree = self.files.tree.borrow_mut();
         // Old ones stay for long enough that nothing is removed before it is shipped.
-        for n in (1..200).rev() {
-            if let Some(inode) = tree.names.remove(&name(n)) {
-                tree.names.insert(name(n + 1), inode);
-            }
+        for n in (1..400).rev() {
+            tree.rename(&name(n), &name(n + 1));
         }
     }
 
     fn rename(&mut self, at: usize) {
         let path = self.writers[at].path.clone();
-        self.shift(&path);
+        self.writers[at].renamed += 1;
+        let (renamed, is_rising) = (self.writers[at].renamed, self.writers[at].is_rising);
+        let number = if is_rising { renamed } else { 1 };
+        if !is_rising {
+            self.shift(&path);
+        } else if renamed < 4 {
+            // The first ones show which way the numbers go.
+            self.files.tree.borrow_mut().next_tick();
+        }
         let old = self.writers[at].inode;
         let known = self.checkpoint().files;
         if !known.iter().any(|entry| entry.followed == path) && !self.profile.is_pattern() {
@@ -298,9 +324,8 @@ impl World {
         }
         {
             let mut tree = self.files.tree.borrow_mut();
-            let inode = tree.names.remove(&path).unwrap();
-            tree.names
-                .insert(PathBuf::from(format!("{}.1", path.display())), inode);
+            let rotated = PathBuf::from(format!("{}.{number}", path.display()));
+            assert!(tree.rename(&path, &rotated));
             let content = tree.inodes[old].content;
             self.contents[content].left = Some(self.now);
         }

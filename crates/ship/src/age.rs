@@ -1,0 +1,169 @@
+//! The order in which rotated files were written.
+//!
+//! Files that were made in one tick of the file system's clock (4 ms, say) have one time of birth. Their other times tell them apart
+//! as long as one of them lasted for longer than a tick; behind that there are only the numbers in their names.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::file_system::{FileId, Seen};
+use crate::pattern::is_packed;
+
+/// When what a file holds was begun: a file that was renamed has its birth, and a copy is made when what it holds ends,
+/// which is before the next is begun. What was compressed has the time at which it was last written.
+pub(crate) fn begun(path: &Path, id: FileId, modified: i128) -> i128 {
+    match id.born {
+        Some(born) if !is_packed(path) => born,
+        _ => modified,
+    }
+}
+
+/// The times of a file, those that tell most first: a writer goes on in one file until it begins the next, and a file gets
+/// its new name before the one after it does.
+fn times(seen: &Seen) -> (i128, i128, i128) {
+    // What was compressed was changed by that.
+    let changed = match is_packed(&seen.path) {
+        true => seen.modified,
+        false => seen.changed,
+    };
+    let begun = begun(&seen.path, seen.id, seen.modified);
+    (begun, seen.modified, changed)
+}
+
+/// The name of a rotated file up to its number, and that. What has more digits is a date, which is in order as text.
+fn numbered(path: &Path) -> Option<(&str, u64)> {
+    let name = path.file_name()?.to_str()?;
+    let mut end = name.len();
+    for (at, _) in name.rmatch_indices(['.', '-']) {
+        let part = &name[at + 1..end];
+        let number = part.parse().ok().filter(|_| part.len() < 6);
+        if let Some(number) = number {
+            return Some((&name[..at], number));
+        }
+        end = at;
+    }
+    None
+}
+
+/// Puts the files of a directory in the order in which what they hold was begun, the oldest first. Where times tell nothing, their
+/// numbers do: they grow with each rotation, so that the largest is the oldest, unless the files of that name whose times differ show
+/// that each new one gets the next number.
+pub(crate) fn put_in_order(files: &mut [Seen]) {
+    files.sort_by(|one, other| times(one).cmp(&times(other)));
+    let is_tied = files.is_sorted_by(|one, other| times(one) < times(other));
+    if is_tied {
+        return;
+    }
+    // By name, how often a later one has a larger number, less how often it has a smaller one.
+    let mut rising: BTreeMap<String, i64> = BTreeMap::new();
+    let mut last: BTreeMap<&str, (&Seen, u64)> = BTreeMap::new();
+    for seen in &*files {
+        let Some((name, number)) = numbered(&seen.path).filter(|_| seen.len > 0) else {
+            continue;
+        };
+        if let Some((before, less)) = last.insert(name, (seen, number))
+            && times(before) < times(seen)
+        {
+            let by = match number.cmp(&less) {
+                Ordering::Greater => 1,
+                Ordering::Equal => 0,
+                Ordering::Less => -1,
+            };
+            *rising.entry(name.to_owned()).or_default() += by;
+        }
+    }
+    let number = |seen: &Seen| {
+        let (name, number) = numbered(&seen.path)?;
+        let is_rising = rising.get(name).is_some_and(|&by| by > 0);
+        // At most five digits.
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        Some(if is_rising { number } else { -number })
+    };
+    // Of one moment, what has no number is the one that is written to.
+    let place = |seen: &Seen| (times(seen), number(seen).is_none(), number(seen));
+    files.sort_by(|one, other| (place(one), &one.path).cmp(&(place(other), &other.path)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn seen(name: &str, [born, modified, changed]: [i128; 3]) -> Seen {
+        Seen {
+            path: PathBuf::from(format!("/l/{name}")),
+            id: FileId {
+                device: 1,
+                inode: 1,
+                born: Some(born),
+            },
+            len: 1,
+            modified,
+            changed,
+            removed: false,
+        }
+    }
+
+    fn ordered(files: &[(&str, [i128; 3])]) -> Vec<String> {
+        let mut all: Vec<Seen> = files
+            .iter()
+            .map(|(name, times)| seen(name, *times))
+            .collect();
+        let forwards = {
+            put_in_order(&mut all);
+            all.clone()
+        };
+        all.reverse();
+        put_in_order(&mut all);
+        assert_eq!(all, forwards);
+        let names = all.iter().map(|seen| seen.path.file_name().unwrap());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// Each new one got the next number, and the larger one was taken for the older one.
+    #[test]
+    fn of_one_birth_the_last_writing_and_the_renaming_tell() {
+        let written = [("a.3", [10, 10, 14]), ("a.4", [10, 14, 18])];
+        assert_eq!(ordered(&written), ["a.3", "a.4"]);
+        let renamed = [("a.3", [10, 10, 10]), ("a.4", [10, 10, 14])];
+        assert_eq!(ordered(&renamed), ["a.3", "a.4"]);
+        let now = [
+            ("a", [10, 10, 10]),
+            ("a.1", [10, 10, 10]),
+            ("a.2", [10, 10, 10]),
+        ];
+        assert_eq!(ordered(&now), ["a.2", "a.1", "a"]);
+    }
+
+    #[test]
+    fn of_one_moment_the_numbers_tell_in_the_direction_that_others_show() {
+        let rising = [
+            ("a.8", [1, 2, 3]),
+            ("a.9", [10, 10, 10]),
+            ("a.10", [10, 10, 10]),
+            ("b.2", [10, 10, 10]),
+            ("b.1", [10, 10, 10]),
+            ("b.3", [1, 2, 3]),
+        ];
+        let all = ordered(&rising);
+        let of = |name: &str| -> Vec<String> {
+            let all = all.iter().filter(|other| other.starts_with(name));
+            all.cloned().collect()
+        };
+        assert_eq!(of("a"), ["a.8", "a.9", "a.10"]);
+        assert_eq!(of("b"), ["b.3", "b.2", "b.1"]);
+        let dates = [("a-20260102", [10, 10, 10]), ("a-20260101", [10, 10, 10])];
+        assert_eq!(ordered(&dates), ["a-20260101", "a-20260102"]);
+    }
+
+    /// Its time of birth and of change are those of the compressing.
+    #[test]
+    fn what_was_compressed_has_the_time_of_its_last_writing() {
+        let packed = [("a.2.gz", [50, 9, 50]), ("a.1", [10, 20, 51])];
+        assert_eq!(ordered(&packed), ["a.2.gz", "a.1"]);
+    }
+}
