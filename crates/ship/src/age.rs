@@ -51,8 +51,7 @@ fn numbered(path: &Path) -> Option<(&str, u64)> {
 /// that each new one gets the next number.
 pub(crate) fn put_in_order(files: &mut [Seen]) {
     files.sort_by(|one, other| times(one).cmp(&times(other)));
-    let is_tied = files.is_sorted_by(|one, other| times(one) < times(other));
-    if is_tied {
+    if files.is_sorted_by(|one, other| times(one) < times(other)) {
         return;
     }
     // By name, how often a later one has a larger number, less how often it has a smaller one.
@@ -81,8 +80,10 @@ pub(crate) fn put_in_order(files: &mut [Seen]) {
         Some(if is_rising { number } else { -number })
     };
     // Of one moment, what has no number is the one that is written to.
-    let place = |seen: &Seen| (times(seen), number(seen).is_none(), number(seen));
-    files.sort_by(|one, other| (place(one), &one.path).cmp(&(place(other), &other.path)));
+    let place = |seen: &Seen| (number(seen).is_none(), number(seen));
+    for tied in files.chunk_by_mut(|one, other| times(one) == times(other)) {
+        tied.sort_by(|one, other| (place(one), &one.path).cmp(&(place(other), &other.path)));
+    }
 }
 
 #[cfg(test)]

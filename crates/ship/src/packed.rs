@@ -135,7 +135,9 @@ impl Reading {
     fn at_hand(&self, at: u64) -> Option<&[u8]> {
         let begin = self.at - self.window.len() as u64;
         if at >= begin {
-            return Some(&self.window[(at - begin) as usize..]).filter(|rest| !rest.is_empty());
+            // What is far ahead is not unpacked yet.
+            let ahead = self.window.get((at - begin) as usize..);
+            return ahead.filter(|rest| !rest.is_empty());
         }
         self.head.get(at as usize..).filter(|rest| !rest.is_empty())
     }
