@@ -9,6 +9,8 @@ mod memory;
 mod mistakes;
 mod node;
 mod seeds;
+#[path = "../../../log/tests/simulated/twice.rs"]
+mod twice;
 mod world;
 
 use tidewire_replicate::Mistakes;
@@ -18,6 +20,17 @@ fn one_node_loses_nothing_and_doubles_nothing() {
     seeds::all("one_node_loses_nothing_and_doubles_nothing", 3000, |seed| {
         world::run(seed, 1, Mistakes::default())
     });
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "one_node_loses_nothing_and_doubles_nothing",
+        "two_nodes_that_both_believe_lose_nothing_and_double_nothing",
+    ];
+    for test in tests {
+        (0..6).for_each(|seed| twice::says_the_same(test, seed, "is welcome"));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How a log ends and begins again, and what must be in it then.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use tidewire_log::disk::sim::{Faults, SimDisk, Survival};
@@ -19,6 +20,7 @@ impl World {
     pub(crate) fn end(&mut self, end: End) -> Verdict {
         self.observe()?;
         trace(|| format!("end: {end:?}, power {}", self.disk.has_power()));
+        trace(|| format!("disk: {:016x}", self.disk_hash()));
         if end == End::Close {
             self.close()?;
         }
@@ -44,6 +46,16 @@ impl World {
             .closed(crashed && self.settings.policy == Policy::Os);
         self.model.closed();
         Ok(())
+    }
+
+    /// A hash of all that is on the disk, and of how it came there.
+    fn disk_hash(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        (self.disk.operations(), self.disk.most_used()).hash(&mut hash);
+        for name in self.disk.names() {
+            (&name, self.disk.contents(&name)).hash(&mut hash);
+        }
+        hash.finish()
     }
 
     /// Opens the log, which must succeed, and holds everything in it against the model.
