@@ -12,6 +12,8 @@ mod producers;
 mod reader;
 mod server;
 mod takers;
+#[path = "../../../log/tests/simulated/twice.rs"]
+mod twice;
 mod world;
 
 use tidewire::sim::{for_each_seed, try_seed};
@@ -29,6 +31,12 @@ fn what_was_acknowledged_survives_whatever_becomes_of_the_server() {
         Ok::<(), String>(())
     });
     println!("{:?}", sum.into_inner().unwrap());
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let test = "what_was_acknowledged_survives_whatever_becomes_of_the_server";
+    (0..12).for_each(|seed| twice::says_the_same(test, seed, "trace: "));
 }
 
 /// A check that cannot fail proves nothing. The table of the journal is what this prints.

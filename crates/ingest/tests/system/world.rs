@@ -32,6 +32,8 @@ pub(crate) struct Summary {
     read: u64,
     taken_over: u64,
     behind_cursors: u64,
+    /// Of all that was on the network, bytes and times included.
+    trace: u64,
 }
 
 impl Add for Summary {
@@ -46,6 +48,8 @@ impl Add for Summary {
             read: self.read + other.read,
             taken_over: self.taken_over + other.taken_over,
             behind_cursors: self.behind_cursors + other.behind_cursors,
+            // In whatever order seeds come to their ends.
+            trace: self.trace ^ other.trace,
         }
     }
 }
@@ -322,6 +326,7 @@ pub(crate) fn run(seed: u64, mistakes: Mistakes) -> Result<Summary, String> {
         taken_over: world.takers.welcomes,
         behind_cursors: world.cursors.read.len() as u64,
         read: world.seen.lock().unwrap().records.len() as u64,
+        trace: world.sim.trace_hash(),
     })
 }
 
