@@ -33,14 +33,14 @@ pub(super) enum Front {
 }
 
 impl Front {
-    fn as_found(self) -> Front {
+    fn into_found(self) -> Front {
         match self {
             Front::Good(n) => Front::Found(n),
             other => other,
         }
     }
 
-    fn as_nothing(self) -> Front {
+    fn into_nothing(self) -> Front {
         match self {
             Front::Good(n) => Front::Nothing(n),
             other => other,
@@ -96,14 +96,14 @@ impl Wire {
     /// Whether `bytes` begin with the reply to a read of a key with this value, or of none.
     pub(super) fn check_read(self, bytes: &[u8], value: &[u8]) -> Front {
         match (self, bytes) {
-            (Wire::Resp, [b'_', ..]) => begins_with(bytes, &[b"_\r\n"]).as_nothing(),
-            (Wire::Resp, [b'$', b'-', ..]) => begins_with(bytes, &[b"$-1\r\n"]).as_nothing(),
+            (Wire::Resp, [b'_', ..]) => begins_with(bytes, &[b"_\r\n"]).into_nothing(),
+            (Wire::Resp, [b'$', b'-', ..]) => begins_with(bytes, &[b"$-1\r\n"]).into_nothing(),
             (Wire::Resp, _) => {
                 let head = format!("${}\r\n", value.len());
-                begins_with(bytes, &[head.as_bytes(), value, b"\r\n"]).as_found()
+                begins_with(bytes, &[head.as_bytes(), value, b"\r\n"]).into_found()
             }
             (Wire::Binary, [3, 0, ..]) => Front::Nothing(2),
-            (Wire::Binary, _) => begins_with(bytes, &[&[3, value.len() as u8], value]).as_found(),
+            (Wire::Binary, _) => begins_with(bytes, &[&[3, value.len() as u8], value]).into_found(),
         }
     }
 
