@@ -377,10 +377,10 @@ def a_deleted_cursor_is_gone(w):
 def bad_requests_are_malformed(w):
     for line in VECTORS.read_text().splitlines():
         words = line.split()
-        if len(words) == 4 and words[1] == "admin" and words[3] == "malformed":
+        if len(words) == 4 and words[1] == "admin" and words[3] in ("malformed", "unsupported"):
             admin = Admin(w)
             admin.line.send(bytes.fromhex(words[2]))
-            admin.line.refused("malformed", 1)
+            admin.line.refused(words[3], 1)
     admin = Admin(w)
     admin.line.send(reader_frame(1, text(""))[:-1])
     admin.line.half_close()

@@ -181,7 +181,7 @@ impl<H: Handler> HttpConn<H> {
         cx: &mut Cx<'_, Self>,
     ) -> Step {
         let request = Request::new(*head, b"");
-        let mut asked = self.asked(head);
+        let mut asked = self.asked(head, &cx.link);
         let bytes = &input.bytes()[..len];
         loop {
             input.consume(len);
@@ -224,11 +224,11 @@ impl<H: Handler> HttpConn<H> {
         Step::Return(Next::More)
     }
 
-    fn asked(&self, head: &Head<'_>) -> Asked {
+    fn asked(&self, head: &Head<'_>, link: &Link<'_>) -> Asked {
         Asked {
             http11: head.minor == 1,
             head: self.by_head,
-            keep: head.framing.keep && !self.draining,
+            keep: head.framing.keep && !self.draining && !link.is_stopping(),
             last: false,
         }
     }
@@ -241,7 +241,7 @@ impl<H: Handler> HttpConn<H> {
         input: &mut Input<'_>,
         cx: &mut Cx<'_, Self>,
     ) -> Result<Step, Fault> {
-        let mut asked = self.asked(&head);
+        let mut asked = self.asked(&head, &cx.link);
         let mut request = Request::new(head, b"");
         let settings = &cx.local.shared.settings;
         let length = head.framing.body;
@@ -445,7 +445,7 @@ impl<H: Handler> HttpConn<H> {
                 else {
                     return Ok(Step::On);
                 };
-                let asked = self.asked(&head);
+                let asked = self.asked(&head, &cx.link);
                 let request = Request::new(head, &gather.content);
                 if trailers.is_empty() {
                     return Ok(self.answer(&request, asked, None, cx));

@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(kept(&from), whole);
         let part = Part {
             kind: Kind::Messages,
-            directory: from,
+            directory: from.clone(),
             is_below: false,
         };
         let done = copied(&[part], &[false], &to, "copied", &mut Vec::new());

@@ -192,6 +192,9 @@ fn admin(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
     };
     assert_eq!(len, bytes.len());
     let fields = match frame {
+        AdminFrame::Create { wanted, .. } | AdminFrame::Set { wanted, .. } if wanted.is_unknown => {
+            return Ok(("unsupported".into(), bytes.to_vec()));
+        }
         AdminFrame::List { after } => format!("frame=list after={after:?}"),
         AdminFrame::Create { stream, wanted: w } => {
             format!("frame=create stream={stream:?} wanted={}", wanted(&w))

@@ -162,12 +162,14 @@ impl BinaryService {
         }
     }
 
-    /// The limits to give the builder: no request is longer than 515 bytes.
+    /// The limits to give the builder: no request is longer than 515 bytes. Silence between two requests ends no connection, as
+    /// on the Redis port; a request that has begun has [`Limits::request`] to come to its end.
     #[must_use]
     pub fn limits() -> Limits {
         Limits {
             carried: 128 << 10,
             output_hard: 1 << 20,
+            idle: None,
             ..Limits::default()
         }
     }

@@ -150,3 +150,22 @@ fn what_the_protocol_cannot_carry_reads_as_nothing() {
     let got = chunking::collect(service, &write, &[], true);
     assert_eq!(got.output, b"\x03\x0cnow a string\x03\x0cnow a string");
 }
+
+#[test]
+fn silence_between_two_requests_ends_no_connection() {
+    use std::time::Duration;
+    use tidewire::sim::{PlainState, Sim};
+    let mut sim = Sim::new(1);
+    let addr = sim.serve(service(), BinaryService::limits());
+    let (patient, dripping) = (sim.plain(&addr), sim.plain(&addr));
+    // READ k: a miss is an empty value.
+    let read = [1, 0, 2, 1, b'k'];
+    sim.send(patient, &read);
+    sim.send(dripping, &read[..2]);
+    sim.run_for(Duration::from_secs(3600));
+    assert_eq!(sim.state(patient), PlainState::Open);
+    assert_ne!(sim.state(dripping), PlainState::Open, "a request has an end");
+    sim.send(patient, &read);
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.received(patient), [3, 0, 3, 0]);
+}

@@ -853,6 +853,27 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
+    /// Whether the loop stops: a reply that is made now may say that it is the last. [`draining`](crate::Protocol::draining)
+    /// is called later where the connection has not been served yet.
+    ///
+    /// ```
+    /// use tidewire::{Next, on_input};
+    ///
+    /// let polite = on_input(|input, link| {
+    ///     link.forward_all(input);
+    ///     if link.is_stopping() {
+    ///         link.write(b" (and goodbye)");
+    ///     }
+    ///     Next::More
+    /// });
+    /// # tidewire::Builder::new().engine(tidewire::EngineChoice::Epoll).serve("127.0.0.1:0", polite).start()?;
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.env.stopping
+    }
+
     /// Whether a stop serves this connection first if it was never served: it was accepted, has not lived for as long as it
     /// may, and the stop has time for it.
     pub(crate) fn waits_for_unserved(&self) -> bool {

@@ -57,6 +57,8 @@ pub(crate) struct Env {
     pub(crate) dials: Vec<(u16, Dial)>,
     /// The loop stops without a successor: a connection between two requests is closed without waiting for its peer's end.
     pub(crate) closes_idle: bool,
+    /// The loop stops.
+    pub(crate) stopping: bool,
     /// The loop stops, and its successor takes connections of which nothing was read.
     pub(crate) passes_on: bool,
     /// Services whose unserved connections a stop no longer waits for: a bit for each, the last for all from the 64th on.

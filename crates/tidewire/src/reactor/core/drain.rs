@@ -19,6 +19,7 @@ impl Core {
     /// and calls `owe_drain`.
     pub(crate) fn begin_drain(&mut self, io: &mut impl Transport, clock: &StopClock) {
         self.draining = true;
+        self.env.stopping = true;
         self.env.closes_idle = !clock.is_succeeded();
         self.env.passes_on = clock.passes_on();
         let all: Vec<u32> = self.states.iter().map(|(i, _)| i as u32).collect();

@@ -145,6 +145,7 @@ impl Core {
                 delivers: false,
                 dials: Vec::new(),
                 unserved_given_up: 0,
+                stopping: false,
                 closes_idle: false,
                 passes_on: false,
                 timers_ns: u64::MAX,
