@@ -366,6 +366,10 @@ fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Cou
 
 /// A running server.
 struct Server {
+    /// Where it listens, as given.
+    to: String,
+    /// At least one reply has come.
+    has_answered: bool,
     socket: BufReader<TcpStream>,
     requests: Vec<u8>,
     /// Replies that are still to come.
@@ -394,6 +398,8 @@ impl Server {
         let socket =
             connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
         let mut server = Server {
+            to: to.to_owned(),
+            has_answered: false,
             socket: BufReader::new(socket),
             requests: Vec::new(),
             owed: 0,
@@ -436,9 +442,20 @@ impl Server {
         let mut line = String::new();
         let read = self.socket.read_line(&mut line);
         match read {
-            Ok(0) => Err(Failure::wrong("the server has closed the connection")),
-            Ok(_) => Ok(line.trim_end().to_owned()),
-            Err(e) => Err(Failure::wrong(format!("the server does not answer: {e}"))),
+            Ok(0) if !self.has_answered => Err(Failure::wrong(format!(
+                "{to} closed the connection without an answer: --to must name the Redis protocol's listener (the line \
+                 `listening service=kv mode=resp` of the server's output; port 6380 by default) without TLS",
+                to = self.to
+            ))),
+            Ok(0) => Err(Failure::wrong(format!(
+                "{} closed the connection before all keys were imported; what was imported before is there",
+                self.to
+            ))),
+            Ok(_) => {
+                self.has_answered = true;
+                Ok(line.trim_end().to_owned())
+            }
+            Err(e) => Err(Failure::wrong(format!("{} does not answer: {e}", self.to))),
         }
     }
 

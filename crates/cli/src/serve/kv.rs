@@ -66,8 +66,8 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-follow", long = "follow", value_name = "HOME")]
     pub(crate) follow: Option<String>,
 
-    /// How many bytes of changes go home before a snapshot does, the next that is made here: who follows the store later begins with
-    /// it, and what the one before it stands for is removed there. 0 is never [default: 1GiB]
+    /// Replicate a new snapshot to the home after this many bytes of changes. A server that follows the store later begins
+    /// with the newest snapshot; changes before the previous snapshot are deleted at the home. 0 is never [default: 1GiB]
     #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
     pub(crate) home_growth: Option<Size>,
 
@@ -385,7 +385,7 @@ const GROWTH: u64 = 256 << 20;
 /// A disk has room for so many of these at least, if nobody says how much that is.
 const GROWTHS_OF_A_DISK: u64 = 8;
 
-/// What may go home before a snapshot does.
+/// How many bytes of changes are replicated before the next snapshot is.
 const HOME_GROWTH: u64 = 1 << 30;
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
