@@ -299,7 +299,7 @@ impl KvOptions {
     fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
         if self.log_reply.is_some_and(|size| size.0 == 0) {
             return Err(Failure::usage(
-                "--kv-log-reply 0: nobody could read anything of the log; at least 1, or leave --kv-log-keys out",
+                "--kv-log-reply 0: no client could read anything of the log; at least 1, or leave --kv-log-keys out",
             ));
         }
         let (Some(prefix), Some(log)) = (&self.log_keys, log) else {
@@ -597,7 +597,7 @@ impl Kv {
         };
         if let Some((db, key)) = resp.hidden_by_log(now_ms()) {
             return Err(Failure::usage(format!(
-                "--kv-log-keys: the store has keys that begin so, which nobody could use any more, such as {:?} in database \
+                "--kv-log-keys: the store has keys that begin so, which no client could use any more, such as {:?} in database \
                  {db}: choose another prefix, or rename them first",
                 String::from_utf8_lossy(&key)
             )));
