@@ -129,7 +129,7 @@ fn an_admin_listener_says_which_token_it_wants() {
     );
     says(
         &["info", "--admin", "29593"],
-        1,
+        2,
         &["--admin 127.0.0.1:29593"],
     );
     serving.signal(Signal::TERM);
