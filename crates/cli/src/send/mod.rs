@@ -302,17 +302,14 @@ pub(crate) fn advice(error: &Error) -> &'static str {
             // TLS has failed, so a server is there. A refused client certificate is told by the first read.
             (_, io::ErrorKind::InvalidData) => {
                 let says = source.to_string();
-                match () {
-                    () if says.contains("client certificate") => {
-                        "; give one with --tls-cert and --tls-key"
-                    }
-                    () if says.contains("not TLS") => {
-                        "; does the server speak TLS there? Without --tls and --tls-ca the connection is plain"
-                    }
-                    () if says.contains("not trusted") => {
-                        "; --tls-ca must name the authority that signed the server's certificate"
-                    }
-                    () => "; see --tls-ca, --tls-name and --tls-cert",
+                if says.contains("client certificate") {
+                    "; give one with --tls-cert and --tls-key"
+                } else if says.contains("not TLS") {
+                    "; does the server speak TLS there? Without --tls and --tls-ca the connection is plain"
+                } else if says.contains("not trusted") {
+                    "; --tls-ca must name the authority that signed the server's certificate"
+                } else {
+                    "; see --tls-ca, --tls-name and --tls-cert"
                 }
             }
             ("connect to", _) => {
