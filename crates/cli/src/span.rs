@@ -39,7 +39,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Span, String> {
         let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let not_one = || format!("{text:?} is no length of time such as 3s or 500ms");
+        let not_one = || format!("invalid duration {text:?}; examples: 3s, 500ms, 7d");
         if end.trim().is_empty() {
             return Err(not_one());
         }
@@ -52,14 +52,14 @@ impl FromStr for Span {
             "d" => 86_400.0,
             other => {
                 return Err(format!(
-                    "{other:?} is no unit of time: us, ms, s, m, h or d"
+                    "unknown unit {other:?} in the duration {text:?}; units: us, ms, s, m, h, d"
                 ));
             }
         };
         let number: f64 = end.trim().parse().map_err(|_| not_one())?;
         Duration::try_from_secs_f64(number * unit)
             .map(Span)
-            .map_err(|_| format!("{text:?} is not a possible length of time"))
+            .map_err(|_| format!("the duration {text:?} is negative or too long"))
     }
 }
 
@@ -109,7 +109,9 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_the_text_in_the_message() {
         for text in ["", "s", "3 parsecs", "-1", "1e300", "NaN"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
+            let error = text.parse::<Span>().unwrap_err();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+            assert!(error.contains("duration"), "{error}");
         }
         assert!(
             "3fortnights"

@@ -44,7 +44,7 @@ pub struct Replicator {
     owner: Owner,
     /// Of a partition of a fleet that was opened.
     claim: Option<Claim>,
-    /// The same, for those whom it concerns; they see it once it is claimed.
+    /// The partition as producers see it: visible to them only after the claim.
     hold: Option<Arc<Hold>>,
     /// Up to where the log's own are at home; it reads from where others may have left something.
     own_home: BTreeMap<Arc<str>, u64>,

@@ -95,8 +95,8 @@ fn why_no_key(pem: &[u8], error: &pem::Error) -> String {
     let has = |label: &str| text.contains(&format!("-----BEGIN {label}-----"));
     match error {
         pem::Error::NoItemsFound if has("ENCRYPTED PRIVATE KEY") => {
-            "it is encrypted, and nobody is here to say the password: openssl pkey writes it in the \
-             clear"
+            "the key is encrypted, and a server cannot ask for its password: `openssl pkey -in FILE -out NEW` \
+             writes it in the clear"
                 .into()
         }
         pem::Error::NoItemsFound if has("CERTIFICATE") => "there is a certificate instead".into(),

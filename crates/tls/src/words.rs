@@ -1,4 +1,4 @@
-//! Why TLS failed, in words for whoever reads the log.
+//! Why TLS failed, in words for errors and log lines.
 
 use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
 
@@ -44,7 +44,7 @@ fn told(alert: Alert) -> &'static str {
     match alert {
         Alert::UnknownCA => "the peer does not trust the authority of our certificate",
         Alert::CertificateExpired => "the peer says that our certificate has expired",
-        Alert::CertificateRequired => "the peer requires a certificate of us",
+        Alert::CertificateRequired => "the peer requires a client certificate, and none was shown",
         Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown => {
             "the peer does not accept our certificate"
         }

@@ -239,7 +239,7 @@ fn certificates_that_are_no_good_are_refused_with_a_clear_word() {
     let asks = server().require_client_certificates(&other.roots());
     assert_eq!(
         refused(asks.clone(), client()),
-        "the peer requires a certificate of us"
+        "the peer requires a client certificate, and none was shown"
     );
     let foreign = client().certificate(&authority.certificate("me"));
     assert!(refused(asks, foreign).contains("certificate"));

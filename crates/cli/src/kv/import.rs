@@ -366,6 +366,10 @@ fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Cou
 
 /// A running server.
 struct Server {
+    /// Where it listens, as given.
+    to: String,
+    /// At least one reply has come.
+    has_answered: bool,
     socket: BufReader<TcpStream>,
     requests: Vec<u8>,
     /// Replies that are still to come.
@@ -394,6 +398,8 @@ impl Server {
         let socket =
             connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
         let mut server = Server {
+            to: to.to_owned(),
+            has_answered: false,
             socket: BufReader::new(socket),
             requests: Vec::new(),
             owed: 0,
@@ -436,16 +442,36 @@ impl Server {
         let mut line = String::new();
         let read = self.socket.read_line(&mut line);
         match read {
-            Ok(0) => Err(Failure::wrong("the server has closed the connection")),
-            Ok(_) => Ok(line.trim_end().to_owned()),
-            Err(e) => Err(Failure::wrong(format!("the server does not answer: {e}"))),
+            Ok(0) => Err(self.broken("read from", &io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => {
+                self.has_answered = true;
+                Ok(line.trim_end().to_owned())
+            }
+            Err(e) => Err(self.broken("read from", &e)),
         }
+    }
+
+    /// Why the connection cannot be used any more. A server of another protocol closes it without any answer.
+    fn broken(&self, what: &str, error: &io::Error) -> Failure {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let to = &self.to;
+        let is_closed = matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof);
+        Failure::wrong(match (is_closed, self.has_answered) {
+            (true, false) => format!(
+                "{to} closed the connection without an answer: --to must name a listener of the Redis protocol without TLS \
+                 (the line `listening service=kv mode=resp` of the server's output; port 6380 by default)"
+            ),
+            (true, true) => format!(
+                "{to} closed the connection before everything was imported; what was imported before is there"
+            ),
+            (false, _) => format!("cannot {what} {to}: {error}"),
+        })
     }
 
     /// Sends what waits, and sees that all of it was done.
     fn settle(&mut self) -> Result<(), Failure> {
         let sent = self.socket.get_mut().write_all(&self.requests);
-        sent.map_err(|e| Failure::wrong(format!("the server takes no more: {e}")))?;
+        sent.map_err(|e| self.broken("write to", &e))?;
         self.requests.clear();
         for _ in 0..std::mem::take(&mut self.owed) {
             let line = self.answer()?;
@@ -460,7 +486,7 @@ impl Server {
         self.settle()?;
         self.queue(args);
         let sent = self.socket.get_mut().write_all(&self.requests);
-        sent.map_err(|e| Failure::wrong(format!("the server takes no more: {e}")))?;
+        sent.map_err(|e| self.broken("write to", &e))?;
         self.requests.clear();
         self.owed = 0;
         let line = self.line()?;

@@ -73,7 +73,7 @@ fn owns(info: &str) -> Result<(), String> {
     match (field("home_role"), field("home_link"), field("loading")) {
         (None, ..) => Err("has no home: there is nothing to take over".into()),
         (_, _, Some("1")) => {
-            Err("loads its store, and owns it only if nobody else does: ask again".into())
+            Err("loads its store, and owns it only if no other server does: ask again".into())
         }
         (Some("owner"), Some("up"), _) => Ok(()),
         (Some("owner"), ..) => {
@@ -109,17 +109,17 @@ fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<Str
     let read = sent.and_then(|()| socket.read_line(&mut line));
     match read {
         Ok(0) => Err(Failure::failed(format!(
-            "{to} has closed the connection, and nobody knows whether it was promoted"
+            "{to} closed the connection without an answer: it may or may not have been promoted; INFO replication there says so"
         ))),
         Ok(_) => match line.trim_end().strip_prefix('-') {
             Some(why) => Err(Failure::failed(format!("{to} refuses: {why}"))),
             None => Ok(line.trim_end().to_owned()),
         },
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Failure::failed(format!(
-            "{to} has not answered in time, and nobody knows whether it was promoted; see --within"
+            "{to} did not answer in time: it may or may not have been promoted; INFO replication there says so, --within sets the time"
         ))),
         Err(e) => Err(Failure::failed(format!(
-            "{to} does not answer, and nobody knows whether it was promoted: {e}"
+            "{to} does not answer: {e}; it may or may not have been promoted, INFO replication there says so"
         ))),
     }
 }

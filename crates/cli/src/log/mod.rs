@@ -245,7 +245,7 @@ impl Place {
     /// The log, to be looked at: nothing is made, whoever has it open is not disturbed.
     fn look(&self) -> Result<ReadOnlyDisk, Failure> {
         ReadOnlyDisk::open(&self.data)
-            .map_err(|e| Failure::failed(format!("cannot look into the log: {e}; see --data")))
+            .map_err(|e| Failure::failed(format!("cannot look into the log: {e}; --data must name the data directory of a server, or `kv` in it")))
     }
 
     /// The log, to be looked at while nobody writes it.

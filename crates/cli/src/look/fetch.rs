@@ -34,6 +34,11 @@ impl Asker {
             Some((scheme, rest)) => (Some(scheme), rest),
             None => (None, place),
         };
+        if !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(Failure::usage(format!(
+                "--admin {place}: a port without a host; on this machine it is --admin 127.0.0.1:{rest}"
+            )));
+        }
         if rest.is_empty() || rest.starts_with("unix:") {
             return Err(Failure::usage(format!(
                 "--admin {place}: HOST:PORT, http://HOST:PORT or https://HOST:PORT; a Unix socket is asked by curl --unix-socket"
@@ -61,7 +66,7 @@ impl Asker {
         let config = Agent::config_builder()
             .timeout_global(Some(WITHIN))
             .http_status_as_error(false)
-            // A token is shown to whom it is for, and to nobody else.
+            // A redirect would send the token to another server.
             .max_redirects(0)
             .proxy(None)
             .build();
@@ -113,16 +118,35 @@ impl Asker {
         match status {
             200 => Ok(text),
             401 => Err(format!(
-                "{}: it wants its token: --admin-token-file FILE",
-                asked()
+                "{}: {}",
+                asked(),
+                unauthorised(self.token.is_some())
             )),
-            _ => Err(format!("{}: it says {}", asked(), clean(text.trim()))),
+            _ => Err(format!(
+                "{}: the server answered with status {status}: {}",
+                asked(),
+                clean(text.trim())
+            )),
         }
     }
 
     /// The page, with nothing in it that a terminal would obey.
     pub(super) fn page(&self) -> Result<Page, String> {
         parse(&self.text()?)
+    }
+}
+
+/// Why an admin listener answered with status 401, and what to do.
+fn unauthorised(has_token: bool) -> &'static str {
+    match has_token {
+        false => {
+            "the admin listener requires a token, and none was sent; give it with --admin-token-file FILE or \
+             TIDEWIRE_ADMIN_TOKEN"
+        }
+        true => {
+            "the admin listener refused the token that was sent; it must be the one in the file that the server's \
+             --admin-token-file names"
+        }
     }
 }
 
@@ -161,6 +185,12 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_admin_token_and_a_wrong_one_are_told_apart() {
+        assert!(unauthorised(false).contains("none was sent"));
+        assert!(unauthorised(true).contains("refused the token"));
+    }
 
     #[test]
     fn a_terminal_is_not_told_what_to_do() {

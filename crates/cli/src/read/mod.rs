@@ -17,7 +17,7 @@ use self::output::Output;
 use self::show::Form;
 pub(crate) use self::show::time;
 use crate::exit::Failure;
-use crate::send::{patiently, server, token};
+use crate::send::{advice, patiently, server, token};
 use crate::span::Span;
 use crate::tls::TlsArgs;
 
@@ -202,7 +202,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let connect = |persistence| Reader::connect(to.clone(), subscribing.clone(), persistence);
     let reader = patiently(args.retry, connect).map_err(|e| {
         let advice = match e.last() {
-            Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
             Error::Broken {
                 source:
                     Broken::Refused {
@@ -210,8 +209,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                         ..
                     },
                 ..
-            } => "; see --stream, and --wait for one that is to come",
-            _ => "",
+            } => "; `tidewire stream list` shows the streams; --follow --wait waits until the stream exists",
+            _ => advice(&e),
         };
         Failure::failed(format!("nothing was read: {e}{advice}"))
     })?;
@@ -228,7 +227,7 @@ fn conclude(result: Result<(), Ended>) -> Result<(), Failure> {
     match result {
         Ok(()) | Err(Ended::Unread) => Ok(()),
         Err(Ended::Output(e)) => Err(Failure::failed(format!("cannot write what was read: {e}"))),
-        Err(Ended::Input(e)) => Err(Failure::wrong(e.to_string())),
+        Err(Ended::Input(e)) => Err(Failure::wrong(format!("{e}{}", advice(&e)))),
         Err(Ended::Lost(lost)) => Err(Failure::wrong(format!(
             "{lost} positions are missing in what was read: damage took them, and a repair of the log has marked that"
         ))),

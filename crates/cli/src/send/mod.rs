@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tidewire_ingest::client::{Broken, Error, Level, Persistence, Producer, Producing, To};
+use tidewire_ingest::native::codec::Reason;
 
 use self::input::{Bad, Cutter, Format, Oversized};
 pub(crate) use self::watch::Watch;
@@ -158,7 +159,10 @@ pub(crate) fn patiently<T>(
     match first {
         Err(e) if patient.at_first && e.is_passing() => {
             let within = patient.within;
-            say!("tidewire: {e}; trying again for {within:?} (see --retry)");
+            say!(
+                "tidewire: {e}{}; trying again for {within:?} (see --retry)",
+                advice(&e)
+            );
             connect(patient)
         }
         first => first,
@@ -291,10 +295,55 @@ fn skipped(args: &Args, sources: &[Source], producer: &Producer) -> u64 {
     had.map_or(0, |before_the_last| before_the_last.saturating_add(1))
 }
 
+/// What to do about an error that any command may meet while it talks to an ingest listener; empty if there is no advice.
+pub(crate) fn advice(error: &Error) -> &'static str {
+    match error.last() {
+        Error::Connection { what, source, .. } => match (*what, source.kind()) {
+            // TLS has failed, so a server is there. A refused client certificate is told by the first read.
+            (_, io::ErrorKind::InvalidData) => {
+                let says = source.to_string();
+                if says.contains("client certificate") {
+                    "; give one with --tls-cert and --tls-key"
+                } else if says.contains("not TLS") {
+                    "; does the server speak TLS there? Without --tls and --tls-ca the connection is plain"
+                } else if says.contains("not trusted") {
+                    "; --tls-ca must name the authority that signed the server's certificate"
+                } else {
+                    "; see --tls-ca, --tls-name and --tls-cert"
+                }
+            }
+            ("connect to", _) => {
+                "; is `tidewire serve` running there? --to must name its ingest listener (the line `listening \
+                 service=ingest` of its output)"
+            }
+            _ => "",
+        },
+        Error::Broken { source, .. } => match source {
+            Broken::ClosedUnanswered => {
+                "; if the server speaks TLS, add --tls or --tls-ca FILE; --to must name its ingest listener"
+            }
+            Broken::Unanswered(_) | Broken::Malformed(_) => {
+                "; --to must name the ingest listener (the line `listening service=ingest` of the server's output)"
+            }
+            Broken::Refused {
+                reason: Reason::Unauthorised,
+                ..
+            } => {
+                "; give the token with --token-file or TIDEWIRE_TOKEN; docs/production.md lists which rights a token can have"
+            }
+            Broken::Refused {
+                reason: Reason::NoStream,
+                ..
+            } => "; create it first: `tidewire stream create NAME`",
+            _ => "",
+        },
+        _ => "",
+    }
+}
+
 /// What to do about an error.
 fn advised(error: &Error) -> String {
     let advice = match error.last() {
-        Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
         Error::Broken {
             source: level @ Broken::Level { .. },
             ..
@@ -306,7 +355,7 @@ fn advised(error: &Error) -> String {
             "; see with `tidewire read` what it has, send what is missing as another producer, or say \
              --accept-duplicates. The server's --remember-producers says how long it remembers"
         }
-        _ => "",
+        _ => advice(error),
     };
     format!("{error}{advice}")
 }

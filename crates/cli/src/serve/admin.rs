@@ -228,7 +228,7 @@ pub(crate) fn start(
     let beyond = reaches_beyond(&place);
     if beyond && token.is_none() {
         return Err(Failure::usage(format!(
-            "--admin {place}: other hosts reach it, and it asks nobody for a secret: add \
+            "--admin {place}: other hosts reach it, and it requires no secret: add \
              --admin-token-file FILE, or listen on 127.0.0.1"
         )));
     }

@@ -197,7 +197,7 @@ pub(crate) struct Options {
 
     /// Has the kernel ask TCP clients that have been silent for this long whether they are still there, three
     /// times, a third of it apart: a connection whose client's host has vanished fails after twice this
-    /// time. At most 32767 s; 0 asks nobody [default: 300]
+    /// time. At most 32767 s; 0 turns that off [default: 300]
     #[arg(long, value_name = "SECS")]
     pub(crate) tcp_keepalive: Option<Span>,
 

@@ -274,7 +274,7 @@ impl<'a> Ending<'a> {
                 pid = handing.pid(),
                 log = %log.display(),
                 seconds = start.began.elapsed().as_secs(),
-                "the successor holds the log and does not serve yet: whoever connects waits. If it hangs, end it, and \
+                "the successor holds the log and does not serve yet: new connections wait. If it hangs, end it, and \
                  this server goes on"
             );
         }

@@ -245,9 +245,9 @@ impl Thread {
             }
             if follower.take_called_off() {
                 tracing::warn!(
-                    "nobody waits any more for the key-value store to be taken over: it is not, and the former owner goes on"
+                    "promotion cancelled: the requester disconnected; the current owner keeps the store"
                 );
-                // Who asks in this moment has it begin anew.
+                // A request that arrives at this moment begins a new promotion.
                 self.needs.replication.call_off();
             }
             self.show(&follower);

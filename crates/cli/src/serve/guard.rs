@@ -65,7 +65,7 @@ impl Settings {
             let named = |e: &Endpoint| e.kind == binary && e.by_name;
             if self.endpoints.iter().any(named) {
                 return Err(Failure::usage(
-                    "kv has a password, and the protocol of kv/binary knows none: whoever reaches \
+                    "kv has a password, and the protocol of kv/binary knows none: any client that reaches \
                      it could read and write everything. Leave it out, or add --open=kv/binary if \
                      that is meant",
                 ));
@@ -83,8 +83,8 @@ impl Settings {
             && self.endpoints.iter().any(leads_past)
         {
             return Err(Failure::usage(format!(
-                "ingest has tokens, and the protocol of ack knows none: with --ack-level {} whoever \
-                 reaches it could write to the log. Leave one out, or add --open=ack if that is \
+                "ingest has tokens, and the protocol of ack knows none: with --ack-level {} any client \
+                 that reaches it could write to the log. Leave one out, or add --open=ack if that is \
                  meant",
                 self.ack_level
             )));
@@ -120,7 +120,7 @@ impl Settings {
             () => return Ok(()),
         };
         Err(Failure::usage(format!(
-            "ingest asks for {what}, and clients of kv show none: with --kv-log-keys whoever may read keys would read all \
+            "ingest asks for {what}, and clients of kv show none: with --kv-log-keys any client that may read keys would read all \
              streams. Leave it out, or add --kv-log-past-tokens if that is meant; ACL then says who reads which stream \
              (%R~{prefix}NAME)"
         )))
@@ -177,8 +177,8 @@ impl Settings {
             ),
             Guard::ThisHost => tracing::warn!(
                 %service, %addr,
-                "asks nobody for a secret, so other hosts are turned away; {}--tls-client-ca asks for certificates; \
-                 --open={service} lets everybody in who reaches it",
+                "requires no secret, so other hosts are turned away; {}--tls-client-ca asks for certificates; \
+                 --open={service} lets in every client that reaches it",
                 match endpoint.kind {
                     Kind::Kv(KvMode::Resp) => "--kv-password-file asks for one; ",
                     Kind::Ingest => "--ingest-token-file asks for one; ",

@@ -176,7 +176,7 @@ fn not_served(handed: &Handed, endpoints: &[Endpoint]) -> String {
             )
         }
         None => format!(
-            "the running server listens at {at} for {service}, and these settings do not: whoever waits there would \
+            "the running server listens at {at} for {service}, and these settings do not: connections that wait there would \
              be lost. Add --listen {service}={at}, or stop it instead of taking over"
         ),
     }

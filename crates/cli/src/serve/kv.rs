@@ -66,8 +66,8 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-follow", long = "follow", value_name = "HOME")]
     pub(crate) follow: Option<String>,
 
-    /// How many bytes of changes go home before a snapshot does, the next that is made here: who follows the store later begins with
-    /// it, and what the one before it stands for is removed there. 0 is never [default: 1GiB]
+    /// Replicate a new snapshot to the home after this many bytes of changes. A server that follows the store later begins
+    /// with the newest snapshot; changes before the previous snapshot are deleted at the home. 0 is never [default: 1GiB]
     #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
     pub(crate) home_growth: Option<Size>,
 
@@ -299,7 +299,7 @@ impl KvOptions {
     fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
         if self.log_reply.is_some_and(|size| size.0 == 0) {
             return Err(Failure::usage(
-                "--kv-log-reply 0: nobody could read anything of the log; at least 1, or leave --kv-log-keys out",
+                "--kv-log-reply 0: no client could read anything of the log; at least 1, or leave --kv-log-keys out",
             ));
         }
         let (Some(prefix), Some(log)) = (&self.log_keys, log) else {
@@ -385,7 +385,7 @@ const GROWTH: u64 = 256 << 20;
 /// A disk has room for so many of these at least, if nobody says how much that is.
 const GROWTHS_OF_A_DISK: u64 = 8;
 
-/// What may go home before a snapshot does.
+/// How many bytes of changes are replicated before the next snapshot is.
 const HOME_GROWTH: u64 = 1 << 30;
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
@@ -597,7 +597,7 @@ impl Kv {
         };
         if let Some((db, key)) = resp.hidden_by_log(now_ms()) {
             return Err(Failure::usage(format!(
-                "--kv-log-keys: the store has keys that begin so, which nobody could use any more, such as {:?} in database \
+                "--kv-log-keys: the store has keys that begin so, which no client could use any more, such as {:?} in database \
                  {db}: choose another prefix, or rename them first",
                 String::from_utf8_lossy(&key)
             )));

@@ -32,7 +32,7 @@ pub(super) struct Needs {
     pub(super) notes: Notes,
     pub(super) bell: Bell,
     pub(super) shown: Shown,
-    /// Bytes that go home before a snapshot does; 0 for none.
+    /// Bytes of changes after which a new snapshot is replicated; 0 for never.
     pub(super) growth: u64,
 }
 

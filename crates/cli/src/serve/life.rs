@@ -111,7 +111,7 @@ impl<'a> Life<'a> {
                 said = Some(Instant::now());
                 tracing::warn!(
                     log = %log.display(),
-                    "a successor that did not take over holds the log still: whoever connects waits. If it hangs, end \
+                    "a successor that did not take over holds the log still: new connections wait. If it hangs, end \
                      it, and this server goes on; a signal ends this one"
                 );
             }

@@ -344,7 +344,7 @@ fn keepalive(asked: Option<Span>) -> Result<Option<Duration>, Failure> {
     match silence {
         Some(time) if time < least || time > most || time.subsec_nanos() > 0 => {
             Err(Failure::usage(format!(
-                "--tcp-keepalive {}: the kernel takes whole seconds, from 1 to {}; 0 asks nobody",
+                "--tcp-keepalive {}: the kernel takes whole seconds, from 1 to {}; 0 turns keepalive off",
                 Span(time),
                 most.as_secs()
             )))

@@ -66,7 +66,7 @@ impl TlsOptions {
             )),
             (None, Some(_)) => Err(Failure::usage("--tls-key without --tls-cert")),
             (None, None) if self.client_ca.is_some() => Err(Failure::usage(
-                "--tls-client-ca without --tls-cert and --tls-key: nobody could show a certificate \
+                "--tls-client-ca without --tls-cert and --tls-key: no client could show a certificate \
                  where no TLS is spoken",
             )),
             (None, None) => Ok(None),

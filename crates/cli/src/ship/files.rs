@@ -96,6 +96,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         began: Instant::now(),
         line: StatusLine::new(),
         told: None,
+        has_told_unmatched: false,
     }
     .run()
 }
@@ -131,6 +132,7 @@ struct Shipping<S> {
     began: Instant,
     line: StatusLine,
     told: Option<(Instant, String)>,
+    has_told_unmatched: bool,
 }
 
 impl<S: Store> Shipping<S> {
@@ -191,7 +193,27 @@ impl<S: Store> Shipping<S> {
         eprintln!("tidewire: {}", tidewire_ingest::client::printable(what));
     }
 
+    /// What was asked for and names no file.
+    fn unmatched(&self) -> String {
+        let unmatched = self.shipper.unmatched().iter();
+        let names: Vec<&str> = unmatched.map(|&at| &*self.sought[at]).collect();
+        names.join(", ")
+    }
+
+    /// Says once which arguments name no file. It is not an error without `--once`: a file may come.
+    fn say_unmatched(&mut self) {
+        let unmatched = self.unmatched();
+        if self.once || self.has_told_unmatched || unmatched.is_empty() {
+            return;
+        }
+        self.has_told_unmatched = true;
+        self.say(&format!(
+            "no such file yet: {unmatched}; waiting until it exists"
+        ));
+    }
+
     fn progress(&mut self) {
+        self.say_unmatched();
         let trouble = self.shipper.trouble().map(str::to_owned);
         let is_new = |told: &(Instant, String)| {
             trouble.as_ref() != Some(&told.1) || told.0.elapsed() > REPEATED
@@ -238,17 +260,13 @@ impl<S: Store> Shipping<S> {
             );
         }
         // A pattern that has never met a file is mistaken; one whose files are away for a while is not.
-        let unmatched: Vec<&str> = match self.once {
-            true => self
-                .shipper
-                .unmatched()
-                .iter()
-                .map(|&at| &*self.sought[at])
-                .collect(),
-            false => Vec::new(),
-        };
-        if !unmatched.is_empty() {
-            let what = format!("there is no file {}", unmatched.join(", "));
+        let unmatched = self.unmatched();
+        if !self.once && !unmatched.is_empty() && counts.files == 0 {
+            eprintln!("tidewire: nothing was shipped: there is no file {unmatched}");
+            return Ok(());
+        }
+        if self.once && !unmatched.is_empty() {
+            let what = format!("there is no file {unmatched}");
             return Err(match counts.acknowledged == 0 && counts.files == 0 {
                 true => Failure::failed(format!("nothing was shipped: {what}")),
                 false => Failure::wrong(format!("{what}; {summary}")),

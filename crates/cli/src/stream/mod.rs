@@ -13,7 +13,7 @@ use tidewire_ingest::native::codec::Reason;
 use tidewire_log::Compression;
 
 use crate::exit::Failure;
-use crate::send::{server, token};
+use crate::send::{advice, server, token};
 use crate::size::Size;
 use crate::span::Span;
 use crate::tls::TlsArgs;
@@ -243,21 +243,25 @@ impl Where {
 
 fn failed(error: Error) -> Failure {
     let advice = match error.last() {
-        Error::Connection { .. } => "; is `tidewire serve` running there? See --to",
         Error::Broken {
             source: Broken::Refused { reason, .. },
             ..
         } => match reason {
             Reason::Unauthorised => {
-                "; the token must have the right admin for the stream, see docs/production.md"
+                "; give a token with the right admin for the stream with --token-file or TIDEWIRE_TOKEN, see \
+                 docs/production.md"
             }
             Reason::Exists => "; `tidewire stream set` changes it",
             Reason::DiskFull => {
-                "; what makes room is taken even so, unless nothing was ever changed in this log"
+                "; free room on the server's disk. `stream delete`, or `stream set` with a lower --retain-bytes, makes room \
+                 and works on a full disk as far as the log's reserve goes"
             }
-            _ => "",
+            Reason::NoStream | Reason::NoCursor => {
+                "; `tidewire stream list` shows the streams, `tidewire stream show NAME` the cursors of one"
+            }
+            _ => advice(&error),
         },
-        _ => "",
+        _ => advice(&error),
     };
     Failure::failed(format!("{error}{advice}"))
 }

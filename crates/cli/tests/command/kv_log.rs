@@ -142,7 +142,7 @@ fn it_is_shown_where_there_is_a_log_and_to_whom_it_may() {
                 "--kv-log-reply",
                 "0",
             ],
-            "nobody could read anything",
+            "no client could read anything",
         ),
         (&["ingest", "kv", "--kv-log-past-tokens"], "no effect"),
         (

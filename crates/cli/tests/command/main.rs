@@ -23,6 +23,7 @@ mod deadlines;
 mod documented;
 mod drain;
 mod durable;
+mod errors;
 mod guard;
 mod http;
 mod https;

@@ -142,7 +142,9 @@ fn a_server_that_asks_for_certificates_gets_them() {
     let output = run(&[&["send", "/dev/null"], &usual[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(said.contains("requires a certificate of us"), "{said}");
+    assert!(said.contains("requires a client certificate"), "{said}");
+    assert!(said.contains("--tls-cert and --tls-key"), "{said}");
+    assert!(!said.contains("is `tidewire serve` running"), "{said}");
     stop(server);
 }
 

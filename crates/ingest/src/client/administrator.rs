@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_log::{Compression, StreamSettings};
 
 use super::broken::Broken;
-use super::connect::{Line, Server, To};
+use super::connect::{Line, Server, To, is_late};
 use super::error::Error;
 use crate::native::codec::{
     AdminFrame, Administer, Hello, Malformed, PlaceFrame, Read, ServerFrame, StreamFrame, Wanted,
@@ -112,6 +112,10 @@ pub struct Administrator {
     server: Server,
     line: Line,
     received: Vec<u8>,
+    has_token: bool,
+    timeout: Duration,
+    /// The welcome has come.
+    is_open: bool,
 }
 
 /// What is heard in answer to a request.
@@ -143,12 +147,16 @@ impl Administrator {
             server,
             line,
             received: Vec::new(),
+            has_token: !token.is_empty(),
+            timeout,
+            is_open: false,
         };
         administrator.send(&hello)?;
         administrator.hear(|frame| match frame {
             ServerFrame::AdminWelcome => Some(()),
             _ => None,
         })?;
+        administrator.is_open = true;
         Ok(administrator)
     }
 
@@ -287,7 +295,9 @@ impl Administrator {
             match frame {
                 Ok(Read::Whole(frame, length)) => {
                     let heard = match &frame {
-                        ServerFrame::Refusal(refusal) => Err(Broken::from(*refusal)),
+                        ServerFrame::Refusal(refusal) => {
+                            Err(Broken::from(*refusal).of_token(self.has_token))
+                        }
                         frame => meant(frame)
                             .ok_or_else(|| Broken::Malformed(format!("{frame:?} out of place"))),
                     };
@@ -314,8 +324,15 @@ impl Administrator {
         self.received
             .truncate(have + read.as_ref().map_or(0, |&n| n));
         match read {
-            Ok(0) => Err(self.server.broken(Broken::Closed)),
+            Ok(0) => Err(self.server.broken(match self.is_open {
+                true => Broken::Closed,
+                false => Broken::ClosedUnanswered,
+            })),
             Ok(_) => Ok(()),
+            Err(e) if is_late(&e) => Err(self.server.broken(match self.is_open {
+                true => Broken::Silent(self.timeout),
+                false => Broken::Unanswered(self.timeout),
+            })),
             Err(e) => Err(self.server.failed("read from", e)),
         }
     }

@@ -10,11 +10,12 @@ use crate::native::codec::{Level, Malformed, Reason, Refusal, TooLong};
 #[non_exhaustive]
 pub enum Broken {
     /// The server refused and closes.
-    #[error("the server refused: {reason}{} (at {id})", said(*reason, text))]
+    #[error("the server refused: {}{}", said(*reason, text), at(*reason, *id))]
     Refused {
         /// Why.
         reason: Reason,
-        /// The id of the first message refused, or the position of a reader.
+        /// The id of the first message refused, the position of a reader, or the number of an administrator's request;
+        /// zero for a hello.
         id: u64,
         /// What the server said.
         text: String,
@@ -63,9 +64,15 @@ pub enum Broken {
     /// A name that cannot be sent.
     #[error("{0}")]
     TooLong(#[from] TooLong),
-    /// Nothing was heard, though something is due.
-    #[error("nothing was heard from the server for {0:?}")]
+    /// The server sent nothing for this long, though an answer is due.
+    #[error("the server sent nothing for {0:?}, though an answer is due")]
     Silent(Duration),
+    /// The server did not answer the hello for this long: a server of another protocol waits for more.
+    #[error(
+        "no answer to the ingest hello within {0:?}: is another service at this address? Defaults: ingest at port 7400, \
+         Redis protocol at 6380"
+    )]
+    Unanswered(Duration),
     /// Another session of this producer began, and it may be that of an earlier connection of this client's own,
     /// which was given up before the server had read its hello.
     #[error(
@@ -75,6 +82,13 @@ pub enum Broken {
     /// The connection ended.
     #[error("the server closed the connection")]
     Closed,
+    /// The connection ended before the server answered the hello: a server of another protocol, or one that speaks TLS,
+    /// does so.
+    #[error(
+        "the server closed the connection before it answered the ingest hello: it may speak TLS where this client speaks \
+         none, or another protocol"
+    )]
+    ClosedUnanswered,
     /// Records were removed between two connections, before they were read.
     #[error("the records from {next} up to {start} were removed before they were read")]
     Gap {
@@ -109,7 +123,11 @@ impl Broken {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Broken::Silent(_) | Broken::Overtaken | Broken::Closed => true,
+            Broken::Silent(_)
+            | Broken::Unanswered(_)
+            | Broken::Overtaken
+            | Broken::Closed
+            | Broken::ClosedUnanswered => true,
             Broken::Refused { reason, .. } => matches!(
                 reason,
                 // Of a hello, these close as well.
@@ -134,6 +152,26 @@ impl Broken {
             } => Some(text),
             _ => None,
         }
+    }
+
+    /// Adds what the client knows about a refusal of its token, where the server says no more than the reason.
+    pub(super) fn of_token(mut self, has_token: bool) -> Broken {
+        if let Broken::Refused {
+            reason: reason @ Reason::Unauthorised,
+            text,
+            ..
+        } = &mut self
+            && (text.is_empty() || text == reason.name())
+        {
+            *text = match has_token {
+                false => "unauthorised: the server requires a token, and none was sent",
+                true => {
+                    "unauthorised: the server does not know the token that was sent, or the token lacks the right for this"
+                }
+            }
+            .to_owned();
+        }
+        self
     }
 
     /// How long the server asked to be left alone.
@@ -163,12 +201,28 @@ impl From<Refusal<'_>> for Broken {
     }
 }
 
-/// What the server said besides the reason. It may be anything, so nothing in it reaches a terminal.
+/// The reason, and the server's text unless it only repeats the reason. Control characters in the text are escaped: the
+/// server may send anything.
 fn said(reason: Reason, text: &str) -> String {
-    if text.is_empty() || text == reason.name() {
-        String::new()
+    let is_in_text = |word: &str| {
+        text.split(|c: char| !c.is_alphanumeric())
+            .any(|w| w == word)
+    };
+    if text.is_empty() {
+        reason.to_string()
+    } else if reason.name().split(' ').all(is_in_text) {
+        printable(text)
     } else {
-        format!(", {}", printable(text))
+        format!("{reason}: {}", printable(text))
+    }
+}
+
+/// Which message or record the refusal is about, for reasons that are about one.
+fn at(reason: Reason, id: u64) -> String {
+    match reason {
+        Reason::TooLarge | Reason::OutOfOrder => format!(" (message {id})"),
+        Reason::Gone | Reason::Damaged | Reason::BeyondEnd => format!(" (position {id})"),
+        _ => String::new(),
     }
 }
 
@@ -200,4 +254,59 @@ pub fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(reason: Reason, id: u64, text: &str) -> Broken {
+        Broken::Refused {
+            reason,
+            id,
+            text: text.into(),
+            retry_after: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_its_reason_once_and_a_number_only_where_it_means_something() {
+        for (reason, id, text, said) in [
+            (Reason::DiskFull, 1, "the disk is full", "the disk is full"),
+            (Reason::DiskFull, 0, "disk full", "disk full"),
+            (
+                Reason::NoStream,
+                1,
+                "there is no such stream: \"typo\"",
+                "there is no such stream: \"typo\"",
+            ),
+            (Reason::Unauthorised, 0, "", "unauthorised"),
+            (Reason::TooLarge, 7, "too large", "too large (message 7)"),
+            (Reason::Damaged, 9, "", "damaged (position 9)"),
+            (
+                Reason::LogFailed,
+                3,
+                "a\u{1b}[2J",
+                "log failed: a\\u{1b}[2J",
+            ),
+        ] {
+            let shown = refused(reason, id, text).to_string();
+            assert_eq!(shown, format!("the server refused: {said}"));
+        }
+    }
+
+    #[test]
+    fn a_missing_token_and_a_wrong_one_are_told_apart() {
+        let said = |text, has_token| {
+            let broken = refused(Reason::Unauthorised, 0, text);
+            broken.of_token(has_token).to_string()
+        };
+        assert!(said("unauthorised", false).contains("none was sent"));
+        assert!(said("unauthorised", true).contains("does not know the token"));
+        let other = said("the token is not accepted any more", true);
+        assert!(
+            other.ends_with("the token is not accepted any more"),
+            "{other}"
+        );
+    }
 }

@@ -185,6 +185,14 @@ impl Server {
     }
 }
 
+/// Whether the time set for an answer has passed.
+pub(super) fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
 /// What stands behind `unix:`.
 fn unix_socket(place: &str) -> io::Result<SocketAddrUnix> {
     let addr = match place.strip_prefix('@') {

@@ -163,7 +163,7 @@ impl Courier {
                     line.filled -= done;
                     continue;
                 }
-                Incoming::End => return Err(server.broken(Broken::Closed)),
+                Incoming::End => return Err(server.broken(state.session.closed())),
             }
             state.session.expired(now).map_err(|e| server.broken(e))?;
             if let Some(refusals) = &self.refusals

@@ -324,7 +324,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
     }
 
     fn peer_finished(&mut self, _: usize, cx: &mut Cx<'_, Self>) {
-        self.fail(Broken::Closed, cx);
+        self.fail(self.producer.session.closed(), cx);
     }
 
     /// Nothing to send is no reason to go; silence that is one has a timer.
@@ -340,7 +340,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
         ) {
             return self.producer.end(Ended::Stopped(why));
         }
-        let broken = self.broken.unwrap_or(Broken::Closed);
+        let broken = self.broken.unwrap_or(self.producer.session.closed());
         let producer = &mut self.producer;
         if matches!(broken, Broken::Refused { .. } | Broken::Overtaken) {
             producer.fruitless = 0;

@@ -9,7 +9,7 @@ use tidewire::Instant;
 use super::backoff::{Backoff, Persistence};
 use super::broken::Broken;
 use super::clock::Clock;
-use super::connect::{Line, Server, To};
+use super::connect::{Line, Server, To, is_late};
 use super::error::Error;
 use super::reading::{Heard, Reading, Subscribing};
 use crate::classic::HEADER;
@@ -285,8 +285,12 @@ impl Reader {
         self.received
             .truncate(have + read.as_ref().map_or(0, |&n| n));
         match read {
+            Ok(0) if !self.reading.is_open() => Err(self.server.broken(Broken::ClosedUnanswered)),
             Ok(0) => Err(self.server.broken(Broken::Closed)),
             Ok(_) => Ok(()),
+            Err(e) if is_late(&e) && !self.reading.is_open() => Err(self
+                .server
+                .broken(Broken::Unanswered(self.persistence.timeout))),
             Err(e) => Err(self.server.failed("read from", e)),
         }
     }

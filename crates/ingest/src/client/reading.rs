@@ -184,7 +184,9 @@ impl Reading {
         };
         let heard = match frame {
             ServerFrame::Unknown(_) => return Ok((len, None)),
-            ServerFrame::Refusal(refusal) => return Err(refusal.into()),
+            ServerFrame::Refusal(refusal) => {
+                return Err(Broken::from(refusal).of_token(!self.wants.token.is_empty()));
+            }
             ServerFrame::ReaderWelcome(welcome) if !self.open => {
                 self.welcomed(welcome)?;
                 Heard::Welcome(welcome)

@@ -298,6 +298,14 @@ impl Session {
         Ok(bytes)
     }
 
+    /// Why the conversation ended, if the server has closed the connection now.
+    pub(super) fn closed(&self) -> Broken {
+        match self.phase {
+            Phase::Greeting(_) | Phase::Waiting => Broken::ClosedUnanswered,
+            _ => Broken::Closed,
+        }
+    }
+
     /// The id of the first message that will be sent.
     fn first_id(&self) -> u64 {
         let first = self.outbox.first_id().or(self.next_id);
@@ -403,7 +411,7 @@ impl Session {
     fn refused_for_good(&mut self, refusal: Refusal<'_>, now: Instant) -> Broken {
         let excused = self.unanswered > 0 && now.since(self.last_unanswered) <= LATE;
         if refusal.reason != Reason::Fenced || !excused {
-            return refusal.into();
+            return Broken::from(refusal).of_token(!self.wants.token.is_empty());
         }
         self.unanswered -= 1;
         Broken::Overtaken
@@ -496,7 +504,7 @@ impl Session {
     /// The time has come.
     ///
     /// # Errors
-    /// [`Broken::Silent`]: the connection is to be closed.
+    /// [`Broken::Silent`] or [`Broken::Unanswered`]: the connection is to be closed.
     pub fn expired(&mut self, now: Instant) -> Result<(), Broken> {
         match (&self.phase, self.deadline()) {
             (_, None) => {}
@@ -504,6 +512,9 @@ impl Session {
             (Phase::Holding(_), _) => {
                 self.phase = Phase::Open;
                 self.heard = now;
+            }
+            (Phase::Greeting(_) | Phase::Waiting, _) => {
+                return Err(Broken::Unanswered(self.wants.silence));
             }
             _ => return Err(Broken::Silent(self.wants.silence)),
         }
@@ -536,6 +547,25 @@ mod tests {
         let mut bytes = Vec::new();
         ServerFrame::Welcome(welcome).encode(&mut bytes);
         session.received(&bytes, NOW, |_| {}).map(drop)
+    }
+
+    /// A Redis server waits for the end of a line; one that speaks TLS closes.
+    #[test]
+    fn a_hello_without_an_answer_is_told_from_a_conversation_that_breaks() {
+        let mut session = Session::new(Producing::default()).expect("a session");
+        session.connected(NOW);
+        session.output(NOW).expect("the hello");
+        let silence = Producing::default().silence;
+        assert_eq!(
+            session.expired(NOW + silence),
+            Err(Broken::Unanswered(silence))
+        );
+        assert_eq!(session.closed(), Broken::ClosedUnanswered);
+        welcomed(&mut session, None, false).expect("welcome");
+        session.push(b"x").expect("room");
+        session.output(NOW).expect("the message");
+        assert_eq!(session.expired(NOW + silence), Err(Broken::Silent(silence)));
+        assert_eq!(session.closed(), Broken::Closed);
     }
 
     /// A log that was replaced by an empty one while the client had no connection.

@@ -185,7 +185,7 @@ impl Admin {
         // One after the other, as a setting is changed from what it is.
         let one = shared.administering.lock();
         let Some(change) = change(shared) else {
-            return no_stream();
+            return no_stream(stream);
         };
         let done = shared.log.administer(change);
         drop(one);
@@ -194,7 +194,7 @@ impl Admin {
                 tracing::info!(peer = %cx.link.peer().endpoint, ?change, "a stream is changed");
                 Done::When(ticket)
             }
-            Err(ChangeRefused::NoStream) => no_stream(),
+            Err(ChangeRefused::NoStream) => no_stream(stream),
             Err(ChangeRefused::NoCursor) => {
                 let text = ChangeRefused::NoCursor.to_string();
                 Done::Refused(Reason::NoCursor, 0, text)
@@ -251,7 +251,7 @@ impl Admin {
             return unauthorised();
         }
         if shared.log.range(stream).is_none() {
-            return no_stream();
+            return no_stream(stream);
         }
         let cursors = shared.log.cursors(stream, after, PAGE);
         for cursor in &cursors {
@@ -271,7 +271,7 @@ impl Admin {
             return unauthorised();
         }
         let Some(range) = shared.log.range(stream) else {
-            return no_stream();
+            return no_stream(stream);
         };
         // No more than there may be connected.
         for reader in shared.reading.of(Some(stream)) {
@@ -362,8 +362,9 @@ fn meant(stream: &str) -> &str {
     }
 }
 
-fn no_stream() -> Done {
-    Done::Refused(Reason::NoStream, 0, ChangeRefused::NoStream.to_string())
+fn no_stream(stream: &str) -> Done {
+    let text = format!("there is no such stream: {stream:?}");
+    Done::Refused(Reason::NoStream, 0, text)
 }
 
 fn unauthorised() -> Done {

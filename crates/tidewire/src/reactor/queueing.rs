@@ -47,12 +47,7 @@ impl Queueing {
             && let Some(held_back) = self.lines.pass(now)
         {
             let seconds = waited.as_secs_f64();
-            tracing::warn!(
-                limit,
-                seconds,
-                held_back,
-                "a connection that has much to say waited for its turn: others of its loop had theirs"
-            );
+            tracing::warn!(limit, seconds, held_back, "output delayed by fair queueing");
         }
     }
 }
@@ -95,7 +90,7 @@ mod tests {
         });
         let line = |seconds, held_back| {
             format!(
-                "WARN message=a connection that has much to say waited for its turn: others of its loop had theirs \
+                "WARN message=output delayed by fair queueing \
                  limit=\"turn\" seconds={seconds} held_back={held_back}"
             )
         };
