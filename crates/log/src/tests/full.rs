@@ -151,15 +151,18 @@ fn messages_do_not_go_to_what_is_kept_for_changes() {
     }
 }
 
-/// A log of keys is shortened by its snapshots, and nothing is set about its stream.
+/// Only a log that is asked to holds room back.
 #[test]
-fn a_log_of_keys_keeps_no_room_for_changes_of_streams() {
-    let disk = SimDisk::new(1);
-    let settings = Settings {
-        kind: Some(Kind::Keys),
-        ..settings()
-    };
-    let opened = EmbeddedLog::open(disk.clone(), settings).expect("the log");
-    assert!(!disk.names().iter().any(|name| name == "reserve"));
-    drop(opened);
+fn a_log_that_is_not_asked_to_holds_no_reserve() {
+    for holds_reserve in [false, true] {
+        let disk = SimDisk::new(1);
+        let settings = Settings {
+            holds_reserve,
+            ..settings()
+        };
+        let opened = EmbeddedLog::open(disk.clone(), settings).expect("the log");
+        let is_held = disk.names().iter().any(|name| name == "reserve");
+        assert_eq!(is_held, holds_reserve);
+        drop(opened);
+    }
 }
