@@ -373,7 +373,7 @@ impl Gather {
     /// `extra` is what may be gathered above the limit.
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
         self.pass_gate(settings)?;
-        self.admit_inside(bytes, extra, settings)
+        self.admit_inside(bytes, self.limit + extra, settings)
     }
 
     /// [`admit`](Gather::admit) of what makes room: it may use what is held for that.
@@ -384,16 +384,17 @@ impl Gather {
         settings: &Settings,
     ) -> Result<(), Refused> {
         if self.gate != Gate::Reserve {
-            self.pass_gate(settings)?;
+            return self.admit(bytes, extra, settings);
         }
-        self.admit_inside(bytes, extra, settings)
+        let limit = settings.reserve_group(self.limit);
+        self.admit_inside(bytes, limit + extra, settings)
     }
 
-    /// What the gate has let in.
+    /// What the gate has let in, into a group of at most so many bytes.
     fn admit_inside(
         &mut self,
         bytes: usize,
-        extra: usize,
+        limit: usize,
         settings: &Settings,
     ) -> Result<(), Refused> {
         let retry = settings.full_retry;
@@ -401,17 +402,17 @@ impl Gather {
             self.refused = true;
             return Err(Refused::Busy);
         }
-        if self.group.gathered() + self.reserved + bytes <= self.limit + extra {
+        if self.group.gathered() + self.reserved + bytes <= limit {
             return Ok(());
         }
-        if bytes > settings.group_bytes + extra {
+        if bytes > settings.group_bytes + limit.saturating_sub(self.limit) {
             return Err(Refused::TooLarge);
         }
         self.refused = true;
         // What is promised stays when the group is taken, and may be the caller's own: trying again is of
         // use only where there is room for both.
         self.wanted = self.wanted.max(self.reserved + bytes);
-        if self.is_stuck && !self.is_stuck_by_other && bytes > self.limit + extra {
+        if self.is_stuck && !self.is_stuck_by_other && bytes > limit {
             return Err(Refused::DiskFull { retry_after: retry });
         }
         Err(Refused::Busy)

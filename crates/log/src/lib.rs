@@ -33,6 +33,7 @@ mod tenure;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod times;
 pub mod tools;
 mod usage;
 mod view;
@@ -54,6 +55,7 @@ pub use settings::{GROUP_MAX, GROUP_WAIT_MAX, PRODUCER_IDLE, SEGMENT_BYTES, Sett
 pub use state::NAMELESS;
 pub use streams::{Change, ChangeRefused, Compression, CursorStatus, StreamSettings, StreamStatus};
 pub use tenure::Tenure;
+pub use times::{COMMIT_BOUNDS, CommitTimes};
 pub use usage::Usage;
 pub use view::View;
 pub use writer::{Now, Step, Writer};

@@ -133,6 +133,9 @@ impl Default for Settings {
 /// that a flood of records does not keep new producers out.
 pub(crate) const DEFINITIONS_EXTRA: usize = 256 << 10;
 
+/// How large groups may be that make room in a log of messages.
+const RESERVE_GROUP: usize = 4 << 10;
+
 impl Settings {
     /// Most bytes of a batch without a checkpoint, with groups of this size.
     pub(crate) fn batch_of(&self, group: usize) -> u64 {
@@ -166,6 +169,15 @@ impl Settings {
     /// of definitions make its checkpoint longer, by about as much as they are long.
     pub(crate) fn segment_least(&self, checkpoint: u64, group: usize) -> u64 {
         SEGMENT_HEADER as u64 + 2 * checkpoint + 6 * self.batch_of(group)
+    }
+
+    /// How large groups may be that use the reserve, while others may have this size: changes of streams are small, removals of
+    /// keys are as large as anything. Held for messages it takes little, so that `retention_bytes` is for them.
+    pub(crate) fn reserve_group(&self, group: usize) -> usize {
+        match self.kind {
+            Some(Kind::Messages) => group.min(RESERVE_GROUP),
+            _ => group,
+        }
     }
 
     /// Settings whose segments are at most this long, and whose groups fit into them.

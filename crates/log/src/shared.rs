@@ -11,6 +11,7 @@ use crate::gather::{Gate, Gather};
 use crate::read::Readers;
 use crate::reserve::Reserve;
 use crate::settings::Settings;
+use crate::times::Counted;
 use crate::zeros::Zeros;
 use crate::{Compression, Failure, Progress, Wake};
 
@@ -32,6 +33,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) zeros: Zeros<D::File>,
     /// Room that only what makes room may use.
     pub(crate) reserve: Reserve<D::File>,
+    /// How long commits took.
+    pub(crate) times: Counted,
     leaves: Leaves,
     empty_name: Arc<str>,
     /// Some stream may be compressed: nobody else need ask.
@@ -63,6 +66,7 @@ impl<D: Disk> Shared<D> {
             readers: Readers::new(),
             zeros: Zeros::default(),
             reserve: Reserve::default(),
+            times: Counted::default(),
             leaves: Leaves::default(),
             empty_name: "".into(),
         }

@@ -66,7 +66,12 @@ impl<D: Disk> Drop for Watchman<D> {
 fn drive<D: Disk>(mut writer: Writer<D>, start: Instant) {
     let _watchman = Watchman::new(writer.shared());
     loop {
-        let wait = match writer.step(now(start)) {
+        let step = writer.step(now(start));
+        if let Some(taken) = writer.committed_from() {
+            let took = start.elapsed().saturating_sub(taken);
+            writer.shared().times.add(took);
+        }
+        let wait = match step {
             Step::Worked => continue,
             Step::Idle => PARK_MAX,
             Step::WaitUntil(time) => time.saturating_sub(start.elapsed()).min(PARK_MAX),

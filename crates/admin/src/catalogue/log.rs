@@ -2,6 +2,11 @@
 
 use crate::metric::metrics;
 
+/// Upper bounds for how long a commit takes; seconds.
+pub const COMMIT_BOUNDS: [f64; 12] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0,
+];
+
 metrics! {
     /// Batches appended since the log was opened, committed or not.
     APPENDED_BATCHES = Counter "tidewire_log_appended_batches_total" ["log"];
@@ -11,6 +16,8 @@ metrics! {
     COMMITTED_BATCHES = Counter "tidewire_log_committed_batches_total" ["log"];
     /// Groups of batches that were written: each is one write, and with the policy sync one sync.
     WRITTEN_GROUPS = Counter "tidewire_log_written_groups_total" ["log"];
+    /// How long commits took: from when the writer took the oldest group of it to when all of it was committed in the sense of the log's policy. What comes while another group is written waits for that one as well.
+    COMMIT_SECONDS = Histogram(&COMMIT_BOUNDS) "tidewire_log_commit_seconds" ["log"];
     /// Bytes gathered for the next group.
     QUEUED_BYTES = Gauge "tidewire_log_queued_bytes" ["log"];
     /// Segments on the disk.

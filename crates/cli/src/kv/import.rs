@@ -118,12 +118,33 @@ impl Names {
     }
 }
 
-/// Reads the file a key at a time.
+/// Imports the file; if that fails, says what of it stays.
 fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
+    match import_counting(args, file, target, &mut counts) {
+        Ok(()) => Ok(counts),
+        Err(failure) if counts.keys == 0 => Err(failure),
+        Err(failure) => Err(Failure {
+            message: format!(
+                "{}; the keys before that stay where they were put, up to {} of them",
+                failure.message, counts.keys
+            ),
+            ..failure
+        }),
+    }
+}
+
+/// Reads the file a key at a time.
+fn import_counting(
+    args: &Args,
+    file: File,
+    target: &mut impl Target,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
     let wrong = |why: String| Failure::wrong(format!("{}: {why}", args.file.display()));
     let unread =
         |e: io::Error| Failure::failed(format!("cannot read {}: {e}", args.file.display()));
-    let (mut counts, mut names) = (Counts::default(), Names::default());
+    let mut names = Names::default();
     let mut decoder = Decoder::default().with_key_max(args.key_max.0 as usize);
     let (mut bytes, mut from, mut more) = (Vec::new(), 0, true);
     loop {
@@ -147,7 +168,7 @@ fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, F
                         put(&key, target)?;
                         counts.keys += 1;
                     }
-                    Item::End => return Ok(counts),
+                    Item::End => return Ok(()),
                     Item::Library(text) => target.library(&text)?,
                     Item::Skipped(_) => {}
                 }

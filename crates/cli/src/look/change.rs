@@ -53,10 +53,15 @@ impl<'a> Change<'a> {
     /// How late loops answered: at most this for such a share of the times; since the server's start if there is
     /// no page before.
     pub(super) fn lag(&self, share: f64, labels: &[(&str, &str)]) -> Option<f64> {
+        self.within("tidewire_loop_lag_seconds", share, labels)
+    }
+
+    /// Of a histogram: at most this in such a share of the times, which are counted as those of [`lag`](Change::lag).
+    pub(super) fn within(&self, metric: &str, share: f64, labels: &[(&str, &str)]) -> Option<f64> {
         let mut buckets: Vec<(Option<f64>, f64)> = Vec::new();
         for (page, sign) in [(Some(self.now), 1.0), (self.before, -1.0)] {
             let Some(page) = page else { continue };
-            for point in page.points("tidewire_loop_lag_seconds", labels) {
+            for point in page.points(metric, labels) {
                 for bucket in point.buckets.iter().flatten() {
                     let n = sign * bucket.count as f64;
                     match buckets.iter_mut().find(|(le, _)| *le == bucket.le) {

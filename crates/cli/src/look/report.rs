@@ -235,6 +235,12 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
     let appended = sum("tidewire_log_appended_batches_total");
     let committed = sum("tidewire_log_committed_batches_total");
     let segments = sum("tidewire_log_segments");
+    let took = |share| {
+        known(
+            change.within("tidewire_log_commit_seconds", share, &of),
+            time,
+        )
+    };
     let mut facts = vec![("state".to_owned(), state.to_owned())];
     let ingested = "tidewire_ingest_messages_total";
     if log == MESSAGES && change.now.metrics.contains_key(ingested) {
@@ -252,6 +258,10 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
                 count(committed),
                 count((appended - committed).max(0.0))
             ),
+        ),
+        (
+            "commits".to_owned(),
+            format!("p50 {}, p99 {}", took(0.5), took(0.99)),
         ),
         (
             "in use".to_owned(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 use tidewire_admin::catalogue::log as metrics;
-use tidewire_admin::{Panel, Snapshot};
+use tidewire_admin::{Panel, Snapshot, Value};
 use tidewire_kv::durable::{KvLog, STREAM};
 use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Policy, Recovery, Settings};
 use tidewire_replicate::{Owners, Shown};
@@ -303,6 +303,12 @@ impl WatchedLog {
         to.add(&metrics::WRITTEN_BATCHES, &[log], progress.written.0);
         to.add(&metrics::COMMITTED_BATCHES, &[log], progress.committed.0);
         to.add(&metrics::WRITTEN_GROUPS, &[log], progress.groups);
+        let times = self.log.commit_times();
+        let commits = Value::Histogram {
+            buckets: times.parts.to_vec(),
+            sum: times.sum.as_secs_f64(),
+        };
+        to.add(&metrics::COMMIT_SECONDS, &[log], commits);
         to.add(&metrics::QUEUED_BYTES, &[log], usage.queued_bytes);
         to.add(&metrics::SEGMENTS, &[log], usage.segments);
         to.add(&metrics::USED_BYTES, &[log], usage.used_bytes);
@@ -417,5 +423,17 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
             Failure::wrong(message)
         }
         _ => Failure::failed(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is exported in seconds is counted in the parts that the log has.
+    #[test]
+    fn the_bounds_are_the_logs() {
+        let bounds = tidewire_log::COMMIT_BOUNDS.map(|bound| bound.as_secs_f64());
+        assert_eq!(bounds, metrics::COMMIT_BOUNDS);
     }
 }

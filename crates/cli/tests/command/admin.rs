@@ -188,6 +188,13 @@ fn metrics_follow_what_happens_on_every_engine() {
             let page = get(admin, "/metrics").body;
             value(&page, "tidewire_loop_lag_seconds_count", "") > 0.0
         });
+        eventually("commits are counted with how long they took", || {
+            let page = get(admin, "/metrics").body;
+            let log = "log=\"messages\"";
+            value(&page, "tidewire_log_commit_seconds_count", log) > 0.0
+        });
+        let shown = common::stdout(&run(&["info", "--admin", &admin.to_string()]));
+        assert!(shown.contains("commits"), "{shown}");
         let stats: serde_json::Value =
             serde_json::from_str(&get(admin, "/stats.json").body).unwrap();
         assert_eq!(stats["state"], "serving");

@@ -325,6 +325,10 @@ fn a_key_that_comes_twice_is_refused_by_its_name() {
             said.contains("the key twice of database 1 comes twice"),
             "{said}"
         );
+        assert!(
+            said.contains("the keys before that stay where they were put, up to 3 of them"),
+            "{said}"
+        );
     }
 }
 

@@ -151,15 +151,56 @@ fn messages_do_not_go_to_what_is_kept_for_changes() {
     }
 }
 
-/// A log of keys is shortened by its snapshots, and nothing is set about its stream.
+/// Only a log that is asked to holds room back.
 #[test]
-fn a_log_of_keys_keeps_no_room_for_changes_of_streams() {
+fn a_log_that_is_not_asked_to_holds_no_reserve() {
+    for holds_reserve in [false, true] {
+        let disk = SimDisk::new(1);
+        let settings = Settings {
+            holds_reserve,
+            ..settings()
+        };
+        let opened = EmbeddedLog::open(disk.clone(), settings).expect("the log");
+        let is_held = disk.names().iter().any(|name| name == "reserve");
+        assert_eq!(is_held, holds_reserve);
+        drop(opened);
+    }
+}
+
+/// The next segment is to hold large groups; what is held for changes of streams, which are small, is not.
+#[test]
+fn what_is_held_stays_small_where_groups_grow() {
     let disk = SimDisk::new(1);
-    let settings = Settings {
-        kind: Some(Kind::Keys),
-        ..settings()
-    };
-    let opened = EmbeddedLog::open(disk.clone(), settings).expect("the log");
-    assert!(!disk.names().iter().any(|name| name == "reserve"));
-    drop(opened);
+    let mut opened = open(&disk);
+    let id = opened.0.stream("s").expect("room");
+    for _ in 0..100 {
+        let _ = append(&opened.0, id, ProducerId::ANONYMOUS, 1..=500);
+        settle(&mut opened.1);
+    }
+    let largest = opened.0.usage();
+    assert!(largest.segments > 2, "{largest:?}");
+    assert!(opened.0.reserve_bytes() < 64 << 10);
+    assert!(opened.0.reserve_bytes() > 0);
+}
+
+/// The segment in use has room left and the disk has none for another one, which the first change of a log needs.
+#[test]
+fn the_first_change_is_taken_where_the_disk_is_nearly_full() {
+    for taken in 0..40 {
+        let disk = SimDisk::new(1);
+        let mut opened = open(&disk);
+        let id = opened.0.stream("s").expect("room");
+        settle(&mut opened.1);
+        disk.set_capacity(disk.used());
+        for _ in 0..taken {
+            let _ = append(&opened.0, id, ProducerId::ANONYMOUS, 1..=20);
+            settle(&mut opened.1);
+        }
+        let settings = keep(20 << 10);
+        let stream = "s";
+        change(&mut opened, Change::Set { stream, settings });
+        assert_eq!(opened.0.progress().failure, None);
+        drop(opened);
+        open(&disk.kill());
+    }
 }

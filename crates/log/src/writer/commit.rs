@@ -164,6 +164,9 @@ impl<D: Disk> Writer<D> {
 
     /// Lets readers see everything written, and tells whoever waits.
     pub(super) fn commit(&mut self) {
+        if let Some(taken) = self.taken_at.take() {
+            self.committed_from.get_or_insert(taken);
+        }
         let number = self.active.as_ref().map(|active| active.number);
         if self.pending.iter().any(|batch| !batch.turns.is_empty()) {
             // What streams do not keep any more may be all that a segment has.

@@ -84,6 +84,10 @@ pub struct Writer<D: Disk> {
     durable: u64,
     /// Written but not committed; empty between steps except with [`Policy::Interval`].
     pending: Vec<BatchNotes>,
+    /// When the oldest group was taken that is not committed.
+    taken_at: Option<Duration>,
+    /// The same for what was committed since somebody asked.
+    committed_from: Option<Duration>,
     /// When the oldest of those must be synced.
     sync_due: Option<Duration>,
     /// For whom the next group waits.
@@ -156,6 +160,8 @@ impl<D: Disk> Writer<D> {
             next_batch,
             durable,
             pending: Vec::new(),
+            taken_at: None,
+            committed_from: None,
             sync_due: None,
             awaiting: Awaiting::default(),
             written: Ticket(0),
@@ -201,6 +207,11 @@ impl<D: Disk> Writer<D> {
             .flatten()
             .min()
             .map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    /// When the writer took the oldest of what it has committed since this was last asked, if anything.
+    pub(crate) fn committed_from(&mut self) -> Option<Duration> {
+        self.committed_from.take()
     }
 
     fn try_step(&mut self, now: Now) -> Result<bool, Failed> {
@@ -323,6 +334,7 @@ impl<D: Disk> Writer<D> {
 
     /// After a batch was written: commits it, or sees to it that it will be.
     fn settle(&mut self, now: Now) -> Result<(), Failed> {
+        self.taken_at.get_or_insert(now.monotonic);
         let mistakes = self.shared.settings.mistakes;
         match self.shared.settings.policy {
             Policy::Sync => {

@@ -283,7 +283,7 @@ impl<D: Disk> Writer<D> {
         };
         // What was not to be had, for another reason than that the disk is full.
         let mut other = None;
-        let (limit, secured) = match self.secure(wanted, 0, checkpoint) {
+        let (limit, mut secured) = match self.secure(wanted, 0, checkpoint) {
             Ok(()) => (wanted, Ok(())),
             Err(error) if wanted > limit => {
                 keep_other(error, &mut other);
@@ -292,7 +292,7 @@ impl<D: Disk> Writer<D> {
             Err(error) => (limit, Err(error)),
         };
         let is_stuck_by_other = other.is_some();
-        let has_reserve = match &secured {
+        let mut has_reserve = match &secured {
             Err(error) if is_full(error) => self.secure_from_reserve(limit, checkpoint),
             _ => false,
         };
@@ -314,8 +314,15 @@ impl<D: Disk> Writer<D> {
         let least = settings.segment_least(checkpoint, limit).min(full);
         let (mut no_segment, mut is_segment_blocked) = (false, false);
         if wants_segment && let Err(error) = self.have_spare(least, full) {
-            is_segment_blocked = keep_other(error, &mut other);
-            no_segment = !is_segment_blocked;
+            let has_one = is_full(&error) && self.take_reserve(limit, 0, checkpoint);
+            if has_one {
+                // From now on for what makes room alone.
+                has_reserve = true;
+                secured = secured.and(Err(error));
+            } else {
+                is_segment_blocked = keep_other(error, &mut other);
+                no_segment = !is_segment_blocked;
+            }
         }
         let is_refused = limit < wanted || secured.is_err() || room == Some(false);
         if is_refused || is_segment_blocked || self.fears_end {
@@ -450,6 +457,7 @@ impl<D: Disk> Writer<D> {
             return Ok(());
         }
         let full = settings.segment_length(checkpoint);
+        let group = settings.reserve_group(group);
         let least = settings.segment_least(checkpoint, group).min(full);
         let idle = self.idle();
         let may_take = |more| self.shared.may_take(more, idle, false);
@@ -471,15 +479,29 @@ impl<D: Disk> Writer<D> {
         } else {
             0
         };
-        let room = 2 * settings.batch_of(group) + growth;
-        let least = settings.segment_least(checkpoint, group) + growth;
-        let least = least.min(settings.segment_length(checkpoint));
+        let room = 2 * settings.batch_of(settings.reserve_group(group)) + growth;
         let left = self.active.as_ref().map_or(0, Active::left);
         if shared.reserve.wants_spare() && self.give_spare() {
             return left >= room;
         }
-        let spare = self.spare.as_ref().map_or(0, |spare| spare.length);
-        if left >= room || spare >= least {
+        left >= room || self.take_reserve(group, growth, checkpoint)
+    }
+
+    /// Has what is held for what makes room be the next segment, unless there is one; whether there is.
+    fn take_reserve(&mut self, group: usize, growth: u64, checkpoint: u64) -> bool {
+        let shared = self.shared.clone();
+        let settings = &shared.settings;
+        if !settings.holds_reserve {
+            return false;
+        }
+        let group = settings.reserve_group(group);
+        let least = settings.segment_least(checkpoint, group) + growth;
+        let least = least.min(settings.segment_length(checkpoint));
+        if self
+            .spare
+            .as_ref()
+            .is_some_and(|spare| spare.length >= least)
+        {
             return true;
         }
         // A spare that is too short has nothing in it; it goes with the rename.
