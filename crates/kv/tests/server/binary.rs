@@ -164,7 +164,11 @@ fn silence_between_two_requests_ends_no_connection() {
     sim.send(dripping, &read[..2]);
     sim.run_for(Duration::from_secs(3600));
     assert_eq!(sim.state(patient), PlainState::Open);
-    assert_ne!(sim.state(dripping), PlainState::Open, "a request has an end");
+    assert_ne!(
+        sim.state(dripping),
+        PlainState::Open,
+        "a request has an end"
+    );
     sim.send(patient, &read);
     sim.run_for(Duration::from_secs(1));
     assert_eq!(sim.received(patient), [3, 0, 3, 0]);
