@@ -37,12 +37,11 @@ pub(crate) enum Log {
     Info(Looked),
     /// Lists the streams: first position, the one behind the last, name.
     Streams(Place),
-    /// Reads everything and shows what is not as it was written; status 2 if any of that was
-    /// acknowledged.
+    /// Reads everything; status 2 if anything acknowledged is damaged.
     Check(Looked),
     /// Shows the log piece by piece.
     Dump(dump::Args),
-    /// Shows the records in one file, such as one that `repair` has kept, each whole, also where it is damaged.
+    /// Shows the records in one file, such as one that `repair` has kept aside.
     Extract(extract::Args),
     /// Copies the log, also while a server writes it, and reads the copy.
     Backup(backup::BackupArgs),

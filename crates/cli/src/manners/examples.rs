@@ -99,6 +99,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["tidewire log unreplicated --home 'kafka://k1,k2,k3/events?partitions=12'"],
     ),
     (
+        "log extract",
+        &["tidewire log extract 00000000000000000003.damaged --json"],
+    ),
+    (
         "log repair",
         &["tidewire log repair", "tidewire log repair --yes"],
     ),

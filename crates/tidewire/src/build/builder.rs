@@ -343,6 +343,10 @@ impl Builder {
 
     /// What [`memory`](Builder::memory) is unless it is set: half of the machine's memory, or of what the control group
     /// may use, and 1 GiB where neither is known; bytes. Reads files of the system.
+    ///
+    /// ```
+    /// assert!(tidewire::Builder::memory_default() >= 1 << 20);
+    /// ```
     #[must_use]
     pub fn memory_default() -> usize {
         crate::memory::budget::default_limit()

@@ -23,6 +23,14 @@ pub struct Unserved {
 }
 
 /// Lets connections in that another process has accepted: see [`Running::inbound`].
+///
+/// ```
+/// use tidewire::{Inbound, NotInbound, Unserved};
+///
+/// fn let_in(inbound: &Inbound, unserved: Unserved) -> Result<(), NotInbound> {
+///     inbound.accept(unserved)
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Inbound {
     engine: Engine,
@@ -101,11 +109,25 @@ impl Running {
     /// ```
     /// use std::io::{Read, Write};
     /// use std::time::Duration;
-    /// use tidewire::{Builder, EngineChoice, Listen, on_input};
+    /// use tidewire::{Builder, Drain, EngineChoice, Inbound, Listen, NotInbound, Running, Unserved, on_input};
+    ///
+    /// /// What has left the old loops is let in by the new ones.
+    /// fn pass_on(drain: &Drain, inbound: &Inbound) {
+    ///     for unserved in drain.take_unserved() {
+    ///         let mut next: Option<Unserved> = Some(unserved);
+    ///         while let Some(unserved) = next.take() {
+    ///             match inbound.accept(unserved) {
+    ///                 Ok(()) => {}
+    ///                 Err(NotInbound::NoRoom(back)) => next = Some(back),
+    ///                 Err(lost) => eprintln!("{lost}"),
+    ///             }
+    ///         }
+    ///     }
+    /// }
     ///
     /// let echo = || on_input(|input, link| link.forward_all(input));
     /// let start = |listen: Listen| Builder::new().engine(EngineChoice::Epoll).serve(listen, echo()).start();
-    /// let old = start("127.0.0.1:0".into())?;
+    /// let old: Running = start("127.0.0.1:0".into())?;
     /// let mut silent = std::net::TcpStream::connect(&old.addrs()[0])?;
     /// while old.counters().open == 0 {
     ///     std::thread::yield_now();
@@ -114,10 +136,10 @@ impl Running {
     /// let new = start("127.0.0.1:0".into())?;
     /// let inbound = new.inbound();
     /// let drain = old.hand_over_unserved(Duration::from_secs(10));
-    /// while !drain.wait_for(Duration::from_millis(1)) {}
-    /// for unserved in drain.take_unserved() {
-    ///     inbound.accept(unserved)?;
+    /// while !drain.wait_for(Duration::from_millis(1)) {
+    ///     pass_on(&drain, &inbound);
     /// }
+    /// pass_on(&drain, &inbound);
     /// silent.write_all(b"x")?;
     /// silent.read_exact(&mut [0])?;
     /// assert_eq!(new.counters().accepted, 1);
@@ -145,6 +167,17 @@ impl Running {
 impl Drain {
     /// Connections that the loops have let go of since the last call: see [`Running::hand_over_unserved`]. More may come
     /// until the drain [is over](Drain::wait_for).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Builder, EngineChoice};
+    ///
+    /// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
+    /// let drain = running.hand_over_unserved(Duration::from_secs(1));
+    /// while !drain.wait_for(Duration::from_millis(1)) {}
+    /// assert!(drain.take_unserved().is_empty()); // nobody had connected
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     #[must_use = "dropping a connection closes it"]
     pub fn take_unserved(&self) -> Vec<Unserved> {
         let owned = |passed: PassedOn| match passed.socket {

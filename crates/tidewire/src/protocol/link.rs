@@ -402,6 +402,18 @@ impl Link<'_> {
     /// [`received`](crate::Protocol::received) to the next, and [taken chunks](crate::Input::take). This is what
     /// [`Builder::memory`](crate::Builder::memory) bounds. Within `received`, carried input does not count: it is the
     /// input that is shown.
+    ///
+    /// ```
+    /// use tidewire::{Next, on_input, sim::chunking::collect};
+    ///
+    /// let echo = on_input(|input, link| {
+    ///     link.write(input.bytes());
+    ///     input.consume(input.len());
+    ///     assert!(link.held() >= 5); // what is queued, and room in its block
+    ///     Next::More
+    /// });
+    /// assert_eq!(collect(echo, b"hello", &[], true).output, b"hello");
+    /// ```
     #[inline]
     #[must_use]
     pub fn held(&self) -> usize {
