@@ -6,7 +6,7 @@
 //! two readings; threads that work by the clock are told from those that work for messages, and left out.
 //!
 //! [`callgrind`] counts instructions, function by function; [`strace`] counts system calls, name by name. Both are
-//! [`Counter`]s, and [`sample`] reads either.
+//! [`Counter`]s, and `sample` reads either.
 
 pub mod callgrind;
 mod native;

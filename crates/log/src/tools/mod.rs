@@ -1,7 +1,7 @@
 //! Tools for a log: what is in it, whether all of it is as it was written, and how to go on when it
 //! is not.
 //!
-//! All but [`repair`] change nothing, take any [`Disk`](crate::disk::Disk), a
+//! All but [`repair`] change nothing, take any [`Disk`], a
 //! [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk) in particular, and may be used while a process writes
 //! the log: what is being written just then looks like a torn tail. [`repair`] is for a log that no
 //! process has open.
