@@ -380,7 +380,11 @@ def bad_requests_are_malformed(w):
         if len(words) == 4 and words[1] == "admin" and words[3] in ("malformed", "unsupported"):
             admin = Admin(w)
             admin.line.send(bytes.fromhex(words[2]))
-            admin.line.refused(words[3], 1)
+            if words[3] == "malformed":
+                admin.line.refused("malformed", 1)
+            else:
+                # The request is refused, and the connection goes on.
+                expect(admin.line.want(3, reason="unsupported", flags=0).id == 1, "the id 1 was due")
     admin = Admin(w)
     admin.line.send(reader_frame(1, text(""))[:-1])
     admin.line.half_close()

@@ -41,9 +41,9 @@ pub(crate) enum Log {
     Check(Looked),
     /// Shows the log piece by piece.
     Dump(dump::Args),
-    /// Shows the records in one file, such as one that `repair` has kept aside.
+    /// Shows the records of a file that `repair` has kept.
     Extract(extract::Args),
-    /// Copies the log, also while a server writes it, and reads the copy.
+    /// Copies the log, beside its server too, and reads the copy.
     Backup(backup::BackupArgs),
     /// Puts a copy where there is no log yet, after reading it.
     Restore(backup::RestoreArgs),

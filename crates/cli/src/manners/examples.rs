@@ -99,8 +99,15 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &["tidewire log unreplicated --home 'kafka://k1,k2,k3/events?partitions=12'"],
     ),
     (
+        "lab counts",
+        &[
+            "tidewire lab counts --check docs/counts.txt",
+            "tidewire lab counts --only echo --print",
+        ],
+    ),
+    (
         "log extract",
-        &["tidewire log extract 00000000000000000003.damaged --json"],
+        &["tidewire log extract 00000000000000000003.damaged --raw"],
     ),
     (
         "log repair",

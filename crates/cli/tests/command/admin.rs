@@ -676,7 +676,7 @@ fn the_settings_in_force_are_those_of_each_service() {
         ("ack/sync", 5.0, 60.0),
         ("ingest", 0.0, 0.0),
         ("kv/resp", 60.0, 60.0),
-        ("kv/binary", 60.0, 60.0),
+        ("kv/binary", 0.0, 60.0),
         ("http", 60.0, 60.0),
         ("discard", 60.0, 60.0),
     ] {

@@ -88,7 +88,7 @@ fn what_does_not_exist_is_an_error() {
     let server = Server::start(&place);
     assert_code(&server.send(&[], "1\n2\n"), 0);
     for (args, why) in [
-        (&["--stream", "typo"][..], "no stream \"typo\""),
+        (&["--stream", "typo"][..], "\"typo\""),
         (&["--stream", "typo", "--follow"], "--wait"),
         (&["--from", "3"], "2 is the next one"),
     ] {
