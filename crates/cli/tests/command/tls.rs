@@ -432,7 +432,7 @@ fn what_is_wrong_with_the_files_is_said_in_words() {
     let sealed = place("sealed.pem", sealed);
     for (cert, key, words) in [
         (&cut, &key, "a part of it is missing"),
-        (&cert, &sealed, "it is encrypted"),
+        (&cert, &sealed, "the key is encrypted"),
         (&cert, &cert, "there is a certificate instead"),
     ] {
         let args = ["serve", "echo", "--listen", "echo=0", "--tls-cert", cert];
