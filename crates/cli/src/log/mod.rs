@@ -50,8 +50,8 @@ pub(crate) enum Log {
     /// Keeps everything that is whole of a damaged log, marks what is missing, and keeps the files as
     /// they were beside it; without --yes only says what is lost.
     Repair(repair::Args),
-    /// Lists what a member of a fleet has taken and not carried home before its partition was another's, or what a
-    /// key-value server has before another one took its store over: it stays here, and nobody else has it.
+    /// Lists records that are here alone: taken, and not carried home before another server took over the partition or the
+    /// key-value store.
     Unreplicated(unreplicated::Args),
 }
 
