@@ -19,7 +19,7 @@ use crate::gather::Gate;
 use crate::index::Saved;
 use crate::reserve::RESERVE;
 use crate::state::State;
-use crate::{Failure, Policy};
+use crate::{Failure, Kind, Policy};
 
 /// The name of the file in reserve.
 pub(crate) const SPARE: &str = "spare";
@@ -314,7 +314,9 @@ impl<D: Disk> Writer<D> {
         let least = settings.segment_least(checkpoint, limit).min(full);
         let (mut no_segment, mut is_segment_blocked) = (false, false);
         if wants_segment && let Err(error) = self.have_spare(least, full) {
-            let has_one = is_full(&error) && self.take_reserve(limit, 0, checkpoint);
+            // Changes of streams wait for a segment of their own. Removals of keys do not.
+            let is_for_changes = settings.kind != Some(Kind::Keys) && is_full(&error);
+            let has_one = is_for_changes && self.take_reserve(limit, 0, checkpoint);
             if has_one {
                 // From now on for what makes room alone.
                 has_reserve = true;
