@@ -14,7 +14,6 @@ use super::holdings::Holding;
 use super::memory;
 use super::run::{Outcome, count_as_error, count_error};
 use super::script::{self, At, Kind, runs_beside};
-use super::shared::Shared;
 use super::stats::LoopStats;
 use super::table::{Entry, What, table};
 use crate::commands::{OUT_OF_MEMORY, Spec};
@@ -246,7 +245,7 @@ impl RespConn {
             match refused {
                 NoRoom::Busy if batch.is_patient() => return self.wait_for_room(cx),
                 why => {
-                    self.drop_transaction(batch.shared);
+                    self.drop_transaction(batch);
                     reply.error(format!("EXECABORT Transaction discarded because of: {why}"));
                     return Outcome::Done;
                 }
@@ -285,10 +284,11 @@ impl RespConn {
         }
     }
 
-    /// Forgets what was queued and is watched.
-    pub(super) fn drop_transaction(&mut self, shared: &Shared) {
+    /// Forgets what was queued and is watched. The batch lets go of its locks first: each watched key has its shard locked.
+    pub(super) fn drop_transaction(&mut self, batch: &mut Batch<'_>) {
         if let Some(transaction) = self.session.transaction.take() {
-            transaction.forget(&shared.store);
+            batch.pause();
+            transaction.forget(&batch.shared.store);
         }
         self.show_no_transaction();
     }
@@ -307,7 +307,7 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
-        self.drop_transaction(batch.shared);
+        self.drop_transaction(batch);
         let start = reply.len();
         reply.error(ABORTED_BUSY);
         count_error(&reply.bytes()[start..], cx);

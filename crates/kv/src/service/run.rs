@@ -53,13 +53,13 @@ impl RespConn {
             if is_http(args[0]) {
                 return self.repel(cx);
             }
-            return self.reject(None, &unknown_command(args), reply, cx);
+            return self.reject(None, &unknown_command(args), batch, reply, cx);
         };
         if !entry.takes(args.len()) {
-            return self.reject(Some(entry), &Error::arity(entry.name), reply, cx);
+            return self.reject(Some(entry), &Error::arity(entry.name), batch, reply, cx);
         }
         if let Err(error) = entry.check_subcommand(args) {
-            return self.reject(Some(entry), &error, reply, cx);
+            return self.reject(Some(entry), &error, batch, reply, cx);
         }
         if (!self.session.is_plain() || batch.shared.attention.differs(self.session.seen()))
             && !self.is_about_the_store(entry, batch.shared, args)
@@ -290,7 +290,7 @@ impl RespConn {
         }
         if !self.session.is_authenticated() && !matches!(when, When::First | When::Always) {
             let error = Error::new("NOAUTH Authentication required.");
-            return Some(self.reject(Some(entry), &error, reply, cx));
+            return Some(self.reject(Some(entry), &error, batch, reply, cx));
         }
         let place = match self.session.is_queuing() {
             true => Where::Queued,
@@ -299,14 +299,14 @@ impl RespConn {
         if self.session.is_authenticated()
             && let Err(error) = self.permit(entry, args, place, cx)
         {
-            return Some(self.reject(Some(entry), &error, reply, cx));
+            return Some(self.reject(Some(entry), &error, batch, reply, cx));
         }
         if batch.shared.is_busy() && !script::may_run_when_busy(entry, args) {
             if entry.name == "exec" && self.session.is_queuing() {
                 return Some(self.abort_busy(batch, reply, cx));
             }
             let error = Error::new(script::busy_text(batch.shared));
-            return Some(self.reject(Some(entry), &error, reply, cx));
+            return Some(self.reject(Some(entry), &error, batch, reply, cx));
         }
         let among_messages =
             matches!(when, When::Subscribed) || matches!(entry.name, "quit" | "reset");
@@ -316,14 +316,14 @@ impl RespConn {
                  RESET are allowed in this context",
                 name_of_call(entry, args)
             );
-            return Some(self.reject(Some(entry), &Error::text(text), reply, cx));
+            return Some(self.reject(Some(entry), &Error::text(text), batch, reply, cx));
         }
         if self.session.loading && entry.needs_keys() {
-            return Some(self.reject(Some(entry), &loading::error(), reply, cx));
+            return Some(self.reject(Some(entry), &loading::error(), batch, reply, cx));
         }
         if when == When::Alone && self.session.is_queuing() {
             let error = Error::new("ERR Command not allowed inside a transaction");
-            return Some(self.reject(Some(entry), &error, reply, cx));
+            return Some(self.reject(Some(entry), &error, batch, reply, cx));
         }
         let queues = self.session.is_queuing()
             && matches!(when, When::Usual | When::Subscribed | When::First);
@@ -339,7 +339,7 @@ impl RespConn {
         let on_log = batch.shared.log_keys.get();
         let on_log = on_log.filter(|shown| shown.concerns(entry, args));
         if on_log.is_some() && self.session.is_queuing() {
-            return Some(self.reject(Some(entry), &Error::new(NOT_HERE), reply, cx));
+            return Some(self.reject(Some(entry), &Error::new(NOT_HERE), batch, reply, cx));
         }
         if queues {
             return match self.queue(entry, batch, args, cx) {
@@ -349,7 +349,7 @@ impl RespConn {
                     self.silence(reply, start);
                     Some(Outcome::Done)
                 }
-                Err(why) => Some(self.reject(Some(entry), &Error::new(why), reply, cx)),
+                Err(why) => Some(self.reject(Some(entry), &Error::new(why), batch, reply, cx)),
             };
         }
         // EXEC is shown behind what it has run.
@@ -392,6 +392,7 @@ impl RespConn {
         &mut self,
         entry: Option<&Entry>,
         error: &Error,
+        batch: &mut Batch<'_>,
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
@@ -400,7 +401,7 @@ impl RespConn {
         if is_exec {
             // Whatever speaks against it, the transaction is over; as in Redis, also if there is none.
             let why = error.0.strip_prefix(b"ERR ").unwrap_or(&error.0);
-            self.drop_transaction(&cx.local.shared);
+            self.drop_transaction(batch);
             reply.error([b"EXECABORT Transaction discarded because of: ", why].concat());
         } else {
             reply.error(&error.0);

@@ -308,3 +308,17 @@ fn bitfield_that_gets_needs_the_right_to_read_alone() {
         "*1|*2|$1|k|*2|+RO|+access|",
     );
 }
+
+/// The batch holds the shard of the watched key when EXEC is refused, which lets go of the watch.
+#[test]
+fn exec_refused_in_one_flight_with_a_write_to_a_watched_key_answers() {
+    let mut w = World::new();
+    let mut c = w.client();
+    w.check(&mut c, "WATCH k", "+OK|");
+    w.send(&c, "SET k v\r\nEXEC now\r\nPING");
+    let mut said = String::new();
+    while !said.ends_with("+PONG|") {
+        said += &w.answer(&mut c);
+    }
+    assert!(said.starts_with("+OK|-EXECABORT"), "{said}");
+}
