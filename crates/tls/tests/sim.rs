@@ -37,6 +37,8 @@ fn meet_until(
         output_low: 3000,
         output_high: 20_000,
         linger: Duration::from_secs(1000),
+        // A record may take minutes, and is no progress before it is whole.
+        idle: Some(Duration::from_secs(1000)),
         ..Limits::default()
     };
     let tls: TlsServer = tls.build().unwrap();
