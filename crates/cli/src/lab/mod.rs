@@ -28,7 +28,11 @@ use self::suite::{Host, Suite, Work};
 
 /// A matrix of workloads and servers: which server design, by how much, and may one believe it.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     instead: Option<Instead>,
@@ -68,7 +72,7 @@ pub(crate) struct Args {
 /// What is done instead of a matrix.
 #[derive(Debug, clap::Subcommand)]
 enum Instead {
-    /// Counts the instructions and system calls of a message on some forty paths, and compares them with a table.
+    /// Counts instructions and system calls of a message.
     Counts(counts::Args),
 }
 

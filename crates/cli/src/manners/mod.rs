@@ -46,7 +46,8 @@ fn dress(mut command: Command, words: &str, help: Help) -> Command {
     }
     let notes = command.get_after_help().map(ToString::to_string);
     let mut long = notes.unwrap_or_default();
-    if !command.has_subcommands() {
+    // Also one that does something of its own where no command below it is named.
+    if !command.has_subcommands() || command.is_subcommand_negates_reqs_set() {
         // What is wrong with -1 says what it is for, and not that no flag is called so.
         command = command.mut_args(|arg| match arg.get_action().takes_values() {
             true => arg.allow_negative_numbers(true),
