@@ -28,7 +28,7 @@ const BACKLOG: i32 = 8;
 /// let control = Control::listen(&path)?;
 /// let theirs = path.clone();
 /// let successor = std::thread::spawn(move || {
-///     let hello = Hello { version: "1.0".into(), pid: 1, forget: false };
+///     let hello = Hello { version: "1.0".into(), pid: 1, forget: false, takes_connections: false };
 ///     Claim::ask(&theirs, hello).err().map(|e| e.to_string())
 /// });
 /// let session = loop {

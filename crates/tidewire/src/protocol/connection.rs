@@ -449,13 +449,14 @@ pub trait Protocol: Sized + 'static {
     /// let service = sim.service(at, service_fn(|_| Clerk), Limits::default());
     /// let addr = sim.listen(service);
     /// let (early, late) = (sim.plain(&addr), sim.plain(&addr));
+    /// sim.send(late, b"hello, ");
     /// sim.run_for(Duration::from_secs(1));
     /// sim.close(early, true);
     /// sim.run_for(Duration::from_secs(1));
     /// assert_eq!(*sim.local(service), ["reset"]);
     /// sim.stop(at, Duration::from_secs(5));
     /// sim.run_for(Duration::from_secs(1));
-    /// assert_eq!(sim.received(late), b"we are closing");
+    /// assert_eq!(sim.received(late), b"hello, we are closing");
     /// ```
     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
         let _ = (why, turn);

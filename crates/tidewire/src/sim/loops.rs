@@ -458,8 +458,9 @@ impl Sim {
     /// sim.run_for(Duration::from_secs(1));
     /// assert_eq!((sim.counters(server).open, *sim.local(echo)), (1, ()));
     ///
+    /// // The client has said nothing, so the stop waits for it until its deadline.
     /// sim.stop(server, Duration::from_secs(5));
-    /// sim.run_for(Duration::from_secs(1));
+    /// sim.run_for(Duration::from_secs(6));
     /// assert!(sim.stopped(server));
     /// assert_eq!(sim.counters(at).open, 0);
     /// ```
