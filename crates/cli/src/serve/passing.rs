@@ -129,7 +129,13 @@ pub(crate) fn take_in(mut following: Following, inbound: Inbound, settings: &Set
 pub(crate) fn let_in(inbound: &Inbound, connections: Vec<Unserved>) {
     for mut one in connections {
         let (pause, tries) = AGAIN;
-        for _ in 0..tries {
+        for left in (0..tries).rev() {
+            if left == 0 {
+                tracing::warn!(
+                    "a connection of the server before this one is closed: the loops have no room for it"
+                );
+                break;
+            }
             one = match inbound.accept(one) {
                 Err(NotInbound::NoRoom(back)) => back,
                 Ok(()) => break,
