@@ -315,7 +315,9 @@ fn exec_refused_in_one_flight_with_a_write_to_a_watched_key_answers() {
     let mut w = World::new();
     let mut c = w.client();
     w.check(&mut c, "WATCH k", "+OK|");
-    w.sim.send(c.peer, b"SET k v\r\nEXEC now\r\nPING\r\n");
+    for line in ["SET k v", "EXEC now", "PING"] {
+        w.send(&c, line);
+    }
     let said = w.answer(&mut c);
     assert!(said.starts_with("+OK|-EXECABORT"), "{said}");
     assert!(said.ends_with("|+PONG|"), "{said}");
