@@ -36,7 +36,9 @@ pub fn log_recovery(input: &[u8]) {
         policy,
         ..small()
     };
-    look(&disk);
+    if let Look::Later = look(&disk) {
+        return refused_everywhere(&disk, &settings);
+    }
     match EmbeddedLog::open(disk.fork(), settings.clone()) {
         Ok((log, writer, _)) => {
             read_all(&log);
@@ -213,23 +215,56 @@ fn mend_header(bytes: &mut [u8], at: usize, also: u8) -> usize {
     start
 }
 
+/// What the tools found.
+enum Look {
+    Readable,
+    /// A later version has written it.
+    Later,
+}
+
+/// The names and contents of all files.
+fn contents(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
+    let names = disk.names().into_iter();
+    names
+        .map(|name| (name.clone(), disk.contents(&name)))
+        .collect()
+}
+
 /// The tools look and change nothing.
-fn look(disk: &SimDisk) {
-    let before: Vec<_> = disk
-        .names()
-        .into_iter()
-        .map(|name| (disk.contents(&name), name))
-        .collect();
-    let info = tools::info(disk).expect("reading");
-    let report = tools::check(disk).expect("reading");
-    assert!(info.records <= report.records, "{info:?} {report:?}");
-    tools::dump(disk, 0, |_| ControlFlow::Continue(())).expect("reading");
-    let after: Vec<_> = disk
-        .names()
-        .into_iter()
-        .map(|name| (disk.contents(&name), name))
-        .collect();
-    assert_eq!(before, after);
+fn look(disk: &SimDisk) -> Look {
+    let before = contents(disk);
+    let look = match tools::info(disk) {
+        Err(OpenError::Later { .. }) => Look::Later,
+        info => {
+            let info = info.expect("reading");
+            let report = tools::check(disk).expect("reading");
+            assert!(info.records <= report.records, "{info:?} {report:?}");
+            tools::dump(disk, 0, |_| ControlFlow::Continue(())).expect("reading");
+            Look::Readable
+        }
+    };
+    assert_eq!(before, contents(disk));
+    look
+}
+
+/// What a later version has written is refused by every tool, and by the server, and stays as it is.
+fn refused_everywhere(disk: &SimDisk, settings: &Settings) {
+    let before = contents(disk);
+    let later = |refused: Option<OpenError>, of: &str| match refused {
+        Some(OpenError::Later { .. }) => {}
+        other => panic!("{of}: {other:?}"),
+    };
+    later(tools::check(disk).err(), "check");
+    later(
+        tools::dump(disk, 0, |_| ControlFlow::Continue(())).err(),
+        "dump",
+    );
+    later(tools::loss(disk).err(), "loss");
+    later(
+        EmbeddedLog::open(disk.clone(), settings.clone()).err(),
+        "open",
+    );
+    assert_eq!(before, contents(disk));
 }
 
 /// Reads every stream to its end, or to what is damaged, and says where that is.
