@@ -145,6 +145,8 @@ pub fn tls_server(input: &[u8]) {
     let limits = Limits {
         output_low: 3000,
         output_high: 20_000,
+        // A record is progress when it is whole, which takes minutes where a turn brings a byte.
+        idle: None,
         ..Limits::default()
     };
     let service = sim.service(at, Layered::with_limits(tls, Hears, limits.clone()), limits);
