@@ -54,7 +54,7 @@ impl Clock {
     pub(crate) fn new(shared: Shared) -> Clock {
         Clock {
             #[cfg(feature = "hyper")]
-            zero: crate::hyper_rt::zero(),
+            zero: zero(),
             shared,
         }
     }
@@ -164,4 +164,15 @@ impl Drop for Sleep {
         // The waker goes when the lock has been let go of.
         let _waker = self.id.and_then(|id| self.shared.lock().wake_not(id));
     }
+}
+
+#[cfg(feature = "hyper")]
+/// What the loop's time 0 is taken for: any moment will do, the same one throughout the process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "hyper counts in the standard library's instants; only differences matter"
+)]
+fn zero() -> std::time::Instant {
+    static ZERO: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    *ZERO.get_or_init(std::time::Instant::now)
 }

@@ -23,49 +23,14 @@
 
 mod claim;
 mod control;
+mod handed;
 mod message;
 mod session;
 mod wire;
 
 pub use claim::{Claim, ClaimError, Followed, Following, Released};
 pub use control::Control;
+pub use handed::Handed;
 pub use message::{Hello, Offer, VERSION};
 pub use session::{CONNECTIONS_MAX, Session, Word};
 pub use wire::Broken;
-
-use std::io;
-use std::os::fd::OwnedFd;
-
-use tidewire::Endpoint;
-
-/// A listening place that is handed over, with all sockets of it.
-#[derive(Debug)]
-pub struct Handed {
-    /// The service, as the two servers call it.
-    pub service: String,
-    /// Where it listens.
-    pub at: Endpoint,
-    /// The service manager's, which has passed it on: the successor need not ask for it in its settings.
-    pub is_given: bool,
-    /// It has a file that the predecessor has made, and that the successor removes in the end.
-    pub owns_file: bool,
-    /// One, or one for each loop that accepted for itself.
-    pub sockets: Vec<OwnedFd>,
-}
-
-impl Handed {
-    /// The same once more.
-    ///
-    /// # Errors
-    /// The process has no descriptors left.
-    pub fn try_clone(&self) -> io::Result<Handed> {
-        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
-        Ok(Handed {
-            service: self.service.clone(),
-            at: self.at.clone(),
-            is_given: self.is_given,
-            owns_file: self.owns_file,
-            sockets: sockets.collect::<io::Result<_>>()?,
-        })
-    }
-}

@@ -4,8 +4,9 @@ use tidewire::Input;
 
 use crate::fault::Fault;
 use crate::framing::Length;
-use crate::head::{HEADERS_MAX, check_ends};
+use crate::head::check_ends;
 use crate::headers::Headers;
+use crate::settings::HEADERS_MAX;
 
 /// Bytes of chunk extensions that a body may have in all. They mean nothing to anybody, and have been
 /// used to make a body cost more than its bytes.

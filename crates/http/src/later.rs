@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use tidewire::Permit;
 
-use crate::response::push_field;
+use crate::fields::push_field;
 use crate::wire::FIELDS_MAX;
 
 /// The place that is kept for an answer: can be taken to any thread, and be answered once. If it is

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tidewire::Limits;
+/// Places for header fields: the most that [`Settings::headers`] may be.
+pub(crate) const HEADERS_MAX: usize = 128;
 
-use crate::head::HEADERS_MAX;
+use tidewire::Limits;
 
 /// Limits of requests. Sizes are bytes. What goes beyond one is answered with the status named here,
 /// counted ([`Counters`](crate::Counters)), logged, and its connection closed.

@@ -1,7 +1,7 @@
 //! The target of a request, and the host it is for.
 
 use crate::fault::Fault;
-use crate::head::alphanumeric_and;
+use crate::grammar::alphanumeric_and;
 use crate::method::Method;
 
 /// A request target, taken apart (RFC 9112, 3.2). Nothing is decoded.

@@ -2,7 +2,8 @@
 
 use mlua::{Lua, Value};
 
-use crate::library::{Args, Function, Outcome};
+use crate::args::{Args, Outcome};
+use crate::library::Function;
 
 pub(crate) const FUNCTIONS: &[(&str, Function)] = &[
     ("tobit", |_, args| one(bits(args, 0, "tobit")?)),
@@ -59,7 +60,5 @@ fn tohex(lua: &Lua, args: &Args) -> Outcome {
         format!("{n:08x}")
     };
     let text = lua.create_string(&text[8 - kept..]);
-    Ok(vec![Value::String(
-        text.map_err(crate::library::no_memory)?,
-    )])
+    Ok(vec![Value::String(text.map_err(crate::args::no_memory)?)])
 }

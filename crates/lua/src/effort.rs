@@ -1,25 +1,9 @@
 //! What a function of a library may do between two looks at whether its script is to stop.
 
-use crate::vm::State;
+use crate::state::{State, Stopped};
 
 /// Steps between two looks: about a tenth of a millisecond of them.
 const STEPS: u64 = 20_000;
-
-/// The script is to stop; why stands in the [`State`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
-
-impl From<Stopped> for Box<str> {
-    fn from(_: Stopped) -> Box<str> {
-        "stopped".into()
-    }
-}
-
-impl From<Stopped> for mlua::Error {
-    fn from(_: Stopped) -> mlua::Error {
-        mlua::Error::runtime("stopped")
-    }
-}
 
 /// Counts the steps of one call of a function.
 pub(crate) struct Effort<'s> {

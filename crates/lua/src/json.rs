@@ -1,5 +1,6 @@
 //! `cjson`: JSON to values of Lua and back.
 
+pub(crate) mod config;
 mod decode;
 mod encode;
 
@@ -7,59 +8,17 @@ use std::rc::Rc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 
+use crate::args::{Args, Outcome, no_memory};
 use crate::effort::Effort;
-use crate::library::{Args, Outcome, no_memory, wrapped};
-use crate::vm::State;
-
-/// What a script can set; for its own run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Config {
-    /// Whether tables with many holes become objects rather than errors.
-    sparse_convert: bool,
-    sparse_ratio: i64,
-    sparse_safe: i64,
-    encode_depth: i64,
-    decode_depth: i64,
-    /// Significant digits.
-    precision: i64,
-    /// What becomes of numbers that JSON does not have.
-    encode_invalid: Invalid,
-    decode_invalid: bool,
-    keep_buffer: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Invalid {
-    Refused,
-    Written,
-    Null,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            sparse_convert: false,
-            sparse_ratio: 2,
-            sparse_safe: 10,
-            encode_depth: DEPTH_MAX,
-            decode_depth: DEPTH_MAX,
-            precision: 14,
-            encode_invalid: Invalid::Refused,
-            decode_invalid: true,
-            keep_buffer: true,
-        }
-    }
-}
-
-/// Deepest nesting that may be asked for. The original takes 1000; a connection on a thread of its own has half a
-/// MiB of stack.
-const DEPTH_MAX: i64 = 128;
+use crate::json::config::{DEPTH_MAX, Invalid, JsonConfig};
+use crate::library::wrapped;
+use crate::state::State;
 
 /// The functions; texts have at most `most` bytes.
 pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
     let table = lua.create_table()?;
     let (config, most) = (&state.json, state.memory_max.get());
-    let with = |run: fn(&Lua, &Args, &mut Config, usize) -> Outcome| {
+    let with = |run: fn(&Lua, &Args, &mut JsonConfig, usize) -> Outcome| {
         let config = config.clone();
         wrapped(lua, state, move |lua, args| {
             run(lua, args, &mut config.borrow_mut(), most)
@@ -89,7 +48,7 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
             decode::decode(lua, &text, &of.json.borrow(), Effort::of(&of)).map(|value| vec![value])
         })?,
     )?;
-    let depth = |name: &'static str, which: fn(&mut Config) -> &mut i64| {
+    let depth = |name: &'static str, which: fn(&mut JsonConfig) -> &mut i64| {
         let config = config.clone();
         wrapped(lua, state, move |_, args| {
             let mut config = config.borrow_mut();
@@ -141,7 +100,7 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
     Ok(table)
 }
 
-fn invalid_numbers(lua: &Lua, args: &Args, config: &mut Config, _: usize) -> Outcome {
+fn invalid_numbers(lua: &Lua, args: &Args, config: &mut JsonConfig, _: usize) -> Outcome {
     match args.get(0) {
         Value::Nil => {}
         Value::Boolean(yes) => {
@@ -161,7 +120,7 @@ fn invalid_numbers(lua: &Lua, args: &Args, config: &mut Config, _: usize) -> Out
     }])
 }
 
-fn sparse_array(_: &Lua, args: &Args, config: &mut Config, _: usize) -> Outcome {
+fn sparse_array(_: &Lua, args: &Args, config: &mut JsonConfig, _: usize) -> Outcome {
     const NAME: &str = "encode_sparse_array";
     switch(args, 0, NAME, &mut config.sparse_convert)?;
     integer(

@@ -33,8 +33,11 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod args;
 mod bit;
+mod calls;
 mod effort;
+mod functions;
 mod host;
 mod json;
 mod library;
@@ -42,8 +45,10 @@ mod msgpack;
 mod number;
 mod pack;
 mod pattern;
+mod raised;
 mod random;
 mod room;
+mod state;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -51,6 +56,7 @@ mod value;
 mod vm;
 
 pub use answer::Answer;
-pub use host::{Call, Host, Stop};
+pub use functions::FLAGS;
+pub use host::{Call, Host, Stop, Verdict};
 pub use value::Value;
-pub use vm::{Ended, FLAGS, Fcall, Registered, Run, Verdict, Vm};
+pub use vm::{Ended, Fcall, Registered, Run, Vm};

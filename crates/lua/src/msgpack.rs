@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 
+use crate::args::{Args, NO_MEMORY, Outcome, as_number, no_memory};
 use crate::effort::Effort;
-use crate::library::{Args, NO_MEMORY, Outcome, as_number, no_memory, wrapped};
+use crate::library::wrapped;
 use crate::number::whole;
-use crate::vm::State;
+use crate::state::State;
 
 /// The functions.
 pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {

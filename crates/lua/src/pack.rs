@@ -2,7 +2,8 @@
 
 use mlua::{Lua, Value};
 
-use crate::library::{Args, Function, Outcome, as_number, no_memory};
+use crate::args::{Args, Outcome, as_number, no_memory};
+use crate::library::Function;
 
 pub(crate) const FUNCTIONS: &[(&str, Function)] =
     &[("pack", pack), ("unpack", unpack), ("size", size)];

@@ -3,7 +3,8 @@
 //!
 //! The results are those of Lua 5.1's own functions, oddities included: a pattern ends at its first zero byte.
 
-use crate::effort::{Effort, Stopped};
+use crate::effort::Effort;
+use crate::state::Stopped;
 
 /// Captures of one pattern.
 const CAPTURES: usize = 32;

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use mlua::Value;
+use crate::args::{Args, Outcome};
 
-use crate::library::{Args, Outcome};
+use mlua::Value;
 
 /// The largest number and one more.
 const RANGE: u64 = 1 << 31;

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 
-use crate::effort::{Effort, Stopped};
-use crate::library::{Args, NO_MEMORY, Outcome, no_memory, wrapped};
+use crate::args::{Args, NO_MEMORY, Outcome, no_memory};
+use crate::effort::Effort;
+use crate::library::wrapped;
 use crate::pattern::{Capture, Fault, Found, Matcher, is_plain};
-use crate::vm::State;
+use crate::state::{State, Stopped};
 
 /// The functions. Those that call back into Lua have their loops in the prelude.
 pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {

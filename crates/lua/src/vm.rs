@@ -4,51 +4,24 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use mlua::{
-    ChunkMode, Either, Error, Function, HookTriggers, IntoLua, LightUserData, Lua, LuaOptions,
-};
-use mlua::{MultiValue, Result as LuaResult, StdLib, Table, Value as Lua51, VmState};
-use sha1::{Digest, Sha1};
+use mlua::{ChunkMode, Either, Error, Function, IntoLua, Lua, LuaOptions};
+use mlua::{Result as LuaResult, StdLib, Table, Value as Lua51};
 
 use crate::answer::{Answer, Taker, argument};
-use crate::host::{self, Host, Stop};
+use crate::args;
+use crate::functions::{CHUNK, LIBRARY, functions};
+use crate::host::{self, Host, Stop, Verdict};
+use crate::json::config::JsonConfig;
+use crate::library;
+use crate::raised::{message, plain};
 use crate::random::Random;
 use crate::room::{self, lifted};
-use crate::{bit, effort, json, library, msgpack, pack, text};
+use crate::state::{INSTRUCTIONS, State, watch_instructions};
 
-/// Instructions between two times that the host is asked whether to go on.
-const INSTRUCTIONS: u32 = 250;
 /// Compiled scripts that are kept.
 const COMPILED: usize = 1000;
-/// The version of Redis that scripts are told of.
-const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
-/// The same for a script with much memory, and what is much: joining two texts of 32 MiB takes some ten milliseconds.
-const INSTRUCTIONS_DENSE: u32 = 20;
-const MUCH: usize = 4 << 20;
 /// Longest text: the parser counts what it reads in an int (CVE-2025-46819).
 const CHUNK_MAX: usize = 1 << 30;
-/// The names of scripts and of libraries in error texts.
-const CHUNK: &str = "@user_script";
-const LIBRARY: &str = "@user_function";
-/// What functions may say of themselves.
-pub const FLAGS: [&str; 5] = [
-    "no-writes",
-    "allow-oom",
-    "allow-stale",
-    "no-cluster",
-    "allow-cross-slot-keys",
-];
-
-/// What is to become of a script that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It goes on.
-    Go,
-    /// Its host is [told](Host::told), and it goes on unless that says otherwise.
-    Tell,
-    /// It stops.
-    Stop(Stop),
-}
 
 /// A script and what it is given.
 #[derive(Clone, Copy, Debug)]
@@ -98,37 +71,6 @@ pub enum Ended {
     Failed(Vec<u8>),
     /// It was stopped.
     Stopped(Stop),
-}
-
-/// What the interpreter's functions share.
-pub(crate) struct State {
-    /// What is to become of the script that runs.
-    watch: Box<dyn Fn() -> Verdict>,
-    pub(crate) stopped: RefCell<Option<Stop>>,
-    pub(crate) resp3: Cell<bool>,
-    /// Bytes that the interpreter may take.
-    pub(crate) memory_max: Cell<usize>,
-    /// It is looked at more often: it has so much memory that an instruction may take long.
-    is_dense: Cell<bool>,
-    random: Random,
-    pub(crate) json: Rc<RefCell<json::Config>>,
-}
-
-impl State {
-    /// Asks whether the script is to go on.
-    pub(crate) fn look(&self) -> Result<(), effort::Stopped> {
-        if self.stopped.borrow().is_none() {
-            match (self.watch)() {
-                Verdict::Go => {}
-                Verdict::Stop(stop) => *self.stopped.borrow_mut() = Some(stop),
-                Verdict::Tell => *self.stopped.borrow_mut() = host::tell(),
-            }
-        }
-        match &*self.stopped.borrow() {
-            Some(_) => Err(effort::Stopped),
-            None => Ok(()),
-        }
-    }
 }
 
 /// A library that was loaded.
@@ -189,7 +131,6 @@ impl Vm {
             json: Rc::default(),
         });
         let rust = functions(&lua, &state, memory_max)?;
-        host::functions(&lua, &state, &rust)?;
         let (enter, enter_library, enter_function, env) = lua
             .load(include_str!("prelude.lua"))
             .set_name(library::PRELUDE)
@@ -363,7 +304,7 @@ impl Vm {
             let _ = watch_instructions(&self.lua, &self.state, INSTRUCTIONS);
         }
         self.state.random.seed(chance as i32);
-        self.state.json.replace(json::Config::default());
+        self.state.json.replace(JsonConfig::default());
     }
 
     /// How it ended, by what the prelude came back with.
@@ -415,26 +356,6 @@ impl Vm {
     }
 }
 
-/// Has the script looked at every so many instructions.
-fn watch_instructions(lua: &Lua, state: &Rc<State>, every: u32) -> LuaResult<()> {
-    let watched = state.clone();
-    let triggers = HookTriggers::new().every_nth_instruction(every);
-    lua.set_global_hook(triggers, move |lua, _| {
-        look_closely(lua, &watched)?;
-        Ok(VmState::Continue)
-    })
-}
-
-/// Looks at the script; more often from now on if it has much memory.
-pub(crate) fn look_closely(lua: &Lua, state: &Rc<State>) -> LuaResult<()> {
-    state.look()?;
-    if !state.is_dense.get() && lua.used_memory() > MUCH {
-        state.is_dense.set(true);
-        watch_instructions(lua, state, INSTRUCTIONS_DENSE)?;
-    }
-    Ok(())
-}
-
 /// A string to be. What is UTF-8 goes straight onto the stack.
 fn text(bytes: &[u8]) -> Either<&str, Text<'_>> {
     match std::str::from_utf8(bytes) {
@@ -451,142 +372,6 @@ impl IntoLua for Text<'_> {
     }
 }
 
-/// The error of a command, to be raised.
-#[derive(Debug)]
-pub(crate) struct Raised(pub(crate) Vec<u8>);
-
-impl std::fmt::Display for Raised {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
-    }
-}
-
-impl std::error::Error for Raised {}
-
-/// The functions that the prelude puts before scripts.
-fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<Table> {
-    let rust = lua.create_table()?;
-    rust.raw_set("memory_max", most)?;
-    rust.raw_set("version", VERSION.0)?;
-    rust.raw_set("version_number", VERSION.1)?;
-    rust.raw_set("null", LightUserData(std::ptr::null_mut()))?;
-    rust.raw_set("bit", library::table(lua, state, bit::FUNCTIONS)?)?;
-    rust.raw_set("pack", library::table(lua, state, pack::FUNCTIONS)?)?;
-    rust.raw_set("string", text::functions(lua, state)?)?;
-    rust.raw_set("json", json::functions(lua, state)?)?;
-    rust.raw_set("msgpack", msgpack::functions(lua, state)?)?;
-    let of = state.clone();
-    let random = library::wrapped(lua, state, move |_, args| of.random.random(args))?;
-    rust.raw_set("random", random)?;
-    let of = state.clone();
-    let is_short_of_memory =
-        lua.create_function(move |lua, ()| Ok(lua.used_memory() > of.memory_max.get() / 2))?;
-    rust.raw_set("is_short_of_memory", is_short_of_memory)?;
-    let of = state.clone();
-    let look = lua.create_function(move |lua, ()| look_closely(lua, &of))?;
-    rust.raw_set("look", look)?;
-    let of = state.clone();
-    let seed = library::wrapped(lua, state, move |_, args| of.random.randomseed(args))?;
-    rust.raw_set("randomseed", seed)?;
-    let of = state.clone();
-    let stopped = lua.create_function(move |_, ()| Ok(of.stopped.borrow().is_some()))?;
-    rust.raw_set("stopped", stopped)?;
-    let of = state.clone();
-    let setresp = lua.create_function(move |_, version: i64| {
-        of.resp3.set(version == 3);
-        Ok(())
-    })?;
-    rust.raw_set("setresp", setresp)?;
-    rust.raw_set("handler", lua.create_function(handler)?)?;
-    let is_flag = lua.create_function(|_, flag: Lua51| {
-        let flag = argument(&flag).unwrap_or_default();
-        Ok(FLAGS.iter().any(|known| known.as_bytes() == flag))
-    })?;
-    rust.raw_set("is_flag", is_flag)?;
-    let told = lua.create_function(|lua, error: Lua51| match error {
-        Lua51::Error(error) => Ok(Lua51::String(lua.create_string(plain(&error))?)),
-        other => Ok(other),
-    })?;
-    rust.raw_set("message", told)?;
-    let text = lua.create_function(|lua, value: Lua51| {
-        let text = argument(&value).unwrap_or_else(|| library::type_name(&value).into());
-        lua.create_string(text)
-    })?;
-    rust.raw_set("text", text)?;
-    let sha1hex = lua.create_function(|lua, args: MultiValue| {
-        if args.len() != 1 {
-            return Err(Error::external(Raised(
-                b"ERR wrong number of arguments".into(),
-            )));
-        }
-        let text = args.front().and_then(argument).unwrap_or_default();
-        let hash = Sha1::digest(text);
-        let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        lua.create_string(hex)
-    })?;
-    rust.raw_set("sha1hex", sha1hex)?;
-    let error_text = lua.create_function(|lua, text: mlua::String| {
-        lua.create_string(error_text(&text.as_bytes()))
-    })?;
-    rust.raw_set("error_text", error_text)?;
-    Ok(rust)
-}
-
-/// The code and text of what a script gives as an error: its first word is the code if another follows.
-fn error_text(text: &[u8]) -> Vec<u8> {
-    let text = text.strip_prefix(b"-").unwrap_or(text);
-    let end = text.iter().rposition(|b| !matches!(b, b'\r' | b'\n'));
-    let text = &text[..end.map_or(0, |end| end + 1)];
-    if text.contains(&b' ') {
-        text.to_vec()
-    } else {
-        [b"ERR ", text].concat()
-    }
-}
-
-/// Notes where an error was raised; a script's error becomes a table with its text.
-fn handler(lua: &Lua, error: Lua51) -> LuaResult<Table> {
-    let table = match error {
-        Lua51::Table(table) => table,
-        other => {
-            let text = match &other {
-                Lua51::Error(error) => match raised(error) {
-                    Some(text) => text.to_vec(),
-                    None => [b"ERR ", &plain(error)[..]].concat(),
-                },
-                other => {
-                    let text = argument(other);
-                    let text = text.unwrap_or_else(|| library::type_name(other).into());
-                    [b"ERR ", &text[..]].concat()
-                }
-            };
-            let table = lua.create_table()?;
-            table.raw_set("err", lua.create_string(text)?)?;
-            table
-        }
-    };
-    // From the function that has failed outwards, to the first line of the script.
-    for level in 0..20 {
-        let line = lua.inspect_stack(level, |at| {
-            let source = at.source().source;
-            let name = [CHUNK, LIBRARY]
-                .into_iter()
-                .find(|name| source.as_deref() == Some(name))?;
-            at.current_line().map(|line| (name, line))
-        });
-        match line {
-            None => break,
-            Some(None) => {}
-            Some(Some((name, line))) => {
-                table.raw_set("source", name)?;
-                table.raw_set("line", line)?;
-                break;
-            }
-        }
-    }
-    Ok(table)
-}
-
 /// What a library has failed with.
 fn error_of_library(error: &Lua51) -> Vec<u8> {
     match error {
@@ -598,7 +383,7 @@ fn error_of_library(error: &Lua51) -> Vec<u8> {
                 .unwrap_or(text)
         }
         Lua51::Error(error) => plain(error),
-        other => argument(other).unwrap_or_else(|| library::type_name(other).into()),
+        other => argument(other).unwrap_or_else(|| args::type_name(other).into()),
     }
 }
 
@@ -607,7 +392,7 @@ fn failure(error: &Lua51, name: &str) -> Vec<u8> {
     let Lua51::Table(table) = error else {
         let text = match error {
             Lua51::Error(error) => plain(error),
-            other => argument(other).unwrap_or_else(|| library::type_name(other).into()),
+            other => argument(other).unwrap_or_else(|| args::type_name(other).into()),
         };
         return [b"ERR ", &text[..], b" script: ", name.as_bytes(), b"."].concat();
     };
@@ -622,34 +407,4 @@ fn failure(error: &Lua51, name: &str) -> Vec<u8> {
     }
     line.push(b'.');
     line
-}
-
-/// What a command has answered, if that is what the error is.
-fn raised(error: &Error) -> Option<&[u8]> {
-    match error {
-        Error::CallbackError { cause, .. } => raised(cause),
-        error => error.downcast_ref::<Raised>().map(|raised| &raised.0[..]),
-    }
-}
-
-/// The text of an error, which may be any bytes.
-fn plain(error: &Error) -> Vec<u8> {
-    match raised(error) {
-        Some(text) => text.to_vec(),
-        None => message(error).into_bytes(),
-    }
-}
-
-/// The text of an error, without what mlua tells of the way it took.
-fn message(error: &Error) -> String {
-    match error {
-        Error::SyntaxError { message, .. }
-        | Error::RuntimeError(message)
-        | Error::MemoryError(message) => {
-            let first = message.split("\nstack traceback:").next();
-            first.unwrap_or_default().to_owned()
-        }
-        Error::CallbackError { cause, .. } => message(cause),
-        other => other.to_string(),
-    }
 }

@@ -1,7 +1,9 @@
 //! Writing a file.
 
-use crate::libraries::LIBRARY;
-use crate::{Value, crc, stream};
+use crate::crc;
+use crate::stream;
+use crate::value::Value;
+use crate::write::{LIBRARY, length, string};
 
 const STRING: u8 = 0;
 const LIST: u8 = 1;
@@ -113,24 +115,4 @@ pub(crate) fn put_value(to: &mut Vec<u8>, value: &Value) {
         }
         Value::Stream(stream) => stream::put(to, stream),
     }
-}
-
-pub(crate) fn length(to: &mut Vec<u8>, n: usize) {
-    match n {
-        0..0x40 => to.push(n as u8),
-        0x40..0x4000 => to.extend_from_slice(&[0x40 | (n >> 8) as u8, n as u8]),
-        0x4000..=0xffff_ffff => {
-            to.push(0x80);
-            to.extend_from_slice(&(n as u32).to_be_bytes());
-        }
-        _ => {
-            to.push(0x81);
-            to.extend_from_slice(&(n as u64).to_be_bytes());
-        }
-    }
-}
-
-pub(crate) fn string(to: &mut Vec<u8>, s: &[u8]) {
-    length(to, s.len());
-    to.extend_from_slice(s);
 }

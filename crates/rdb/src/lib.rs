@@ -31,32 +31,19 @@
 #![forbid(unsafe_code)]
 
 mod crc;
+mod cursor;
 mod decode;
 mod encode;
 mod libraries;
 mod packed;
 mod single;
 mod stream;
+mod value;
+mod write;
 
 pub use decode::{Decoder, Error, Item, Key};
 pub use encode::Encoder;
 pub use libraries::{dump_libraries, read_libraries};
 pub use single::{Malformed, dump, restore};
 pub use stream::{Consumer, Group, Id, Stream};
-
-/// What a key holds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Any bytes.
-    String(Vec<u8>),
-    /// Elements in order.
-    List(Vec<Vec<u8>>),
-    /// Members.
-    Set(Vec<Vec<u8>>),
-    /// Fields with their values.
-    Hash(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Members with their scores.
-    ZSet(Vec<(Vec<u8>, f64)>),
-    /// Entries, and groups that read them.
-    Stream(Box<Stream>),
-}
+pub use value::Value;

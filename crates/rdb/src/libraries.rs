@@ -1,11 +1,10 @@
 //! Libraries of functions: in a file they stand before the keys; FUNCTION DUMP gives them alone, with the version and
 //! the checksum of a file behind.
 
-use crate::decode::Cursor;
-use crate::{crc, encode};
+use crate::crc;
+use crate::cursor::Cursor;
+use crate::write::{LIBRARY, string};
 
-/// What a library begins with, since Redis 7.
-pub(crate) const LIBRARY: u8 = 245;
 /// The version that is written.
 const VERSION: u16 = 10;
 /// Newest version that is read, of Redis and of Valkey.
@@ -21,7 +20,7 @@ pub fn dump_libraries<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> 
     let mut dump = Vec::new();
     for text in texts {
         dump.push(LIBRARY);
-        encode::string(&mut dump, text);
+        string(&mut dump, text);
     }
     dump.extend_from_slice(&VERSION.to_le_bytes());
     let sum = crc::append(0, &dump);

@@ -1,6 +1,6 @@
 //! Small collections in one string: listpacks, ziplists and sets of integers.
 
-use crate::decode::{Cursor, Fault};
+use crate::cursor::{Cursor, Fault};
 
 type Elements = Vec<Vec<u8>>;
 
@@ -165,39 +165,4 @@ pub(crate) fn intset(bytes: &[u8], left: usize) -> Result<Elements, Fault> {
             cursor.signed_le(size).map(integer)
         })
         .collect()
-}
-
-/// A string that LZF has made shorter, `len` bytes when it is long again.
-pub(crate) fn lzf(bytes: &[u8], len: usize) -> Result<Vec<u8>, Fault> {
-    const BAD: Fault = Fault::Bad("a compressed string that cannot be restored");
-    // No run gives more than 264 bytes for three.
-    if len > bytes.len().saturating_mul(264) {
-        return Err(BAD);
-    }
-    let mut out: Vec<u8> = Vec::with_capacity(len);
-    let mut rest = bytes;
-    let next = |rest: &mut &[u8]| rest.split_off_first().map(|&byte| usize::from(byte));
-    while let Some(control) = next(&mut rest) {
-        if control < 0x20 {
-            out.extend_from_slice(rest.split_off(..=control).ok_or(BAD)?);
-        } else {
-            let mut run = control >> 5;
-            if run == 7 {
-                run += next(&mut rest).ok_or(BAD)?;
-            }
-            let back = (control & 0x1f) << 8 | next(&mut rest).ok_or(BAD)?;
-            let from = out.len().checked_sub(back + 1).ok_or(BAD)?;
-            let run = from..from + run + 2;
-            if run.end <= out.len() {
-                out.extend_from_within(run);
-            } else {
-                // It reaches into what it makes.
-                run.for_each(|at| out.push(out[at]));
-            }
-        }
-        if out.len() > len {
-            return Err(BAD);
-        }
-    }
-    if out.len() == len { Ok(out) } else { Err(BAD) }
 }

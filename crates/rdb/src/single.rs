@@ -4,9 +4,11 @@
 //! type:u8 | value | version:u16 | checksum:u64, of all in front of it
 //! ```
 
-use crate::decode::{Cursor, VALKEY_VERSION, VERSION, value};
+use crate::crc;
+use crate::cursor::Cursor;
+use crate::decode::{VALKEY_VERSION, VERSION, value};
 use crate::encode::{kind, put_value};
-use crate::{Value, crc};
+use crate::value::Value;
 
 /// Bytes behind the value.
 const FOOTER: usize = 10;

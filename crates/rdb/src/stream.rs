@@ -1,10 +1,9 @@
 //! Streams: entries in listpacks behind the id of the first of each, then what is known of those that there
 //! were, and groups. Each version of the form knows more than the one before.
 
-use crate::Value;
-use crate::decode::{Cursor, Fault};
-use crate::encode::{length, string};
+use crate::cursor::{Cursor, Fault};
 use crate::packed::{ListpackWriter, listpack};
+use crate::write::{length, string};
 
 /// The id of an entry: milliseconds, and a number within them.
 pub type Id = (u64, u64);
@@ -153,7 +152,7 @@ fn take_entries(cursor: &mut Cursor<'_>, to: &mut Stream) -> Result<(), Fault> {
 }
 
 /// Reads a stream of a type.
-pub(crate) fn take(kind: u8, cursor: &mut Cursor<'_>) -> Result<Value, Fault> {
+pub(crate) fn take(kind: u8, cursor: &mut Cursor<'_>) -> Result<Stream, Fault> {
     let mut stream = Stream::default();
     for _ in 0..cursor.length()? {
         take_entries(cursor, &mut stream)?;
@@ -182,7 +181,7 @@ pub(crate) fn take(kind: u8, cursor: &mut Cursor<'_>) -> Result<Value, Fault> {
         }
         stream.groups.push(group);
     }
-    Ok(Value::Stream(Box::new(stream)))
+    Ok(stream)
 }
 
 /// How many entries a group has read that has come to an id, in a stream of before 7.0, which did not say; `None`

@@ -10,8 +10,9 @@ use rustls::{ClientConfig, ClientConnection};
 use tidewire::{Origin, Peer, Refusal, Wrap};
 
 use crate::certificates::{Certificate, Roots};
+use crate::error::TlsError;
 use crate::records::{DEADLINE, Records};
-use crate::{TlsError, ring};
+use crate::ring::ring;
 
 /// Settings of a TLS client.
 ///

@@ -9,8 +9,9 @@ use rustls::{ServerConfig, ServerConnection};
 use tidewire::{Origin, Peer, Refusal, Throttle, Wrap};
 
 use crate::certificates::{Certificates, Roots};
+use crate::error::TlsError;
 use crate::records::{BETWEEN_LINES, DEADLINE, Records};
-use crate::{TlsError, ring};
+use crate::ring::ring;
 
 /// Settings of a TLS server.
 ///

@@ -2,15 +2,15 @@
 
 use mlua::{LightUserData, Lua, Value};
 
-use super::Config;
+use super::config::JsonConfig;
+use crate::args::no_memory;
 use crate::effort::Effort;
-use crate::library::no_memory;
 
 /// The value of a text.
 pub(super) fn decode(
     lua: &Lua,
     text: &[u8],
-    config: &Config,
+    config: &JsonConfig,
     effort: Effort<'_>,
 ) -> Result<Value, Box<str>> {
     if let [a, b, ..] = text
@@ -55,7 +55,7 @@ struct Decoder<'a> {
     lua: &'a Lua,
     text: &'a [u8],
     at: usize,
-    config: &'a Config,
+    config: &'a JsonConfig,
     effort: Effort<'a>,
 }
 

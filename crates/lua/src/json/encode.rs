@@ -2,15 +2,15 @@
 
 use mlua::{Table, Value};
 
-use super::{Config, Invalid};
+use super::config::{Invalid, JsonConfig};
+use crate::args::{NO_MEMORY, as_number, type_name};
 use crate::effort::Effort;
-use crate::library::{NO_MEMORY, as_number, type_name};
 use crate::number::general;
 
 /// The text of a value, of at most `most` bytes.
 pub(super) fn encode(
     value: &Value,
-    config: &Config,
+    config: &JsonConfig,
     most: usize,
     effort: Effort<'_>,
 ) -> Result<Vec<u8>, Box<str>> {
@@ -30,7 +30,7 @@ const EACH: u64 = 20;
 struct Encoder<'a> {
     text: Vec<u8>,
     most: usize,
-    config: &'a Config,
+    config: &'a JsonConfig,
     effort: Effort<'a>,
 }
 

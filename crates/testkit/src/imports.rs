@@ -1,7 +1,7 @@
-//! Arrows between files point down only: no file of the toolkit imports one that, by whatever way, imports it.
+//! Which file of a crate imports which, and where they import each other in a circle.
 //!
-//! Read from the sources: what a file says by `use`, and paths from `crate::` in its code. A name is followed
-//! through what modules export again, to the file that defines it. Tests are left out: they look at everything.
+//! It is read from the sources: paths in `use`, and paths that begin with `crate::` or `super::` in code. A name is
+//! followed through the modules that export it again, to the file that defines it. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,17 +23,103 @@ struct Module {
 type Modules = BTreeMap<Name, Module>;
 type Arrows = BTreeMap<Name, BTreeSet<Name>>;
 
-/// All modules whose files are in `folder`, those of tests aside.
+/// The files of a crate, and for each the files that it imports.
+#[derive(Debug)]
+pub struct Imports(Arrows);
+
+impl Imports {
+    /// Reads the sources in `folder`, a crate's `src`.
+    ///
+    /// # Panics
+    /// If a file cannot be read or is no Rust.
+    #[must_use]
+    pub fn of(folder: &Path) -> Imports {
+        let mut all = Modules::new();
+        read(folder, &Name::new(), &mut all);
+        Imports(arrows(&all))
+    }
+
+    /// How many files there are.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many pairs of files there are of which one imports the other.
+    #[must_use]
+    pub fn arrows(&self) -> usize {
+        self.0.values().map(BTreeSet::len).sum()
+    }
+
+    /// Sets of files of which each imports every other one, directly or through others; the largest first.
+    #[must_use]
+    pub fn knots(&self) -> Vec<Vec<String>> {
+        let reached: BTreeMap<&Name, BTreeSet<&Name>> = self
+            .0
+            .keys()
+            .map(|from| (from, self.reached(from)))
+            .collect();
+        let mut knots = BTreeSet::new();
+        for (from, all) in &reached {
+            let knot: BTreeSet<&Name> = all
+                .iter()
+                .copied()
+                .filter(|to| reached.get(to).is_some_and(|back| back.contains(from)))
+                .collect();
+            if !knot.is_empty() {
+                knots.insert(knot);
+            }
+        }
+        let name = |name: &&Name| match name.is_empty() {
+            true => "lib".to_owned(),
+            false => name.join("::"),
+        };
+        let mut knots: Vec<Vec<String>> = knots
+            .iter()
+            .map(|knot| knot.iter().map(name).collect())
+            .collect();
+        knots.sort_by_key(|knot| std::cmp::Reverse(knot.len()));
+        knots
+    }
+
+    /// The arrows between files of one knot, as `from -> to`.
+    #[must_use]
+    pub fn arrows_on_circles(&self) -> Vec<String> {
+        let all = self
+            .0
+            .iter()
+            .flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+        all.filter(|(from, to)| self.reached(to).contains(from))
+            .map(|(from, to)| format!("{} -> {}", from.join("::"), to.join("::")))
+            .collect()
+    }
+
+    /// The files to which arrows lead from this one, over any number of steps.
+    fn reached<'m>(&'m self, from: &Name) -> BTreeSet<&'m Name> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(at) = open.pop() {
+            let next = self.0.get(at).into_iter().flatten();
+            for next in next {
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// Reads all modules whose files are in `folder`. Files of tests, and binaries beside the crate's own, are left out.
 fn read(folder: &Path, name: &Name, all: &mut Modules) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
         let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
         // Of threads, too, there are models for tests.
-        if matches!(stem, "tests" | "models") {
+        if matches!(stem, "tests" | "models" | "bin") {
             continue;
         }
         let mut name = name.clone();
-        if !matches!(stem, "mod" | "lib") {
+        if !matches!(stem, "mod" | "lib" | "main") {
             name.push(stem.to_owned());
         }
         if path.is_dir() {
@@ -90,9 +176,8 @@ impl Module {
             UseTree::Name(name) if name.ident == "self" => (before.clone(), before.last().cloned()),
             UseTree::Name(name) => (with(name.ident.to_string()), Some(name.ident.to_string())),
             UseTree::Rename(to) => (with(to.ident.to_string()), Some(to.rename.to_string())),
-            UseTree::Glob(_) if depth == 0 => {
-                panic!("what a glob imports cannot be read: {before:?}")
-            }
+            // It imports from the module itself, as far as can be read.
+            UseTree::Glob(_) if depth == 0 => (before.clone(), None),
             UseTree::Glob(_) => return,
         };
         // Out of the modules that stand within the file.
@@ -117,10 +202,15 @@ impl Module {
             for (at, _) in line.match_indices(beginning) {
                 let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
                 let whole = line[at..].split(|c| !is_part(c)).next().unwrap_or_default();
-                let parts = whole.split("::").filter(|part| !part.is_empty());
+                let parts: Vec<&str> = whole.split("::").filter(|part| !part.is_empty()).collect();
+                let is_group = !parts
+                    .iter()
+                    .any(|part| *part != "crate" && *part != "super");
                 let goes_on = line[..at].ends_with(|c: char| is_part(c) || c == '$');
-                if !goes_on && !line[..at].ends_with("pub(in ") {
-                    self.named.push(parts.map(str::to_owned).collect());
+                // A group in braces is read by `take`.
+                if !goes_on && !is_group && !line[..at].ends_with("pub(in ") {
+                    self.named
+                        .push(parts.into_iter().map(str::to_owned).collect());
                 }
             }
         }
@@ -128,7 +218,7 @@ impl Module {
 }
 
 /// A file without its tests, which stand last.
-fn code_of(text: &str) -> &str {
+pub(crate) fn code_of(text: &str) -> &str {
     let tests = [
         "mod tests {",
         "pub(super) mod tests {",
@@ -189,94 +279,62 @@ fn arrows(all: &Modules) -> Arrows {
     all.iter().map(of).collect()
 }
 
-/// Each arrow that lies on a circle.
-fn on_circles(arrows: &Arrows) -> Vec<String> {
-    let leads = |from: &Name, to: &Name| {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
-        while let Some(at) = open.pop() {
-            if at == to {
-                return true;
-            }
-            open.extend(
-                arrows
-                    .get(at)
-                    .into_iter()
-                    .flatten()
-                    .filter(|next| seen.insert(*next)),
-            );
-        }
-        false
-    };
-    let all = arrows
-        .iter()
-        .flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
-    all.filter(|(from, to)| leads(to, from))
-        .map(|(from, to)| format!("{} -> {}", from.join("::"), to.join("::")))
-        .collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-fn no_file_imports_one_that_imports_it() {
-    let mut all = Modules::new();
-    read(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        &Name::new(),
-        &mut all,
-    );
-    let arrows = arrows(&all);
-    let count: usize = arrows.values().map(BTreeSet::len).sum();
-    assert!(
-        arrows.len() > 130 && count > 700,
-        "{} files, {count} arrows",
-        arrows.len()
-    );
-    let circles = on_circles(&arrows);
-    assert!(circles.is_empty(), "{circles:#?}");
-}
+    /// Modules from lines like `link: use crate::env::Env;`.
+    fn made(files: &[(&str, &str)]) -> Vec<String> {
+        let name = |name: &str| {
+            name.split("::")
+                .filter(|p| !p.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        let all = files
+            .iter()
+            .map(|(of, text)| (name(of), module(text)))
+            .collect();
+        Imports(arrows(&all)).arrows_on_circles()
+    }
 
-/// Modules from lines like `link: use crate::env::Env;`.
-fn made(files: &[(&str, &str)]) -> Vec<String> {
-    let name = |name: &str| {
-        name.split("::")
-            .filter(|p| !p.is_empty())
-            .map(str::to_owned)
-            .collect()
-    };
-    let all = files
-        .iter()
-        .map(|(of, text)| (name(of), module(text)))
-        .collect();
-    on_circles(&arrows(&all))
-}
-
-#[test]
-fn circles_are_found_whatever_way_they_take() {
-    let env = ("env", "pub struct Env;");
-    assert!(made(&[env, ("link", "use crate::env::Env;")]).is_empty());
-    // By three files, in code, through a parent, and by what the root exports.
-    let by_three = [
-        ("a", "use crate::b::B;"),
-        ("b", "use std::io;\nuse crate::{c::C};"),
-        ("c", "use crate::a::A;"),
-    ];
-    assert_eq!(made(&by_three), ["a -> b", "b -> c", "c -> a"]);
-    let in_code = [
-        ("a", "fn f() { crate::b::f() }"),
-        ("b", "fn f() { super::a::f() }"),
-    ];
-    assert_eq!(made(&in_code), ["a -> b", "b -> a"]);
-    let parent = [
-        ("room", "pub use door::Door;\nmod door;"),
-        ("room::door", "use super::Size;"),
-    ];
-    assert_eq!(made(&parent), ["room -> room::door", "room::door -> room"]);
-    let root = [
-        ("", "pub use env::Env;"),
-        ("env", "use crate::link::Link;"),
-        ("link", "use crate::Env;"),
-    ];
-    assert_eq!(made(&root), ["env -> link", "link -> env"]);
-    // What is written in comments and tests does not count.
-    let tests = "// crate::b::B\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
-    assert!(made(&[("a", tests), ("b", "use crate::a::A;")]).is_empty());
+    #[test]
+    fn circles_are_found_whatever_way_they_take() {
+        let env = ("env", "pub struct Env;");
+        assert!(made(&[env, ("link", "use crate::env::Env;")]).is_empty());
+        // By three files, in code, through a parent, and by what the root exports.
+        let by_three = [
+            ("a", "use crate::b::B;"),
+            ("b", "use std::io;\nuse crate::{c::C};"),
+            ("c", "use crate::a::A;"),
+        ];
+        assert_eq!(made(&by_three), ["a -> b", "b -> c", "c -> a"]);
+        let in_code = [
+            ("a", "fn f() { crate::b::f() }"),
+            ("b", "fn f() { super::a::f() }"),
+        ];
+        assert_eq!(made(&in_code), ["a -> b", "b -> a"]);
+        let parent = [
+            ("room", "pub use door::Door;\nmod door;"),
+            ("room::door", "use super::Size;"),
+        ];
+        assert_eq!(made(&parent), ["room -> room::door", "room::door -> room"]);
+        let root = [
+            ("", "pub use env::Env;"),
+            ("env", "use crate::link::Link;"),
+            ("link", "use crate::Env;"),
+        ];
+        assert_eq!(made(&root), ["env -> link", "link -> env"]);
+        // A group in braces names files below the root, not the root.
+        let group = [
+            ("", "pub use a::A;"),
+            ("a", "use crate::{b, c};"),
+            ("b", ""),
+            ("c", ""),
+        ];
+        assert!(made(&group).is_empty());
+        // What is written in comments and tests does not count.
+        let tests = "// crate::b::B\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
+        assert!(made(&[("a", tests), ("b", "use crate::a::A;")]).is_empty());
+    }
 }
