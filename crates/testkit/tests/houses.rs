@@ -9,7 +9,6 @@ use tidewire_testkit::imports::Imports;
 /// that is not here has none.
 const LARGEST: &[(&str, usize)] = &[
     ("cli", 12),
-    ("ingest", 8),
     ("kafka", 10),
     ("kv", 64),
     ("load", 11),

@@ -14,9 +14,9 @@ use super::broken::{Broken, printable};
 use super::clock::{Clock, until};
 use super::connect;
 use super::error::Error;
-use super::producer::{Shared, State};
 use super::route::Route;
 use super::session::Event;
+use super::shared::{Shared, State};
 
 /// Pieces written in one call.
 const PIECES: usize = 16;

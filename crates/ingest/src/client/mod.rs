@@ -23,6 +23,7 @@ mod reading;
 mod route;
 mod session;
 mod settings;
+mod shared;
 
 pub use administrator::{Administrator, PlaceState, StreamState};
 pub use backoff::Persistence;
@@ -31,10 +32,11 @@ pub use connect::To;
 pub use error::Error;
 pub use outbox::Amount;
 pub use outgoing::{Ended, Handler, Outgoing, OutgoingConn, OutgoingLocal};
-pub use producer::{News, Producer, Status};
+pub use producer::{Producer, Status};
 pub use reader::{Reader, Record};
 pub use reading::{Heard, Reading, Subscribing};
 pub use session::{Event, NotTaken, Session};
 pub use settings::Producing;
+pub use shared::News;
 
 pub use crate::native::codec::{Begin, Level, Wanted};

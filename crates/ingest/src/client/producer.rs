@@ -1,13 +1,10 @@
 //! The blocking producer: what its callers see. The work is done by a thread of its own.
 
-use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
-use tidewire::Instant;
 
 use super::backoff::Persistence;
 use super::clock::Clock;
@@ -17,6 +14,7 @@ use super::error::Error;
 use super::outbox::Amount;
 use super::session::{NotTaken, Session};
 use super::settings::Producing;
+use super::shared::{News, Shared, State};
 use crate::native::codec::{Level, Welcome};
 
 /// Messages taken under one lock, so that what was taken is on its way while more is.
@@ -51,16 +49,6 @@ pub struct Producer {
     courier: Option<JoinHandle<()>>,
 }
 
-/// Somebody to be told that there is news of a [`Producer`].
-#[derive(Clone)]
-pub struct News(pub Arc<dyn Fn() + Send + Sync>);
-
-impl fmt::Debug for News {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("News")
-    }
-}
-
 /// How a producer stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -75,34 +63,6 @@ pub struct Status {
     pub connections: u64,
     /// Why the server takes nothing at present, or why there is no connection.
     pub trouble: Option<String>,
-}
-
-/// What the caller and the thread share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    /// Something was acknowledged, the first welcome came, or it is all over.
-    news: Condvar,
-    /// Called for the same reasons.
-    listener: Option<News>,
-    /// Wakes the thread.
-    pub(super) wake: OwnedFd,
-    pub(super) server: Server,
-    pub(super) clock: Clock,
-}
-
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) session: Session,
-    /// The thread waits, and has nothing to write.
-    pub(super) asleep: bool,
-    /// Callers that wait for news.
-    pub(super) waiting: u32,
-    pub(super) stop: bool,
-    pub(super) failure: Option<Error>,
-    pub(super) acknowledged: u64,
-    pub(super) connections: u64,
-    pub(super) trouble: Option<String>,
 }
 
 impl Producer {
@@ -402,79 +362,5 @@ impl Drop for Producer {
             // It has no way to panic that its own message would not tell more about.
             let _ = courier.join();
         }
-    }
-}
-
-impl State {
-    fn check(&self) -> Result<(), Error> {
-        match &self.failure {
-            None => Ok(()),
-            Some(failure) => Err(failure.clone()),
-        }
-    }
-}
-
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the thread if it sleeps.
-    #[inline]
-    fn rouse(&self, state: &mut State) {
-        if std::mem::take(&mut state.asleep) {
-            self.ring();
-        }
-    }
-
-    fn ring(&self) {
-        // Fails only when it rings already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-
-    fn stop(&self, state: &mut State) {
-        state.stop = true;
-        self.ring();
-    }
-
-    /// Nothing more comes of it.
-    pub(super) fn fail(&self, state: &mut State, failure: Error) {
-        state.failure.get_or_insert(failure);
-        self.news.notify_all();
-        self.listen();
-    }
-
-    /// Tells callers that wait.
-    pub(super) fn tell(&self, state: &State) {
-        if state.waiting > 0 {
-            self.news.notify_all();
-        }
-        self.listen();
-    }
-
-    fn listen(&self) {
-        if let Some(News(listener)) = &self.listener {
-            listener();
-        }
-    }
-
-    fn wait<'a>(
-        &self,
-        mut state: MutexGuard<'a, State>,
-        until: Option<Instant>,
-    ) -> MutexGuard<'a, State> {
-        state.waiting += 1;
-        let mut state = match until {
-            None => self
-                .news
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner),
-            Some(until) => {
-                let waited = self.news.wait_timeout(state, until.since(self.clock.now()));
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        state.waiting -= 1;
-        state
     }
 }

@@ -11,12 +11,12 @@ use tidewire_log::{Change, ChangeRefused, Progress, Refused, StreamStatus, Ticke
 use super::codec::{
     AdminFrame, Malformed, PlaceFrame, Read, Reason, ServerFrame, StreamFrame, Wanted,
 };
-use super::conn::{
-    CUT_SHORT, DEFAULT_STREAM, IngestConn, RESERVED, is_reserved, millis, reason_of, refuse, send,
-    tell,
-};
 use super::counters::Count;
-use super::service::Shared;
+use super::local::Native;
+use super::reply::{
+    CUT_SHORT, DEFAULT_STREAM, RESERVED, is_reserved, millis, reason_of, refuse, send, tell,
+};
+use super::shared::Shared;
 use super::tokens::{Pass, Right};
 
 /// Most things that one answer lists; the rest is for the next request.
@@ -48,7 +48,7 @@ enum Done {
 }
 
 impl Admin {
-    pub(super) fn begin(pass: Pass, cx: &mut Cx<'_, IngestConn>) -> Admin {
+    pub(super) fn begin(pass: Pass, cx: &mut Cx<'_, impl Native>) -> Admin {
         cx.local.tally.add(Count::administrators, 1);
         send(cx, &ServerFrame::AdminWelcome);
         Admin {
@@ -62,7 +62,7 @@ impl Admin {
         &mut self,
         input: &mut Input<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Next {
         loop {
             if self.waits.is_some() {
@@ -107,7 +107,7 @@ impl Admin {
         &self,
         request: &AdminFrame<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Done {
         match *request {
             AdminFrame::Create { wanted, .. } | AdminFrame::Set { wanted, .. }
@@ -155,7 +155,7 @@ impl Admin {
         stream: &str,
         wanted: &Wanted,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Done {
         self.change(stream, shared, cx, |shared| {
             let Some(before) = shared.log.stream_status(stream) else {
@@ -174,7 +174,7 @@ impl Admin {
         &self,
         stream: &'a str,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
         change: impl FnOnce(&Shared) -> Option<Change<'a>>,
     ) -> Done {
         if !self.may(stream, shared) {
@@ -216,7 +216,7 @@ impl Admin {
         }
     }
 
-    fn list(&self, after: &str, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> Done {
+    fn list(&self, after: &str, shared: &Shared, cx: &mut Cx<'_, impl Native>) -> Done {
         let (mut shown, mut after) = (0, after.to_owned());
         let readers = shared.reading.of(None);
         loop {
@@ -245,7 +245,7 @@ impl Admin {
         stream: &str,
         after: &str,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Done {
         if !self.may(stream, shared) {
             return unauthorised();
@@ -266,7 +266,7 @@ impl Admin {
         self.done(cursors.len() == PAGE, cx)
     }
 
-    fn readers(&self, stream: &str, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> Done {
+    fn readers(&self, stream: &str, shared: &Shared, cx: &mut Cx<'_, impl Native>) -> Done {
         if !self.may(stream, shared) {
             return unauthorised();
         }
@@ -286,14 +286,14 @@ impl Admin {
         self.done(false, cx)
     }
 
-    fn done(&self, more: bool, cx: &mut Cx<'_, IngestConn>) -> Done {
+    fn done(&self, more: bool, cx: &mut Cx<'_, impl Native>) -> Done {
         let id = self.answered + 1;
         send(cx, &ServerFrame::Done { id, more });
         Done::Answered
     }
 
     /// The log has moved: answers what waits for that.
-    pub(super) fn settle(&mut self, progress: &Progress, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn settle(&mut self, progress: &Progress, cx: &mut Cx<'_, impl Native>) {
         let Some(ticket) = self.waits else {
             return;
         };
@@ -311,7 +311,7 @@ impl Admin {
         cx.link.resume();
     }
 
-    pub(super) fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, impl Native>) {
         if unread > 0 {
             return refuse(cx, self.answered + 1, Reason::Malformed, 0, CUT_SHORT);
         }
@@ -319,19 +319,19 @@ impl Admin {
     }
 
     /// Its token is not good any more.
-    pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, impl Native>) {
         let text = "the token is not accepted any more";
         refuse(cx, self.answered + 1, Reason::Unauthorised, 0, text);
     }
 
-    pub(super) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn draining(&mut self, cx: &mut Cx<'_, impl Native>) {
         let reason = Reason::Stopping;
         refuse(cx, self.answered + 1, reason, 0, reason.name());
     }
 }
 
 /// Sends the state of a stream; `readers` are where those are that are connected.
-fn show(status: &StreamStatus, readers: impl Iterator<Item = u64>, cx: &mut Cx<'_, IngestConn>) {
+fn show(status: &StreamStatus, readers: impl Iterator<Item = u64>, cx: &mut Cx<'_, impl Native>) {
     let next = status.range.next;
     let (count, farthest) = readers.fold((0, next), |(count, least), position| {
         (count + 1, least.min(position))

@@ -7,6 +7,7 @@
     reason = "reading blocks, and may not do so on a loop"
 )]
 
+use super::message::{Answer, Message};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use tidewire::Permit;
-use tidewire_log::{Begin, Committed, Credit, Log, Range, ReadError};
-
-use super::conn::Message;
+use tidewire_log::{Begin, Credit, Log, Range, ReadError};
 
 /// What is to be read, and who wants to know.
 pub(super) struct Job {
@@ -32,17 +31,6 @@ pub(super) enum Want {
     Place(Begin),
     /// Records from a position on.
     Records(u64, Credit),
-}
-
-/// What was read.
-#[derive(Debug)]
-pub enum Answer {
-    #[doc(hidden)]
-    /// What there is, and where to begin.
-    Place(Result<(Range, u64), ReadError>),
-    #[doc(hidden)]
-    /// Records.
-    Records(Result<Committed, ReadError>),
 }
 
 /// The threads.

@@ -16,11 +16,13 @@ use super::codec::{
     self, Malformed, Read, ReaderFrame, ReaderWelcome, Reason, ServerFrame, Subscribe,
     batch_overhead, encode_batch_head,
 };
-use super::conn::{CUT_SHORT, DEFAULT_STREAM, IngestConn, reason_of, refuse, send};
 use super::counters::Count;
-use super::pool::{Answer, Job, Want};
+use super::local::Native;
+use super::message::Answer;
+use super::pool::{Job, Want};
 use super::reading::Place;
-use super::service::Shared;
+use super::reply::{CUT_SHORT, DEFAULT_STREAM, reason_of, refuse, send};
+use super::shared::Shared;
 
 /// Records in runs shorter than this are copied behind each other; longer ones are sent from where
 /// they were read to.
@@ -110,7 +112,7 @@ impl Reader {
         &mut self,
         hello: &Subscribe<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) {
         self.has_been = shared.log.range(&self.stream).is_some();
         let exists = self.has_been || *self.stream == *DEFAULT_STREAM;
@@ -137,7 +139,7 @@ impl Reader {
     }
 
     /// Has something read.
-    fn ask(&mut self, what: Want, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    fn ask(&mut self, what: Want, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let Ok(permit) = cx.handle().reserve() else {
             let text = "too many reads at once";
             return refuse(cx, self.position, Reason::TooMany, 0, text);
@@ -157,7 +159,7 @@ impl Reader {
         &mut self,
         answer: Answer,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) {
         self.state = State::Held;
         self.reading = 0;
@@ -199,7 +201,7 @@ impl Reader {
         }
     }
 
-    fn welcome(&mut self, range: Range, start: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    fn welcome(&mut self, range: Range, start: u64, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if let Some(asked) = self.asked.filter(|&asked| asked > range.next) {
             return self.beyond_end(asked, range.next, cx);
         }
@@ -228,13 +230,13 @@ impl Reader {
     }
 
     /// Refuses a position that no record has had yet.
-    fn beyond_end(&self, asked: u64, next: u64, cx: &mut Cx<'_, IngestConn>) {
+    fn beyond_end(&self, asked: u64, next: u64, cx: &mut Cx<'_, impl Native>) {
         let text = format!("position {asked} was asked for, and {next} is the next one");
         refuse(cx, next, Reason::BeyondEnd, 0, &text);
     }
 
     /// Asks for the next records, if they may be sent.
-    pub(super) fn go_on(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn go_on(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if self.state != State::Held || cx.link.full() || cx.link.is_closing() {
             return;
         }
@@ -263,14 +265,14 @@ impl Reader {
     }
 
     /// The memory of all readers is used up: looks again in a while.
-    fn wait_for_memory(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    fn wait_for_memory(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         cx.local.tally.add(Count::paused_by_memory, 1);
         shared.memory.tell(cx.link.now());
         cx.link.set_timer_after(LOOK);
     }
 
     /// Accounts for what it holds: what is being read, and what was sent and is not taken yet.
-    fn account(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    fn account(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let queued = cx.link.queued_len();
         if queued != self.queued || queued == 0 {
             (self.queued, self.moved_at) = (queued, cx.link.now());
@@ -285,7 +287,7 @@ impl Reader {
     }
 
     /// It is time to see what was taken.
-    pub(super) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         self.account(shared, cx);
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
         if stalled && shared.memory.share(1).is_none() {
@@ -304,12 +306,12 @@ impl Reader {
     }
 
     /// Its token is not accepted any more.
-    pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, impl Native>) {
         let text = "the token is not accepted any more";
         refuse(cx, self.position, Reason::Unauthorised, 0, text);
     }
 
-    fn at_tail(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    fn at_tail(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if self.follow && !self.finished {
             // First armed, then looked: what is committed in between is not missed.
             cx.local.bell.arm();
@@ -321,7 +323,7 @@ impl Reader {
     }
 
     /// Ends reading: at the tail, or short of it.
-    fn end(&mut self, short: bool, cx: &mut Cx<'_, IngestConn>) {
+    fn end(&mut self, short: bool, cx: &mut Cx<'_, impl Native>) {
         if self.uncommitted.is_some() {
             self.ends = Some(short);
             return;
@@ -332,7 +334,7 @@ impl Reader {
     }
 
     /// The log has moved: goes on if there is anything new.
-    pub(super) fn follow(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn follow(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if self.state != State::AtTail {
             return;
         }
@@ -356,13 +358,13 @@ impl Reader {
         self.has_been && shared.log.range(&self.stream).is_none()
     }
 
-    fn deleted(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    fn deleted(&mut self, cx: &mut Cx<'_, impl Native>) {
         let reason = Reason::NoStream;
         refuse(cx, self.position, reason, 0, "the stream was deleted");
     }
 
     /// Sends what was read, as far as there is credit.
-    fn write(&mut self, read: Committed, cx: &mut Cx<'_, IngestConn>) {
+    fn write(&mut self, read: Committed, cx: &mut Cx<'_, impl Native>) {
         cx.local.tally.add(Count::reads, 1);
         let mut head = std::mem::take(&mut cx.local.scratch);
         for run in read.runs {
@@ -401,7 +403,7 @@ impl Reader {
         &mut self,
         input: &mut Input<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Next {
         loop {
             let (frame, len) = match ReaderFrame::decode(input.bytes()) {
@@ -431,7 +433,7 @@ impl Reader {
     }
 
     /// Moves the cursor; false if the connection ends over it.
-    fn commit(&mut self, position: u64, shared: &Shared, cx: &mut Cx<'_, IngestConn>) -> bool {
+    fn commit(&mut self, position: u64, shared: &Shared, cx: &mut Cx<'_, impl Native>) -> bool {
         let Some(cursor) = &self.cursor else {
             let text = "the hello named no cursor";
             refuse(cx, self.position, Reason::Malformed, 0, text);
@@ -464,7 +466,7 @@ impl Reader {
     }
 
     /// The queue of the log may have room for where the cursor is to stand.
-    pub(super) fn commit_again(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn commit_again(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if let Some(position) = self.uncommitted {
             self.commit(position, shared, cx);
         }
@@ -479,7 +481,7 @@ impl Reader {
         &mut self,
         unread: usize,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) {
         if unread > 0 {
             return refuse(cx, self.position, Reason::Malformed, 0, CUT_SHORT);
@@ -495,7 +497,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn draining(&mut self, cx: &mut Cx<'_, impl Native>) {
         let reason = Reason::Stopping;
         refuse(cx, self.position, reason, 0, reason.name());
     }

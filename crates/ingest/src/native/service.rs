@@ -12,19 +12,21 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidewire::{Alarm, Bell, ConnId, Conns, LoopHandle, Peer, Refusal, Service, Throttle};
-use tidewire_log::{Log, Range, Tenure, Ticket, Watch};
-use tidewire_replicate::{Ending, Hold};
+use tidewire::{Conns, LoopHandle, Peer, Refusal, Service, Throttle};
+use tidewire_log::{Log, Range};
+use tidewire_replicate::Ending;
 
 use super::codec::{self, Reason, ServerFrame};
-use super::conn::{IngestConn, Message};
-use super::counters::{Counters, LoopTally, Tally};
+use super::conn::IngestConn;
+use super::counters::{Counters, Tally};
+use super::local::{IngestLocal, OwedBy};
 use super::memory::Memory;
+use super::message::Message;
 use super::pool::Pool;
-use super::producer::Sent;
 use super::reading::{ReaderStatus, Readers};
 use super::session::Sessions;
 use super::settings::Settings;
+use super::shared::Shared;
 use super::tokens::{Token, Tokens};
 use crate::alarm;
 
@@ -34,27 +36,6 @@ use crate::alarm;
 /// look at its counters.
 pub struct IngestService {
     shared: Arc<Shared>,
-}
-
-pub(super) struct Shared {
-    pub(super) log: Arc<dyn Log>,
-    pub(super) settings: Settings,
-    /// The lower of the settings' limit and the log's.
-    pub(super) payload_max: u32,
-    pub(super) sessions: Sessions,
-    pub(super) pool: Pool,
-    pub(super) readers: AtomicUsize,
-    pub(super) reading: Readers,
-    pub(super) tokens: Tokens,
-    /// Held while a stream is changed by what is set about it.
-    pub(super) administering: Mutex<()>,
-    pub(super) memory: Memory,
-    /// Of log lines about clients of other hosts that are not let in.
-    pub(super) denials: Throttle,
-    alarm: Arc<Alarm<Message>>,
-    tally: Tally,
-    /// Has the log ring the alarm.
-    _watch: Watch,
 }
 
 impl IngestService {
@@ -143,72 +124,6 @@ impl IngestService {
 impl fmt::Debug for IngestService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IngestService({:?})", self.shared.settings)
-    }
-}
-
-/// A batch that was appended and is to be acknowledged when it is committed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
-    pub(super) ticket: Ticket,
-    pub(super) to: ConnId,
-    /// The id to acknowledge.
-    pub(super) id: u64,
-    /// All that the connection had appended then.
-    pub(super) sent: Sent,
-}
-
-/// What the connections of one loop share.
-pub struct IngestLocal {
-    pub(super) bell: Bell<Message>,
-    /// In the order of tickets, which is that of appending.
-    pub(super) owed: VecDeque<Owed>,
-    /// What is to be acknowledged when it is at home, in the same order.
-    pub(super) owed_home: VecDeque<Owed>,
-    /// The same for each partition that moves; no queue is empty between calls.
-    owed_bound: BTreeMap<Tenure, OwedBy>,
-    /// What was just committed; empty between calls.
-    committed: Vec<Owed>,
-    /// Producers that wait for what the session before them handed over.
-    pub(super) settling: Vec<ConnId>,
-    /// Producers that wait for room in the queue of the log, in the order in which they came.
-    pub(super) crowded: Vec<ConnId>,
-    /// Readers that wait at the tail.
-    pub(super) followers: Vec<ConnId>,
-    pub(super) tally: LoopTally,
-    /// Where frames are put together; empty between calls.
-    pub(super) scratch: Vec<u8>,
-}
-
-impl fmt::Debug for IngestLocal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IngestLocal({:?})", self.tally)
-    }
-}
-
-/// What is owed for a partition.
-struct OwedBy {
-    hold: Arc<Hold>,
-    owed: VecDeque<Owed>,
-}
-
-impl IngestLocal {
-    /// What is owed for a partition that is here.
-    pub(super) fn owed_by(&mut self, hold: &Arc<Hold>) -> &mut VecDeque<Owed> {
-        let by = self.owed_bound.entry(hold.tenure());
-        let by = by.or_insert_with(|| OwedBy {
-            hold: hold.clone(),
-            owed: VecDeque::new(),
-        });
-        &mut by.owed
-    }
-
-    fn waits(&self) -> bool {
-        !(self.owed.is_empty()
-            && self.owed_home.is_empty()
-            && self.owed_bound.is_empty()
-            && self.settling.is_empty()
-            && self.crowded.is_empty()
-            && self.followers.is_empty())
     }
 }
 

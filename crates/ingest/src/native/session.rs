@@ -11,7 +11,7 @@ use tidewire::Handle;
 use tidewire_log::ProducerId;
 use tidewire_replicate::{Ending, Hold};
 
-use super::conn::Message;
+use super::message::Message;
 use crate::mistakes::Mistakes;
 
 /// Shards, so that hellos on different loops seldom meet.

@@ -17,7 +17,6 @@ use tidewire::{
 };
 use tidewire_log::Watch;
 
-use self::slow::Again;
 use crate::alarm;
 use crate::classic::ack::{Ack, Pending};
 use crate::classic::codec::{Batch, HEADER, ID, Then};
@@ -172,6 +171,14 @@ pub struct ClassicConn<S> {
     overdue: bool,
     /// What waits for the log, from the first time that something does.
     later: Option<Box<Later>>,
+}
+
+/// What to do about a batch that was not taken.
+enum Again {
+    /// Try again with fewer messages.
+    Fewer,
+    /// Nothing now.
+    Not(Next),
 }
 
 impl<S> fmt::Debug for ClassicConn<S> {

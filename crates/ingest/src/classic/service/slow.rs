@@ -3,20 +3,12 @@
 use tidewire::{Cx, Next};
 use tidewire_log::Ticket;
 
-use super::{ClassicConn, LOG_FAILED, REPLIES};
+use super::{Again, ClassicConn, LOG_FAILED, REPLIES};
 use crate::classic::codec::Batch;
 use crate::classic::counters::Count;
 use crate::classic::later::{Ending, Owed, Pause};
 use crate::classic::policy::{AckPolicy, Classic};
 use crate::sink::{Accepted, Sink};
-
-/// What to do about a batch that was not taken.
-pub(super) enum Again {
-    /// Try again with fewer messages.
-    Fewer,
-    /// Nothing now.
-    Not(Next),
-}
 
 impl<S: Sink> ClassicConn<S> {
     /// What to do if the sink has not taken a batch.

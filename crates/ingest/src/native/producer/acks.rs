@@ -5,9 +5,11 @@ use tidewire_log::Progress;
 
 use super::{Pause, Producer};
 use crate::native::codec::{Level, ServerFrame};
-use crate::native::conn::{IngestConn, send};
 use crate::native::counters::Count;
-use crate::native::service::{Owed, Shared};
+use crate::native::local::Native;
+use crate::native::local::Owed;
+use crate::native::reply::send;
+use crate::native::shared::Shared;
 
 /// Why a producer waits that is not told more exactly.
 const QUEUE_FULL: &str = "the queue of the server's log is full: its disk takes less than is sent";
@@ -16,7 +18,7 @@ const COMMITTING: &str = "the server's log has not synced it yet";
 
 impl Producer {
     /// A batch is committed, and all before it.
-    pub(in crate::native) fn committed(&mut self, owed: &Owed, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn committed(&mut self, owed: &Owed, cx: &mut Cx<'_, impl Native>) {
         if owed.sent.batches <= self.committed.batches {
             return;
         }
@@ -29,7 +31,7 @@ impl Producer {
         self.finish_if_settled(cx);
     }
 
-    pub(super) fn acknowledge(&mut self, id: u64, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn acknowledge(&mut self, id: u64, cx: &mut Cx<'_, impl Native>) {
         self.acked = Some(id);
         if cx.link.full() {
             self.unsent = true;
@@ -38,7 +40,7 @@ impl Producer {
         }
     }
 
-    pub(super) fn write_ack(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn write_ack(&mut self, cx: &mut Cx<'_, impl Native>) {
         self.unsent = false;
         if let Some(id) = self.acked {
             self.told_at = cx.link.now();
@@ -52,7 +54,7 @@ impl Producer {
         }
     }
 
-    pub(in crate::native) fn writable(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn writable(&mut self, cx: &mut Cx<'_, impl Native>) {
         if self.unsent {
             self.write_ack(cx);
         }
@@ -64,7 +66,7 @@ impl Producer {
     }
 
     /// From now on, something waits for the log.
-    pub(super) fn wait_from_now(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn wait_from_now(&mut self, cx: &mut Cx<'_, impl Native>) {
         if !self.owes() && self.pause != Pause::Crowded {
             self.told_at = cx.link.now();
         }
@@ -74,7 +76,7 @@ impl Producer {
     }
 
     /// Repeats itself if nothing was said for long while something waits.
-    pub(in crate::native) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if !self.owes() && self.pause != Pause::Crowded {
             return;
         }
@@ -104,7 +106,7 @@ impl Producer {
     }
 
     /// There may be room in the queue of the log.
-    pub(in crate::native) fn room(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn room(&mut self, cx: &mut Cx<'_, impl Native>) {
         if self.pause == Pause::Crowded && !self.has_refused() {
             cx.link.resume();
         }

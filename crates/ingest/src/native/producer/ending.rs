@@ -8,7 +8,8 @@ use tidewire_log::Progress;
 use super::put::Put;
 use super::{Ending, Producer};
 use crate::native::codec::Reason;
-use crate::native::conn::{CUT_SHORT, IngestConn, millis, refuse};
+use crate::native::local::Native;
+use crate::native::reply::{CUT_SHORT, millis, refuse};
 
 impl Producer {
     /// Refuses a message, and all behind it until it comes again.
@@ -17,7 +18,7 @@ impl Producer {
         id: u64,
         reason: Reason,
         retry_after: Duration,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Put {
         self.refused = Some(id);
         refuse(cx, id, reason, millis(retry_after), reason.name());
@@ -30,7 +31,7 @@ impl Producer {
         id: u64,
         reason: Reason,
         text: String,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Next {
         self.ending = Ending::Refused { id, reason, text };
         self.finish_if_settled(cx);
@@ -42,7 +43,13 @@ impl Producer {
     }
 
     /// Refuses for good, now, with what can be acknowledged.
-    pub(super) fn end(&mut self, id: u64, reason: Reason, text: &str, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn end(
+        &mut self,
+        id: u64,
+        reason: Reason,
+        text: &str,
+        cx: &mut Cx<'_, impl Native>,
+    ) {
         if let Some(id) = self.due.take() {
             self.acked = Some(id);
             self.unsent = true;
@@ -53,13 +60,13 @@ impl Producer {
         refuse(cx, id, reason, 0, text);
     }
 
-    pub(in crate::native) fn fenced(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn fenced(&mut self, cx: &mut Cx<'_, impl Native>) {
         let next = self.ids.next().unwrap_or(u64::MAX);
         self.end(next, Reason::Fenced, Reason::Fenced.name(), cx);
     }
 
     /// Its token is not accepted any more.
-    pub(in crate::native) fn shut_out(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn shut_out(&mut self, cx: &mut Cx<'_, impl Native>) {
         let next = self.ids.next().unwrap_or(u64::MAX);
         let text = "the token is not accepted any more".to_owned();
         self.end_after(next, Reason::Unauthorised, text, cx);
@@ -68,7 +75,7 @@ impl Producer {
     pub(in crate::native) fn log_failed(
         &mut self,
         progress: &Progress,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) {
         let text = match &progress.failure {
             Some(failure) => &failure.0,
@@ -86,7 +93,7 @@ impl Producer {
     }
 
     /// The client has finished sending, with so many bytes behind its last whole message.
-    pub(in crate::native) fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, impl Native>) {
         if self.has_refused() {
             return;
         }
@@ -103,7 +110,7 @@ impl Producer {
         self.finish_if_settled(cx);
     }
 
-    pub(in crate::native) fn draining(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(in crate::native) fn draining(&mut self, cx: &mut Cx<'_, impl Native>) {
         if self.has_refused() {
             return;
         }
@@ -114,7 +121,7 @@ impl Producer {
     }
 
     /// Ends the connection once everything is acknowledged.
-    pub(super) fn finish_if_settled(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn finish_if_settled(&mut self, cx: &mut Cx<'_, impl Native>) {
         if self.owes() {
             return;
         }

@@ -6,6 +6,7 @@
 mod acks;
 mod bound;
 mod ending;
+mod leaving;
 mod put;
 mod take;
 
@@ -17,22 +18,16 @@ use tidewire::{Cx, Instant};
 use tidewire_log::{Log, Policy, ProducerId, Progress, Refused, StreamId};
 
 use super::codec::{self, Level, Produce, Reason, ServerFrame, Welcome};
-use super::conn::{IngestConn, millis, refuse, send};
 use super::counters::Count;
 use super::ids::Ids;
+use super::local::Native;
+use super::local::Sent;
 use super::quota::Meter;
-use super::service::Shared;
+use super::reply::{millis, refuse, send};
 use super::session::Session;
+use super::shared::Shared;
 use crate::classic::Parser;
 pub(super) use bound::Bound;
-
-/// What a connection has appended, or has had committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sent {
-    batches: u64,
-    messages: u64,
-    bytes: u64,
-}
 
 /// A producer's connection.
 pub(super) struct Producer {
@@ -103,7 +98,7 @@ impl Producer {
         stream: &str,
         hello: &Produce<'_>,
         bound: Option<&Bound>,
-        cx: &Cx<'_, IngestConn>,
+        cx: &Cx<'_, impl Native>,
     ) -> Result<Producer, Refused> {
         let log = &shared.log;
         let comes_home = log.comes_home(stream);
@@ -165,7 +160,7 @@ impl Producer {
         &mut self,
         progress: &Progress,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> bool {
         let mut mark = if self.session.is_some() {
             shared.log.mark(self.id)
@@ -222,7 +217,7 @@ impl Producer {
     }
 
     /// At level received, what lies between the mark and the first id was lost in a crash.
-    fn adopt_gap(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    fn adopt_gap(&mut self, cx: &mut Cx<'_, impl Native>) {
         if let Some(next) = self.ids.next().filter(|_| self.adopt)
             && let Some(gap) = self.ids.first.checked_sub(next).filter(|&gap| gap > 0)
         {

@@ -6,10 +6,12 @@ use tidewire_log::{Log, Refused, Ticket};
 use super::{Pause, Producer};
 use crate::classic::{Batch, HEADER};
 use crate::native::codec::{Level, Reason};
-use crate::native::conn::{IngestConn, reason_of};
 use crate::native::counters::Count;
 use crate::native::ids::{Part, Run, first_of};
-use crate::native::service::{Owed, Shared};
+use crate::native::local::Native;
+use crate::native::local::Owed;
+use crate::native::reply::reason_of;
+use crate::native::shared::Shared;
 
 /// What became of a batch.
 pub(super) enum Put {
@@ -31,7 +33,7 @@ impl Producer {
         batch: &Batch<'_>,
         input: &mut Input<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Result<(), Next> {
         let mut rest = batch.bytes();
         while !rest.is_empty() {
@@ -71,7 +73,7 @@ impl Producer {
         bytes: &[u8],
         input: &mut Input<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Result<(), Next> {
         let (mut rest, mut left, mut first) = (bytes, run.count, run.first);
         let mut now = Run { ..run };
@@ -117,7 +119,7 @@ impl Producer {
         run: &Run,
         bytes: &[u8],
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Put {
         let now = cx.link.now();
         if let Some(wait) = self.meter.as_ref().and_then(|meter| meter.wait(now)) {
@@ -191,7 +193,7 @@ impl Producer {
     }
 
     /// The log has taken a batch.
-    pub(super) fn taken(&mut self, run: &Run, ticket: Ticket, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn taken(&mut self, run: &Run, ticket: Ticket, cx: &mut Cx<'_, impl Native>) {
         let tally = &mut cx.local.tally;
         tally.add(Count::batches, 1);
         tally.add(Count::messages, run.count);
@@ -222,7 +224,7 @@ impl Producer {
     }
 
     /// The log has no room: reading pauses until it has.
-    pub(super) fn crowded(&mut self, cx: &mut Cx<'_, IngestConn>) {
+    pub(super) fn crowded(&mut self, cx: &mut Cx<'_, impl Native>) {
         self.wait_from_now(cx);
         self.pause = Pause::Crowded;
         cx.local.tally.add(Count::paused_by_log, 1);

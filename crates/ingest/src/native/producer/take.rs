@@ -5,9 +5,9 @@ use tidewire::{Cx, Input, Next};
 use super::{Pause, Producer};
 use crate::classic::{HEADER, Then};
 use crate::native::codec::Reason;
-use crate::native::conn::IngestConn;
 use crate::native::counters::Count;
-use crate::native::service::Shared;
+use crate::native::local::Native;
+use crate::native::shared::Shared;
 
 /// Batches that one connection may have uncommitted; bounds what a loop keeps of them. Reading
 /// pauses there as at the window.
@@ -18,7 +18,7 @@ impl Producer {
         &mut self,
         input: &mut Input<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Next {
         let next = self.take(input, shared, cx);
         if let Some(id) = self.due.take()
@@ -33,7 +33,7 @@ impl Producer {
         &mut self,
         input: &mut Input<'_>,
         shared: &Shared,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Next {
         if self.has_refused() {
             return Next::Paused;
@@ -60,7 +60,7 @@ impl Producer {
         &mut self,
         id: u64,
         input: &mut Input<'_>,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Option<Next> {
         let batch = self.parser.parse(input.bytes());
         let (mut len, mut count) = (0, 0);
@@ -83,7 +83,7 @@ impl Producer {
         &mut self,
         then: Then,
         input: &Input<'_>,
-        cx: &mut Cx<'_, IngestConn>,
+        cx: &mut Cx<'_, impl Native>,
     ) -> Next {
         match then {
             Then::Oversized { size } => {
@@ -99,7 +99,7 @@ impl Producer {
     }
 
     /// Pauses if more is unacknowledged than the window allows.
-    pub(super) fn unless_full(&mut self, next: Next, cx: &mut Cx<'_, IngestConn>) -> Next {
+    pub(super) fn unless_full(&mut self, next: Next, cx: &mut Cx<'_, impl Native>) -> Next {
         if !self.over_window() {
             return next;
         }

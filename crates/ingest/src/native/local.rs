@@ -1,0 +1,91 @@
+//! What the connections of one loop share: what they are owed, and which of them wait.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use tidewire::{Bell, ConnId, Protocol};
+use tidewire_log::{Tenure, Ticket};
+use tidewire_replicate::Hold;
+
+use super::counters::LoopTally;
+use super::message::Message;
+
+/// What a connection has appended, or has had committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) batches: u64,
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+/// A batch that was appended and is to be acknowledged when it is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pub(super) ticket: Ticket,
+    pub(super) to: ConnId,
+    /// The id to acknowledge.
+    pub(super) id: u64,
+    /// All that the connection had appended then.
+    pub(super) sent: Sent,
+}
+
+/// What the connections of one loop share.
+pub struct IngestLocal {
+    pub(super) bell: Bell<Message>,
+    /// In the order of tickets, which is that of appending.
+    pub(super) owed: VecDeque<Owed>,
+    /// What is to be acknowledged when it is at home, in the same order.
+    pub(super) owed_home: VecDeque<Owed>,
+    /// The same for each partition that moves; no queue is empty between calls.
+    pub(super) owed_bound: BTreeMap<Tenure, OwedBy>,
+    /// What was just committed; empty between calls.
+    pub(super) committed: Vec<Owed>,
+    /// Producers that wait for what the session before them handed over.
+    pub(super) settling: Vec<ConnId>,
+    /// Producers that wait for room in the queue of the log, in the order in which they came.
+    pub(super) crowded: Vec<ConnId>,
+    /// Readers that wait at the tail.
+    pub(super) followers: Vec<ConnId>,
+    pub(super) tally: LoopTally,
+    /// Where frames are put together; empty between calls.
+    pub(super) scratch: Vec<u8>,
+}
+
+/// A connection of these loops. What producers and readers do is written for any, so that the connection itself stands above.
+pub(super) trait Native: Protocol<Local = IngestLocal, Message = Message> {}
+
+impl<P: Protocol<Local = IngestLocal, Message = Message>> Native for P {}
+
+impl fmt::Debug for IngestLocal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IngestLocal({:?})", self.tally)
+    }
+}
+
+/// What is owed for a partition.
+pub(super) struct OwedBy {
+    pub(super) hold: Arc<Hold>,
+    pub(super) owed: VecDeque<Owed>,
+}
+
+impl IngestLocal {
+    /// What is owed for a partition that is here.
+    pub(super) fn owed_by(&mut self, hold: &Arc<Hold>) -> &mut VecDeque<Owed> {
+        let by = self.owed_bound.entry(hold.tenure());
+        let by = by.or_insert_with(|| OwedBy {
+            hold: hold.clone(),
+            owed: VecDeque::new(),
+        });
+        &mut by.owed
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !(self.owed.is_empty()
+            && self.owed_home.is_empty()
+            && self.owed_bound.is_empty()
+            && self.settling.is_empty()
+            && self.crowded.is_empty()
+            && self.followers.is_empty())
+    }
+}

@@ -1,0 +1,28 @@
+//! What other threads and connections tell a connection.
+
+use tidewire_log::{Committed, Range, ReadError};
+
+/// What others say to a connection.
+#[derive(Debug)]
+pub enum Message {
+    #[doc(hidden)]
+    /// A newer session of its producer has begun.
+    Fenced,
+    #[doc(hidden)]
+    /// The partition of its producer is handed over, or is somebody else's.
+    Unbound,
+    #[doc(hidden)]
+    /// What was read for it.
+    Read(Answer),
+}
+
+/// What was read.
+#[derive(Debug)]
+pub enum Answer {
+    #[doc(hidden)]
+    /// What there is, and where to begin.
+    Place(Result<(Range, u64), ReadError>),
+    #[doc(hidden)]
+    /// Records.
+    Records(Result<Committed, ReadError>),
+}

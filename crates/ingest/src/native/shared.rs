@@ -1,0 +1,37 @@
+//! What all connections of a server share.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+
+use tidewire::{Alarm, Throttle};
+use tidewire_log::{Log, Watch};
+
+use super::counters::Tally;
+use super::memory::Memory;
+use super::message::Message;
+use super::pool::Pool;
+use super::reading::Readers;
+use super::session::Sessions;
+use super::settings::Settings;
+use super::tokens::Tokens;
+
+pub(super) struct Shared {
+    pub(super) log: Arc<dyn Log>,
+    pub(super) settings: Settings,
+    /// The lower of the settings' limit and the log's.
+    pub(super) payload_max: u32,
+    pub(super) sessions: Sessions,
+    pub(super) pool: Pool,
+    pub(super) readers: AtomicUsize,
+    pub(super) reading: Readers,
+    pub(super) tokens: Tokens,
+    /// Held while a stream is changed by what is set about it.
+    pub(super) administering: Mutex<()>,
+    pub(super) memory: Memory,
+    /// Of log lines about clients of other hosts that are not let in.
+    pub(super) denials: Throttle,
+    pub(super) alarm: Arc<Alarm<Message>>,
+    pub(super) tally: Tally,
+    /// Has the log ring the alarm.
+    pub(super) _watch: Watch,
+}
