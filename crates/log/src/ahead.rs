@@ -4,9 +4,8 @@
 
 use std::io::{self, IoSlice};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, contents};
 use crate::format::{Form, u32_at, u64_at};
-use crate::recovery::contents;
 use crate::state::State;
 
 const NAME: &str = "marks";

@@ -4,162 +4,20 @@
 //! reader decodes and verifies, and everything here can be built from the log again. So entries may be
 //! left out, and are: the longer the log, the further apart they stand (`spacing`).
 
+mod segment;
 mod spacing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::format::Missing;
-use crate::gather::{Note, Turn};
+use crate::note::{Note, Turn};
 use crate::numbered::Numbered;
-use crate::recovery::Found;
 use crate::state::State;
 use crate::{Range, StreamSettings};
 
+pub(crate) use segment::{Entry, Extent, Index, Segment};
 pub(crate) use spacing::Spacing;
-
-/// A place in a segment from which a stream can be read forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// The position of the first record of the run at `offset`.
-    pub(crate) first: u64,
-    /// Of a run, in the segment's file.
-    pub(crate) offset: u64,
-    /// Where the batch of that run ends.
-    pub(crate) batch_end: u64,
-    /// Of that run; they never go back within a stream.
-    pub(crate) timestamp_us: u64,
-    /// Bytes of the stream's records in the segment before that run, as they are stored.
-    pub(crate) before: u64,
-}
-
-/// What a segment holds of one stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// The first position.
-    pub(crate) first: u64,
-    /// One past the last.
-    pub(crate) next: u64,
-    /// Bytes of the records, as they are stored.
-    pub(crate) bytes: u64,
-    pub(crate) entries: Vec<Entry>,
-}
-
-impl Extent {
-    /// Bytes of the records that are before a position and known to be: up to the entry before it.
-    fn before(&self, position: u64) -> u64 {
-        if position >= self.next {
-            return self.bytes;
-        }
-        let after = self
-            .entries
-            .partition_point(|entry| entry.first <= position);
-        let entry = after.checked_sub(1).and_then(|at| self.entries.get(at));
-        entry.map_or(0, |entry| entry.before)
-    }
-}
-
-/// The index of a segment: its extents, by stream. There may be a hundred thousand indexes of a single
-/// extent, which is why this is no tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Index {
-    extents: Vec<(u32, Extent)>,
-}
-
-impl Index {
-    fn find(&self, stream: u32) -> Result<usize, usize> {
-        self.extents.binary_search_by_key(&stream, |(id, _)| *id)
-    }
-
-    /// What it holds of a stream.
-    pub(crate) fn extent(&self, stream: u32) -> Option<&Extent> {
-        Some(&self.extents[self.find(stream).ok()?].1)
-    }
-
-    /// All, by stream.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = (u32, &Extent)> {
-        self.extents
-            .iter()
-            .map(|(stream, extent)| (*stream, extent))
-    }
-
-    /// How many streams have records in it.
-    pub(crate) fn streams(&self) -> usize {
-        self.extents.len()
-    }
-
-    /// How many entries all of them have.
-    pub(crate) fn entries(&self) -> usize {
-        self.extents().map(|(_, extent)| extent.entries.len()).sum()
-    }
-
-    /// Takes an extent as it is.
-    pub(crate) fn insert(&mut self, stream: u32, extent: Extent) {
-        match self.find(stream) {
-            Ok(at) => self.extents[at].1 = extent,
-            Err(at) => self.extents.insert(at, (stream, extent)),
-        }
-    }
-
-    /// Adds what a batch at `offset` of the segment, with this length, holds; whether that made an
-    /// entry.
-    pub(crate) fn add(&mut self, note: &Note, offset: u64, length: u64, spacing: &Spacing) -> bool {
-        let at = match self.find(note.stream) {
-            Ok(at) => at,
-            Err(at) => {
-                let extent = Extent {
-                    first: note.first,
-                    ..Extent::default()
-                };
-                self.extents.insert(at, (note.stream, extent));
-                at
-            }
-        };
-        let apart = spacing.between(self.extents.len());
-        let extent = &mut self.extents[at].1;
-        extent.next = note.next;
-        let at = offset + note.offset;
-        let last = extent.entries.last();
-        let is_apart = last.is_none_or(|last| at - last.offset >= apart);
-        if is_apart {
-            extent.entries.push(Entry {
-                first: note.first,
-                offset: at,
-                batch_end: offset + length,
-                timestamp_us: note.timestamp_us,
-                before: extent.bytes,
-            });
-        }
-        extent.bytes += note.bytes;
-        is_apart
-    }
-}
-
-/// A segment as readers see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    /// Bytes in use.
-    pub(crate) used: u64,
-    /// The highest timestamp in it.
-    pub(crate) newest_us: u64,
-    /// When its last batch was written, by the log's own clock.
-    pub(crate) lived_us: u64,
-    pub(crate) index: Index,
-    /// Positions that are lost.
-    pub(crate) gaps: Vec<Missing>,
-    /// Entries of its index that memory has no room for; its index file may have them.
-    pub(crate) left_out: u32,
-}
-
-impl Segment {
-    /// Whether all in it is older than `age`, when the wall clock and the log's own clock show `now`, all in microseconds.
-    /// A wall clock that once ran ahead has left timestamps that are never old, and those of a stream do not go back
-    /// after it; but what was written so long ago by the log's own clock is old whatever they say.
-    pub(crate) fn is_older(&self, age: u64, (unix_us, lived_us): (u64, u64)) -> bool {
-        let is_past = |then: u64, now: u64| then.saturating_add(age) < now;
-        is_past(self.newest_us, unix_us) || is_past(self.lived_us, lived_us)
-    }
-}
 
 /// A stream as readers see it.
 #[derive(Clone, Debug, Default)]
@@ -232,13 +90,13 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// What was found on the disk.
-    pub(crate) fn of(state: &State, segments: impl IntoIterator<Item = Found>) -> Catalog {
+    pub(crate) fn of(state: &State, segments: impl IntoIterator<Item = (u64, Segment)>) -> Catalog {
         let mut catalog = Catalog::default();
         for (id, stream) in state.streams.iter() {
             catalog.add_stream(id, stream.name.clone(), stream.next, stream.trimmed);
         }
-        for segment in segments {
-            catalog.add_segment(segment.number, segment.view);
+        for (number, segment) in segments {
+            catalog.add_segment(number, segment);
         }
         catalog.thin();
         catalog

@@ -10,9 +10,8 @@
 
 use std::io::{self, IoSlice};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, contents};
 use crate::format::{u32_at, u64_at};
-use crate::recovery::contents;
 
 /// The file's name.
 pub(crate) const CLAIMS: &str = "claims";

@@ -12,6 +12,7 @@ use crate::pack::pack;
 use crate::recovery::{self, OpenError, Opening, Recovery, Watcher};
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::times::CommitTimes;
 use crate::writer::Writer;
 use crate::{
     Begin, Carried, Change, ChangeRefused, Committed, Compression, Credit, CursorStatus, Log, Mark,
@@ -487,5 +488,24 @@ fn stored(compression: Compression, bytes: &[u8]) -> Stored<'_> {
         bytes,
         crc,
         compression,
+    }
+}
+
+impl<D: Disk> EmbeddedLog<D> {
+    /// How long commits took since the log was opened: from the moment at which the writer took the oldest group of it to
+    /// that at which all were committed, in the sense of the [`Policy`](crate::Policy). What is appended while another group
+    /// is written waits for that one as well.
+    ///
+    /// ```
+    /// use tidewire_log::{COMMIT_BOUNDS, EmbeddedLog, Settings};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let (log, _) = EmbeddedLog::start(directory.path(), Settings::default())?;
+    /// assert_eq!(log.commit_times().parts.len(), COMMIT_BOUNDS.len() + 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn commit_times(&self) -> CommitTimes {
+        self.shared().times.read()
     }
 }

@@ -12,45 +12,17 @@ use crate::format::{
     BATCH_HEADER, Missing, Needs, RECORDS_HEADER, Records, Stored, put_cursor, put_producer,
     put_stream, put_stream_set,
 };
+use crate::note::{NOTE_BYTES, Note, Turn};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::{Mark, Placed, ProducerId, Refused, Run, StreamId, StreamSettings, Ticket};
 
 /// When trying again makes sense for a stream at its limit.
 const FULL_RETRY: Duration = Duration::from_secs(1);
-/// How far apart notes of one stream are, at least, in bytes of the log.
-pub(crate) const NOTE_BYTES: u64 = 64 << 10;
-
 /// Most records that a group gathers of those who can wait for the next one. A batch's header has 4 bytes for their number,
 /// and repair counts on it; what is compressed to next to nothing would go beyond. Who was promised room stores as it comes: there
 /// are fewer than this many records in the largest group.
 const RECORDS_MAX: u32 = 1 << 31;
-
-/// Where records of a stream are in a group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Note {
-    pub(crate) stream: u32,
-    /// The position of the first record of the run at `offset`.
-    pub(crate) first: u64,
-    /// One past the last record of this stream up to the next note about it.
-    pub(crate) next: u64,
-    /// From the start of the batch.
-    pub(crate) offset: u64,
-    /// Of that run.
-    pub(crate) timestamp_us: u64,
-    /// Bytes of the records, as they are stored.
-    pub(crate) bytes: u64,
-}
-
-/// What becomes of a stream when the batch is committed that says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    Deleted(u32),
-    /// Its records before the position are not kept any more.
-    Trimmed(u32, u64),
-    /// It goes on at the second position behind the first: what was between is lost.
-    Passed(u32, u64, u64),
-}
 
 /// Batches that will be written together.
 #[derive(Debug)]

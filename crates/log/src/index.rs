@@ -8,9 +8,8 @@
 use std::io::{self, IoSlice};
 
 use crate::catalog::{Entry, Extent, Index, Segment};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, contents};
 use crate::format::{Missing, Needs, SegmentHeader, index_name, u32_at, u64_at};
-use crate::recovery::contents;
 
 const MAGIC: [u8; 8] = *b"tideidx3";
 /// Before the extents.
@@ -166,7 +165,7 @@ impl Saved {
 mod tests {
     use super::*;
     use crate::catalog::Spacing;
-    use crate::gather::Note;
+    use crate::note::Note;
 
     #[test]
     fn what_is_saved_is_loaded_and_nothing_else() {

@@ -18,6 +18,7 @@ mod format;
 mod gather;
 mod index;
 mod kind;
+mod note;
 mod numbered;
 mod pack;
 mod read;
@@ -35,15 +36,13 @@ mod tests;
 mod thread;
 mod times;
 pub mod tools;
+mod types;
 mod usage;
 mod view;
 mod writer;
 mod zeros;
 
-pub use api::{
-    Begin, Carried, Committed, Credit, Failure, Frames, Log, Mark, Placed, Policy, ProducerId,
-    Progress, RUN_BYTES, Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
-};
+pub use api::{Log, RUN_BYTES};
 pub use embedded::EmbeddedLog;
 pub use gather::Room;
 pub use kind::Kind;
@@ -56,6 +55,10 @@ pub use state::NAMELESS;
 pub use streams::{Change, ChangeRefused, Compression, CursorStatus, StreamSettings, StreamStatus};
 pub use tenure::Tenure;
 pub use times::{COMMIT_BOUNDS, CommitTimes};
+pub use types::{
+    Begin, Carried, Committed, Credit, Failure, Frames, Mark, Placed, Policy, ProducerId, Progress,
+    Range, ReadError, Refused, Run, StreamId, Ticket, Wake, Watch,
+};
 pub use usage::Usage;
 pub use view::View;
 pub use writer::{Now, Step, Writer};

@@ -6,7 +6,8 @@
 
 use crate::disk::Disk;
 use crate::format::Missing;
-use crate::gather::{Gather, Turn};
+use crate::gather::Gather;
+use crate::note::Turn;
 use crate::settings::Settings;
 use crate::{ChangeRefused, EmbeddedLog, ProducerId, Refused, StreamId, StreamSettings, Ticket};
 

@@ -5,9 +5,6 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::EmbeddedLog;
-use crate::disk::Disk;
-
 /// Upper bounds of the parts in which [`CommitTimes`] are counted.
 pub const COMMIT_BOUNDS: [Duration; 12] = [
     Duration::from_micros(50),
@@ -25,7 +22,7 @@ pub const COMMIT_BOUNDS: [Duration; 12] = [
 ];
 const PARTS: usize = COMMIT_BOUNDS.len() + 1;
 
-/// How long commits took: see [`EmbeddedLog::commit_times`].
+/// How long commits took: see [`EmbeddedLog::commit_times`](crate::EmbeddedLog::commit_times).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommitTimes {
@@ -50,7 +47,7 @@ impl Counted {
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    fn read(&self) -> CommitTimes {
+    pub(crate) fn read(&self) -> CommitTimes {
         CommitTimes {
             parts: std::array::from_fn(|part| self.parts[part].load(Relaxed)),
             sum: Duration::from_nanos(self.sum_ns.load(Relaxed)),
@@ -58,30 +55,11 @@ impl Counted {
     }
 }
 
-impl<D: Disk> EmbeddedLog<D> {
-    /// How long commits took since the log was opened: from the moment at which the writer took the oldest group of it to
-    /// that at which all were committed, in the sense of the [`Policy`](crate::Policy). What is appended while another group
-    /// is written waits for that one as well.
-    ///
-    /// ```
-    /// use tidewire_log::{COMMIT_BOUNDS, EmbeddedLog, Settings};
-    ///
-    /// let directory = tempfile::tempdir()?;
-    /// let (log, _) = EmbeddedLog::start(directory.path(), Settings::default())?;
-    /// assert_eq!(log.commit_times().parts.len(), COMMIT_BOUNDS.len() + 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn commit_times(&self) -> CommitTimes {
-        self.shared().times.read()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::{append, small};
-    use crate::{Log, Policy, ProducerId};
+    use crate::{EmbeddedLog, Log, Policy, ProducerId};
 
     #[test]
     fn a_time_is_counted_in_the_first_part_that_holds_it() {

@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::catalog::Catalog;
 use crate::disk::{Disk, ReadOnlyDisk};
 use crate::gather::Gather;
-use crate::recovery::{Loaded, Manner, load};
+use crate::recovery::{Found, Loaded, Manner, load};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::tools::{CursorInfo, StreamInfo};
@@ -80,7 +80,10 @@ impl<D: Disk> View<D> {
     fn of(disk: D, loaded: Loaded<D::File>) -> View<D> {
         let streams = loaded.streams();
         let cursors = loaded.cursors();
-        let catalog = Catalog::of(&loaded.state, loaded.segments);
+        let catalog = Catalog::of(
+            &loaded.state,
+            loaded.segments.into_iter().map(Found::of_catalog),
+        );
         // Nothing is ever appended: the smallest buffer will do.
         let settings = Settings {
             group_bytes: 1 << 10,

@@ -198,6 +198,10 @@ impl Module {
     /// Paths with this beginning in its code.
     fn scan(&mut self, code: &str, beginning: &str) {
         for line in code.lines() {
+            // What a file imports at its top is read by `take`.
+            if line.starts_with("use ") || (line.starts_with("pub") && line.contains(" use ")) {
+                continue;
+            }
             let line = line.split("//").next().unwrap_or_default();
             for (at, _) in line.match_indices(beginning) {
                 let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');

@@ -10,9 +10,8 @@ use tidewire_testkit::imports::Imports;
 const LARGEST: &[(&str, usize)] = &[
     ("cli", 12),
     ("kafka", 10),
-    ("kv", 64),
+    ("kv", 61),
     ("load", 11),
-    ("log", 22),
     ("ship", 8),
 ];
 

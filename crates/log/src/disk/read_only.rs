@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags};
 
+use super::interface::{Disk, patient};
 use super::real::{LOCK, RealFile, listed};
-use super::{Disk, patient};
 use crate::format::number_of;
 
 /// A directory with a log in it, of which nothing is changed: no file is made, written or locked for

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 
-use super::{Disk, DiskFile, opening, patient};
+use super::interface::{Disk, DiskFile, opening, patient};
 
 /// File systems that copy blocks when they are written, by the numbers that the system has for them:
 /// btrfs, ZFS, bcachefs.

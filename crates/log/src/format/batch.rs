@@ -1,9 +1,10 @@
 //! The header of a batch, and what makes a batch valid.
 
-use super::{
-    ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BATCH_MAGIC, Fault, RunView, Runs, checksum_fault,
-    is_batch, u32_at, u64_at,
+use super::layout::{
+    ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BATCH_MAGIC, Fault, checksum_fault, is_batch, u32_at,
+    u64_at,
 };
+use super::run::{RunView, Runs};
 
 /// What a batch is, besides a group of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The runs of a batch: records, and what is written about streams, producers and cursors.
 
-use super::{Fault, RECORDS_HEADER, RUN_PREFIX, checksum_fault, settings, u32_at, u64_at};
+use super::layout::{Fault, RECORDS_HEADER, RUN_PREFIX, checksum_fault, u32_at, u64_at};
+use super::settings;
 use crate::{Compression, StreamSettings};
 
 const RECORDS: u8 = 1;
@@ -378,7 +379,7 @@ impl<'a> Runs<'a> {
     /// batch.
     pub(crate) fn verify_padding(&self) -> Result<(), Fault> {
         let rest = &self.body[self.at..];
-        if rest.len() < super::ALIGN && rest.iter().all(|&byte| byte == 0) {
+        if rest.len() < super::layout::ALIGN && rest.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
         let offset = self.offset + self.at as u64;

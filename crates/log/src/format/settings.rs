@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{u32_at, u64_at};
+use super::layout::{u32_at, u64_at};
 use crate::{Compression, StreamSettings};
 
 /// Its length.

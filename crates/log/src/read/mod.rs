@@ -4,93 +4,18 @@
 //! what it returns. Where a reader stopped is remembered, so one that goes on finds its place, and
 //! the rest of a run that it has verified, without searching or summing again.
 
+mod readers;
 mod walk;
 mod window;
-
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use crate::catalog::Passage;
 use crate::disk::Disk;
 use crate::shared::Shared;
 use crate::{Begin, Committed, Credit, Frames, Range, ReadError};
-use walk::{Held, Place, Walk};
-use window::Trouble;
-
-/// How much is read at once, at least and at most, unless a single run is longer.
-const WINDOW: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
-/// Files kept open for readers.
-const FILES_MAX: usize = 32;
-/// Places remembered.
-const HINTS_MAX: usize = 256;
-/// Runs kept for readers that have seen a part.
-const HELD_MAX: usize = 16;
-/// Buffers kept for the next reader.
-const BUFFERS_MAX: usize = 8;
-
-/// What readers share.
-#[derive(Debug)]
-pub(crate) struct Readers<F> {
-    files: Mutex<VecDeque<(u64, F)>>,
-    hints: Mutex<VecDeque<Hint>>,
-    buffers: Mutex<Vec<Vec<u8>>>,
-}
-
-/// Where the next read of a stream may go on.
-#[derive(Debug)]
-struct Hint {
-    stream: u32,
-    position: u64,
-    place: Place,
-    held: Option<Held>,
-}
-
-impl<F> Readers<F> {
-    pub(crate) fn new() -> Readers<F> {
-        Readers {
-            files: Mutex::default(),
-            hints: Mutex::default(),
-            buffers: Mutex::default(),
-        }
-    }
-
-    /// Closes the file of a segment that was removed: as long as it is open, its room is taken.
-    pub(crate) fn forget(&self, number: u64) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|(of, _)| *of != number);
-    }
-
-    /// The segments whose files are open.
-    #[cfg(test)]
-    pub(crate) fn open(&self) -> Vec<u64> {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.iter().map(|(number, _)| *number).collect()
-    }
-
-    fn hint(&self, stream: u32, position: u64) -> Option<Hint> {
-        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |hint: &Hint| hint.stream == stream && hint.position == position;
-        let index = hints.iter().rposition(is_it)?;
-        hints.remove(index)
-    }
-
-    fn remember(&self, hint: Hint) {
-        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if hint.held.is_some() {
-            let mut holding = hints.iter_mut().filter(|hint| hint.held.is_some());
-            if let Some(oldest) = holding.next()
-                && holding.count() + 1 >= HELD_MAX
-            {
-                // Its run will be read and verified again.
-                oldest.held = None;
-            }
-        }
-        if hints.len() == HINTS_MAX {
-            hints.pop_front();
-        }
-        hints.push_back(hint);
-    }
-}
+pub(crate) use readers::Readers;
+use readers::{Hint, Place};
+use walk::Walk;
+use window::{Trouble, WINDOW};
 
 /// How much to read at once for so much credit: with room for headers.
 fn window_for(credit: usize) -> usize {

@@ -1,61 +1,14 @@
 //! Going over the runs of one stream, from a place in the log on.
 
+use super::readers::{Found, Held, Place};
 use super::window::{Trouble, Window};
 use crate::Compression;
-use crate::catalog::Entry;
 use crate::disk::Disk;
 use crate::format::{
     BATCH_HEADER, BatchHeader, FRAME_HEADER, Fault, RECORDS_HEADER, RUN_PREFIX, Records, u32_at,
 };
 use crate::pack::{UNPACKED_MAX, unpack};
 use crate::shared::Shared;
-
-/// A run of a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) segment: u64,
-    /// Of a run, or of a batch if it is `batch_end`.
-    offset: u64,
-    batch_end: u64,
-}
-
-impl Place {
-    pub(super) fn new((segment, entry): (u64, Entry)) -> Place {
-        Place {
-            segment,
-            offset: entry.offset,
-            batch_end: entry.batch_end,
-        }
-    }
-}
-
-/// A run of records, without its frames.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) producer: u32,
-    pub(super) timestamp_us: u64,
-    pub(super) first: u64,
-    count: u32,
-    compression: Compression,
-    header: [u8; RECORDS_HEADER],
-    /// Where the frames begin, and their length.
-    frames: (u64, usize),
-}
-
-impl Found {
-    pub(super) fn end(&self) -> u64 {
-        self.first.saturating_add(self.count.into())
-    }
-}
-
-/// A run that was read and verified, and returned in part.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) run: Found,
-    frames: Vec<u8>,
-    /// Bytes and frames that were returned, or passed over.
-    done: (usize, u32),
-}
 
 /// Goes over the runs of a stream.
 pub(super) struct Walk<'a, D: Disk> {

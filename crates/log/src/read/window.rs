@@ -3,10 +3,13 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use super::{BUFFERS_MAX, FILES_MAX, WINDOW};
+use super::readers::{BUFFERS_MAX, FILES_MAX};
 use crate::disk::{Disk, DiskFile};
 use crate::format::{Fault, segment_name};
 use crate::shared::Shared;
+
+/// How much is read at once, at least and at most, unless a single run is longer.
+pub(super) const WINDOW: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
 
 /// A piece of a segment in memory.
 pub(super) struct Window<'a, D: Disk> {

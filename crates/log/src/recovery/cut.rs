@@ -5,10 +5,12 @@
 
 use std::io::{self, IoSlice};
 
+use super::error::OpenError;
 use super::load::Loaded;
+use super::names::{free_name, rename_anew};
+use super::report::{Cut, Short};
 use super::walk::{Walked, unread, walk_segment};
 use super::window::{Bytes, PIECE, Window};
-use super::{Cut, OpenError, Short, free_name, rename_anew};
 use crate::Policy;
 use crate::claims::ClaimsFile;
 use crate::disk::{Disk, DiskFile};

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use super::{FOUND, MOVED, OpenError, unreadable_file};
+use super::error::{OpenError, unreadable_file};
+use super::names::{FOUND, MOVED};
 use crate::Kind;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{BATCH_HEADER, Newer, SEGMENT_HEADER, SegmentHeader, newer, number_of, u64_at};

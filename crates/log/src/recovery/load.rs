@@ -2,10 +2,14 @@
 
 use std::io;
 
+use super::error::{Damage, OpenError, unreadable_file};
+use super::later::refuse_later;
+use super::names::segments;
+use super::report::Short;
 use super::walk::walk_segment;
+use super::walk::{Claims, scan_claims};
 use super::walk::{Walked, unread};
 use super::window::{Bytes, Window};
-use super::{Claims, Damage, OpenError, Short, refuse_later, scan_claims};
 use crate::catalog::{Segment, Spacing};
 use crate::claims::{self, CLAIMS, Claimed, ClaimsFile};
 use crate::disk::{Disk, DiskFile};
@@ -68,15 +72,11 @@ pub(crate) struct Found {
     pub(crate) view: Segment,
 }
 
-/// Reads a whole file.
-pub(crate) fn contents<D: Disk>(disk: &D, name: &str, into: &mut Vec<u8>) -> io::Result<()> {
-    let file = disk.open(name)?;
-    let length = usize::try_from(file.len()?).map_err(io::Error::other)?;
-    into.clear();
-    into.resize(length, 0);
-    let count = file.read_at(into, 0)?;
-    into.truncate(count);
-    Ok(())
+impl Found {
+    /// Its number, and what readers see of it.
+    pub(crate) fn of_catalog(self) -> (u64, Segment) {
+        (self.number, self.view)
+    }
 }
 
 /// What to do with damage.
@@ -125,8 +125,8 @@ pub(crate) fn load_watched<D: Disk>(
         claimed.map_err(|error| OpenError::io("reading the file of claims", error))
     };
     let claimed = claimed_by()?;
-    let mut numbers = super::segments(disk)
-        .map_err(|error| OpenError::io("listing the log's directory", error))?;
+    let mut numbers =
+        segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
     // If the log is written meanwhile, what was claimed before must be there now, and what was
     // removed before may be there no more.
     let now = claimed_by()?;
@@ -166,7 +166,7 @@ pub(crate) fn load_watched<D: Disk>(
 }
 
 pub(crate) fn unreadable(number: u64, error: io::Error) -> OpenError {
-    super::unreadable_file(&segment_name(number), error)
+    unreadable_file(&segment_name(number), error)
 }
 
 /// What the first batch of a segment says was durable before it; 0 if it says nothing.

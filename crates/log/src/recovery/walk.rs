@@ -10,7 +10,7 @@ use crate::format::{
     ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Fault, Flags, Missing, RunView,
     SEGMENT_HEADER, SegmentHeader, is_batch,
 };
-use crate::gather::Note;
+use crate::note::Note;
 use crate::state::State;
 
 /// What batches say about each other.

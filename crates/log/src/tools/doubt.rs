@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::salvage::{Lost, Names, Producers, know, pass};
+use super::lost::{Lost, Names, Producers, know, pass};
 use crate::format::RunView;
 use crate::state::{NAMELESS, State};
 

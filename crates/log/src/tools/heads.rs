@@ -4,7 +4,7 @@
 //! Where only frames are damaged, the body's checksum proves all heads; where the batch's header is,
 //! it does the same if it is whole itself; and each run of records has one of its own.
 
-use super::salvage::{Lost, Names, pass};
+use super::lost::{Lost, Names, pass};
 use crate::format::{
     ALIGN, BATCH_HEADER, BATCH_HEADER_BEFORE, BatchHeader, Missing, RunView, Runs, body_crc_of,
 };

@@ -1,10 +1,11 @@
 //! What is in a log.
 
+use super::described::{CursorInfo, StreamInfo};
 use crate::disk::Disk;
 use crate::format::segment_name;
 use crate::recovery::{Loaded, Manner, load};
 use crate::view::steady;
-use crate::{Damage, OpenError, StreamSettings, Verify};
+use crate::{Damage, OpenError, Verify};
 
 /// What is in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,32 +44,6 @@ pub struct SegmentInfo {
     pub bytes: u64,
     /// Its highest timestamp: microseconds since the Unix epoch.
     pub newest_us: u64,
-}
-
-/// A stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamInfo {
-    /// Its name.
-    pub name: String,
-    /// The oldest position kept.
-    pub first: u64,
-    /// The position after the last one.
-    pub next: u64,
-    /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
-    pub newest_us: u64,
-    /// What is set about it.
-    pub settings: StreamSettings,
-}
-
-/// A named cursor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CursorInfo {
-    /// The stream's name.
-    pub stream: String,
-    /// Its name.
-    pub name: String,
-    /// Where it stands.
-    pub position: u64,
 }
 
 /// Reads everything and tells what is there. The log may be written meanwhile.

@@ -8,12 +8,14 @@
 
 mod backup;
 mod check;
+mod described;
 mod doubt;
 mod dump;
 mod extract;
 mod heads;
 mod info;
 mod inside;
+mod lost;
 mod mend;
 mod naming;
 mod repair;
@@ -26,9 +28,10 @@ use crate::{Kind, OpenError};
 
 pub use backup::{Backup, BackupError, backup};
 pub use check::{Problem, Report, check};
+pub use described::{CursorInfo, StreamInfo};
 pub use dump::{Item, dump, dump_file};
 pub use extract::{Extracted, extract};
-pub use info::{CursorInfo, Info, SegmentInfo, StreamInfo, info};
+pub use info::{Info, SegmentInfo, info};
 pub use repair::{Gap, Loss, RepairError, Repaired, loss, repair};
 
 /// What a log is of, if one of its segments says it: those that version 0.2.0 and earlier ones have made do not.

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 
+use super::lost::Lost;
 use super::mend::{Mended, Part, add_copy, assemble};
 use super::naming::Naming;
 use super::rescue::Rescued;
-use super::salvage::{self, Lost, Piece, Plan};
+use super::salvage::{self, Piece, Plan};
 use crate::catalog::Segment;
 use crate::claims;
 use crate::disk::{Disk, DiskFile};

@@ -8,7 +8,7 @@ use super::{Failed, Now, Writer};
 use crate::catalog::Segment;
 use crate::claims::{Claimed, ClaimsFile, ENDS_MAX, End, Said};
 use crate::disk::Disk;
-use crate::gather::Turn;
+use crate::note::Turn;
 use crate::{OpenError, Policy};
 
 /// How long after the last group what is durable is claimed. Until then a damaged last group cannot

@@ -3,6 +3,7 @@
 //! The one idea: it is a state machine that is driven by steps and given the time. A thread drives
 //! it in production, a test on a simulated disk. It alone changes files after the log was opened.
 
+mod active;
 mod awaiting;
 mod claim;
 mod commit;
@@ -19,9 +20,9 @@ use crate::disk::{Disk, DiskFile};
 use crate::gather::{Gate, Group};
 use crate::shared::Shared;
 use crate::{Kind, Policy, Ticket};
+pub(crate) use active::{Active, SPARE};
+use active::{Spare, checkpoint};
 use awaiting::{Awaiting, hold_of};
-use segments::Spare;
-pub(crate) use segments::{Active, SPARE};
 
 /// What the clocks say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -299,7 +300,7 @@ impl<D: Disk> Writer<D> {
             // The next one is taken with it.
             (gather.ready_for, gather.has_spare) = (needs, false);
             self.expire_in(&mut gather);
-            segments::checkpoint(&gather.state)
+            checkpoint(&gather.state)
         });
         if self
             .shared

@@ -8,73 +8,24 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
+use super::active::{Active, SPARE, Spare};
 use super::{Failed, Now, Writer};
 use crate::catalog::{BatchNotes, Index, Segment};
 use crate::disk::{Disk, DiskFile, has_no_descriptor};
 use crate::format::{
     BATCH_HEADER, BatchHeader, Flags, Needs, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
-    put_checkpoint, put_missing, segment_name,
+    put_missing, segment_name,
 };
 use crate::gather::Gate;
 use crate::index::Saved;
 use crate::reserve::RESERVE;
-use crate::state::State;
 use crate::{Failure, Kind, Policy};
-
-/// The name of the file in reserve.
-pub(crate) const SPARE: &str = "spare";
 
 /// Bytes with which the disk is to begin at once.
 const BEGIN_EVERY: u64 = 1 << 20;
 
 /// Most bytes of changes of streams that are taken while the disk is full.
 const CHANGES_ROOM: u64 = 64 << 10;
-
-/// The segment that is written.
-#[derive(Debug)]
-pub(crate) struct Active<F> {
-    pub(crate) number: u64,
-    /// The version of the format; if it is not the newest, nothing is added.
-    pub(crate) version: u32,
-    /// What its header says that readers must know: nothing else is added.
-    pub(crate) needs: Needs,
-    pub(crate) file: F,
-    /// Where the next batch goes.
-    pub(crate) used: u64,
-    /// Up to where room is reserved.
-    pub(crate) length: u64,
-    /// The disk has begun with what is before.
-    pub(crate) begun: u64,
-    /// Something was written since the last sync.
-    pub(crate) unsynced: bool,
-    /// The last batch is a closing one.
-    pub(crate) closed: bool,
-}
-
-impl<F> Active<F> {
-    pub(crate) fn left(&self) -> u64 {
-        if self.version == VERSION {
-            self.length.saturating_sub(self.used)
-        } else {
-            // What this version writes, an earlier one must not take for a torn tail.
-            0
-        }
-    }
-}
-
-/// A file in reserve.
-#[derive(Debug)]
-pub(crate) struct Spare<F> {
-    file: F,
-    pub(super) length: u64,
-}
-
-/// A run with everything that is known.
-pub(super) fn checkpoint(state: &State) -> (Vec<u8>, Needs) {
-    let mut run = Vec::new();
-    put_checkpoint(&mut run, |to| state.encode(to));
-    (run, state.needs())
-}
 
 impl<D: Disk> Writer<D> {
     /// Writes the group in hand to the segment in use, which has room for it.

@@ -2,27 +2,32 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::SimDisk;
+use super::state::State;
 use crate::disk::DiskFile;
 
-/// An open file of a [`SimDisk`].
+/// An open file of a [`SimDisk`](super::SimDisk).
 #[derive(Clone)]
 pub struct SimFile {
-    disk: SimDisk,
+    disk: Arc<Mutex<State>>,
     inode: u64,
     /// Keeps the inode's room in use after its name is removed.
     _open: Arc<()>,
 }
 
 impl SimFile {
-    pub(super) fn new(disk: SimDisk, inode: u64, open: Arc<()>) -> SimFile {
+    pub(super) fn new(disk: Arc<Mutex<State>>, inode: u64, open: Arc<()>) -> SimFile {
         SimFile {
             disk,
             inode,
             _open: open,
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panicking test may still want to look at its disk.
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,7 +39,7 @@ impl fmt::Debug for SimFile {
 
 impl DiskFile for SimFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.disk.lock().read(self.inode, into, offset)
+        self.state().read(self.inode, into, offset)
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
@@ -43,22 +48,22 @@ impl DiskFile for SimFile {
             .map(|part| &part[..])
             .collect::<Vec<_>>()
             .concat();
-        self.disk.lock().write(self.inode, &bytes, offset)
+        self.state().write(self.inode, &bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.lock().sync(self.inode)
+        self.state().sync(self.inode)
     }
 
     fn reserve(&self, len: u64) -> io::Result<()> {
-        self.disk.lock().reserve(self.inode, len)
+        self.state().reserve(self.inode, len)
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.disk.lock().truncate(self.inode, len)
+        self.state().truncate(self.inode, len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.disk.lock().len(self.inode)
+        self.state().len(self.inode)
     }
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 
 use fastrand::Rng;
 
+use super::faults::Survival;
+use super::sizes::{BLOCK, SECTOR};
 use super::sparse::Sparse;
-use super::{BLOCK, SECTOR, Survival};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 
-use super::Survival;
+use super::faults::Survival;
 
 type Names = BTreeMap<String, u64>;
 

@@ -1,0 +1,30 @@
+//! What a batch says of streams, for the catalogue: where their records are, and what became of them.
+
+/// How far apart notes of one stream are, at least, in bytes of the log.
+pub(crate) const NOTE_BYTES: u64 = 64 << 10;
+
+/// Where records of a stream are in a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) stream: u32,
+    /// The position of the first record of the run at `offset`.
+    pub(crate) first: u64,
+    /// One past the last record of this stream up to the next note about it.
+    pub(crate) next: u64,
+    /// From the start of the batch.
+    pub(crate) offset: u64,
+    /// Of that run.
+    pub(crate) timestamp_us: u64,
+    /// Bytes of the records, as they are stored.
+    pub(crate) bytes: u64,
+}
+
+/// What becomes of a stream when the batch is committed that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Deleted(u32),
+    /// Its records before the position are not kept any more.
+    Trimmed(u32, u64),
+    /// It goes on at the second position behind the first: what was between is lost.
+    Passed(u32, u64, u64),
+}

@@ -1,0 +1,56 @@
+//! What was found when a log was opened.
+
+use super::error::Damage;
+
+/// What was found when the log was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// How many segments there are.
+    pub segments: u64,
+    /// How many batches were read; with [`Verify::Tail`](crate::Verify::Tail) not all.
+    pub batches: u64,
+    /// How many records were read; with [`Verify::Tail`](crate::Verify::Tail) not all.
+    pub records: u64,
+    /// The last batch that another one says was durable.
+    pub durable_through: u64,
+    /// What was cut off as a torn tail, if anything.
+    pub cut: Option<Cut>,
+    /// The newest segment was made shorter since it was written: nothing says how much is missing, if anything.
+    pub short: Option<Short>,
+    /// The file of claims was unreadable: what it said of the end of the log is not known.
+    pub claims_lost: bool,
+    /// Room that was reserved may be gone when it is written, as the file system copies blocks: a
+    /// disk that runs full can make the log fail, instead of refuse in time.
+    pub room_not_held: bool,
+}
+
+/// A torn tail: what was being written when the process or the power went.
+///
+/// Nothing on the disk says that it was acknowledged as durable. It may have been all the same, if
+/// the process was killed less than a second after its last group and the disk has damaged it since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The first thing that is wrong; what is cut off begins with its batch.
+    pub at: Damage,
+    /// Bytes that were not zero behind it, in all segments.
+    pub bytes: u64,
+    /// Batches behind it that were whole, but follow one that is not.
+    pub whole_batches: u64,
+    /// The files in which what was cut off is kept, as far as there was room for it; `tidewire log
+    /// dump FILE` shows one.
+    pub kept_in: Vec<String>,
+}
+
+/// A newest segment that ends as no crash leaves it: without the room that is reserved behind the last batch, though the log was not closed.
+/// What was cut off had no claim on it but its own, if it was of the last half second or came without a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The file.
+    pub file: String,
+    /// Its length; bytes.
+    pub length: u64,
+    /// The last batch that is whole.
+    pub last: u64,
+    /// The last batch of which something says that it was durable. What came behind `last` may have been acknowledged.
+    pub durable_through: u64,
+}

@@ -1,0 +1,29 @@
+//! A stream and a cursor, as they are described.
+
+use crate::StreamSettings;
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Its name.
+    pub name: String,
+    /// The oldest position kept.
+    pub first: u64,
+    /// The position after the last one.
+    pub next: u64,
+    /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
+    pub newest_us: u64,
+    /// What is set about it.
+    pub settings: StreamSettings,
+}
+
+/// A named cursor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorInfo {
+    /// The stream's name.
+    pub stream: String,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub position: u64,
+}

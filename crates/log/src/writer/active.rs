@@ -1,0 +1,53 @@
+//! The segment that is written, the file in reserve for the next one, and what each begins with.
+
+use crate::format::{Needs, VERSION, put_checkpoint};
+use crate::state::State;
+
+/// The segment that is written.
+#[derive(Debug)]
+pub(crate) struct Active<F> {
+    pub(crate) number: u64,
+    /// The version of the format; if it is not the newest, nothing is added.
+    pub(crate) version: u32,
+    /// What its header says that readers must know: nothing else is added.
+    pub(crate) needs: Needs,
+    pub(crate) file: F,
+    /// Where the next batch goes.
+    pub(crate) used: u64,
+    /// Up to where room is reserved.
+    pub(crate) length: u64,
+    /// The disk has begun with what is before.
+    pub(crate) begun: u64,
+    /// Something was written since the last sync.
+    pub(crate) unsynced: bool,
+    /// The last batch is a closing one.
+    pub(crate) closed: bool,
+}
+
+impl<F> Active<F> {
+    pub(crate) fn left(&self) -> u64 {
+        if self.version == VERSION {
+            self.length.saturating_sub(self.used)
+        } else {
+            // What this version writes, an earlier one must not take for a torn tail.
+            0
+        }
+    }
+}
+
+/// The name of the file in reserve.
+pub(crate) const SPARE: &str = "spare";
+
+/// A file in reserve.
+#[derive(Debug)]
+pub(crate) struct Spare<F> {
+    pub(super) file: F,
+    pub(super) length: u64,
+}
+
+/// A run with everything that is known.
+pub(super) fn checkpoint(state: &State) -> (Vec<u8>, Needs) {
+    let mut run = Vec::new();
+    put_checkpoint(&mut run, |to| state.encode(to));
+    (run, state.needs())
+}
