@@ -2,7 +2,7 @@
 //!
 //! The idea that everything rests on: **the id of a message is where it ends in its file**, and each
 //! file is a producer of its own. So the mark that the server keeps for a producer *is* a position in
-//! the file; the two cannot disagree, whoever is killed in between. `docs/ship.md` has the invariants
+//! the file; the two cannot disagree, whoever is killed in between. `docs/howto/ship.md` has the invariants
 //! and why they suffice.
 //!
 //! * [`Shipper`] is all of it as a state machine driven by steps, without clock, disk or socket: these

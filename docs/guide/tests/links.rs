@@ -1,5 +1,5 @@
 //! Links of all pages of the repository lead somewhere: to a file or folder that is there, and to a heading that is in it.
-//! Paths that pages name in code (`docs/lab.md`) are there, too. What is on other machines is not asked for.
+//! Paths that pages name in code (`docs/howto/measure.md`) are there, too. What is on other machines is not asked for.
 
 use std::collections::BTreeSet;
 use std::fs;
