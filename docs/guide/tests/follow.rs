@@ -112,3 +112,35 @@ fn every_page_says_for_whom_it_is() {
     }
     assert!(silent.is_empty(), "{}", silent.join("\n"));
 }
+
+/// Errors and log lines that docs/reference/errors.md explains are ones that something prints.
+#[test]
+fn errors_that_are_explained_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut sources = String::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    // A long text stands on several lines.
+    let mut whole = String::new();
+    for (at, part) in sources.split("\\\n").enumerate() {
+        whole.push_str(if at == 0 { part } else { part.trim_start() });
+    }
+    let page = fs::read_to_string(root.join("docs/reference/errors.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let texts: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert!(texts.len() > 40, "only {} texts were found", texts.len());
+    let unknown: Vec<&&str> = texts
+        .iter()
+        .filter(|text| !whole.contains(**text))
+        .collect();
+    assert!(unknown.is_empty(), "nothing prints {unknown:?}");
+}
