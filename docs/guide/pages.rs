@@ -1,5 +1,5 @@
-//! The pages of the guide (`src/`, for mdBook), as documentation: so `cargo test` compiles and runs every example in
-//! them.
+//! The pages of the guide (`src/`, for mdBook) and `docs/start/server.md`, as documentation: so `cargo test` compiles and
+//! runs every example in them.
 
 macro_rules! pages {
     ($($name:ident $file:literal)*) => {
@@ -11,6 +11,7 @@ macro_rules! pages {
 }
 
 pages! {
+    start_server "../start/server.md"
     introduction "src/introduction.md"
     first_protocol "src/first-protocol.md"
     framing "src/framing.md"

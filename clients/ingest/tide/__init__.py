@@ -1,1 +1,1 @@
-"""The native protocol of tidewire, from docs/protocol.md alone: nothing but the standard library."""
+"""The native protocol of tidewire, from docs/formats/protocol.md alone: nothing but the standard library."""

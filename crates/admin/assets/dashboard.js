@@ -1,5 +1,5 @@
 "use strict";
-// Draws what /stats.json says, once a second. Names are those of /metrics (docs/metrics.md). Whatever comes from the
+// Draws what /stats.json says, once a second. Names are those of /metrics (docs/reference/metrics.md). Whatever comes from the
 // server is set as text, never as markup.
 (() => {
   const POINTS = 300;

@@ -6,6 +6,25 @@
 //!
 //! A [`Panel`] gathers snapshots; an [`Admin`] serves it over HTTP, on a loop of its own: it answers while the server
 //! recovers, while it drains, and while its loops are stuck.
+//!
+//! ```
+//! use tidewire::{Builder, on_input};
+//! use tidewire_admin::{Admin, Panel, Stage};
+//!
+//! let panel = Panel::new(serde_json::json!({ "workers": 1 })); // what /config shows
+//! let admin = Admin::start("127.0.0.1:0", &panel, None, Vec::new())?;
+//!
+//! let echo = on_input(|input, link| link.forward_all(input));
+//! let running = Builder::new().loops(1).serve("127.0.0.1:0", echo).start()?;
+//! panel.show(running.observer(), Vec::new()); // its loops, and the places where it listens
+//! panel.set_stage(Stage::Serving);
+//! println!("http://{}/", admin.addr());
+//!
+//! assert!(panel.is_ready());
+//! # drop(admin);
+//! # running.stop(std::time::Duration::from_secs(1));
+//! # Ok::<(), tidewire::StartError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! How the command ends: what it says, and with which status. The table is the same for all subcommands; docs/command.md
+//! How the command ends: what it says, and with which status. The table is the same for all subcommands; docs/reference/command.md
 //! and every `--help` have it.
 
 /// It could not be done: nobody to connect to, a port in use, a file that cannot be read; or it failed.

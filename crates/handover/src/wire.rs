@@ -150,7 +150,7 @@ impl Wire {
             .flags
             .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
         {
-            let why = "a packet that is too long, or more sockets than this process may have";
+            let why = "the packet is too long, or it carries more sockets than this process may open (RLIMIT_NOFILE)";
             return Err(Broken::Unexpected(why.into()));
         }
         if got.bytes == 0 {

@@ -38,7 +38,7 @@
 //! * Replies come in the order of requests, one for each. A connection works on one request at a time;
 //!   what a client pipelines behind it waits in its place.
 //! * A request that two servers could understand differently is refused, and its connection closed:
-//!   `docs/http.md` has the list.
+//!   `docs/reference/http.md` has the list.
 //! * Every size and time of a request has a limit: [`Settings`]. Connections without a request under
 //!   way are closed when they are [idle](tidewire::Limits::idle).
 //! * A stop lets requests under way end, with `connection: close` on their reply.

@@ -1,7 +1,6 @@
 //! Patterns of paths.
 
-/// Whether `path` is one of those that `pattern` means: segments in braces stand for anything but
-/// nothing.
+/// Whether `path` matches `pattern`. A segment in braces matches any segment that is not empty.
 pub(crate) fn matches(pattern: &str, path: &str) -> bool {
     let (mut wanted, mut there) = (pattern.split('/'), path.split('/'));
     loop {

@@ -1,5 +1,50 @@
 //! Acknowledged messages: clients stream small messages, the server answers with acknowledgements.
 //!
+//! # The native protocol
+//!
+//! [`native`] is the server and [`client`] are its clients: producers with names, which go on where they were, and readers.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use tidewire::{Builder, Listen};
+//! use tidewire_ingest::client::{Persistence, Producer, Producing, Reader, Subscribing};
+//! use tidewire_ingest::native::{IngestService, Settings};
+//! use tidewire_log::EmbeddedLog;
+//!
+//! # let directory = std::env::temp_dir().join(format!("tidewire-ingest-example-{}", std::process::id()));
+//! // `directory` is where the log is, or is made.
+//! let (log, _recovery) = EmbeddedLog::start(&directory, tidewire_log::Settings::default())?;
+//! let log = Arc::new(log);
+//! let settings = Settings::default();
+//! let limits = settings.limits();
+//! let mut builder = Builder::new();
+//! let id = builder.service_with(IngestService::new(log.clone(), settings), limits);
+//! builder.listen(id, Listen::at("127.0.0.1:0"));
+//! let running = builder.start()?;
+//! let server = running.addrs()[0].to_string();
+//!
+//! // At level durable, unless it says otherwise.
+//! let producing = Producing { producer: "sensor-7".into(), ..Producing::default() };
+//! let producer = Producer::connect(&server, producing, Persistence::default())?;
+//! producer.send(b"21.5 degrees")?;
+//! producer.close()?; // what was sent is on the disk
+//!
+//! let mut reader = Reader::connect(&server, Subscribing::default(), Persistence::default())?;
+//! let record = reader.next().expect("a record")?;
+//! assert_eq!(record.payload, "21.5 degrees");
+//! assert_eq!(record.producer, "sensor-7");
+//!
+//! # drop(reader);
+//! running.stop(Duration::from_secs(1));
+//! # log.close();
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The classic protocol
+//!
 //! [`classic`] speaks the five dialects of the clients in the field. What is done with the messages
 //! is behind the [`Sink`] trait, the seam where a durable log stands.
 //!

@@ -4,7 +4,7 @@
 //! the same partition of a compacted topic beside it, `TOPIC-marks`. A transaction writes both, and opening the home is
 //! initialising the transactional id, which fences whoever had it before, and then reading the marks.
 //! Members of a fleet share the partitions, as the group of Kafka's clients gives them out; what belongs to no producer
-//! has a transactional id of the log. `docs/replication.md` has the format.
+//! has a transactional id of the log. `docs/howto/replicate.md` has the format.
 //!
 //! The client is C (librdkafka), and is built with the feature `client`. Without it everything else is here, and
 //! whoever wants the home is [told](Unavailable::NotBuilt).

@@ -1,4 +1,4 @@
-//! The records at home, as any Kafka client reads them, in two forms; see docs/replication.md.
+//! The records at home, as any Kafka client reads them, in two forms; see docs/howto/replicate.md.
 
 use tidewire_replicate::Record;
 

@@ -138,7 +138,7 @@ impl<D: Disk> EmbeddedLog<D> {
     }
 
     /// Where it is kept. Files of the caller's own may lie beside those of the log, as long as their
-    /// names are none that the log knows (`docs/log-format.md` lists them).
+    /// names are none that the log knows (`docs/formats/log-format.md` lists them).
     pub fn disk(&self) -> &D {
         &self.shared.disk
     }

@@ -38,7 +38,7 @@ pub(crate) struct Group {
     pub(crate) gap: Option<Missing>,
     /// The ticket of the last batch in it.
     pub(crate) last: Ticket,
-    /// The highest timestamp in it.
+    /// The highest timestamp of a record in the group.
     pub(crate) newest_us: u64,
 }
 

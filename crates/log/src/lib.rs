@@ -4,6 +4,48 @@
 //! Everything above is written against the trait [`Log`], which promises nothing by a return
 //! value: what is durable is told later, as a watermark. [`EmbeddedLog`] is its home in this
 //! process.
+//!
+//! ```
+//! use std::sync::{Arc, mpsc};
+//!
+//! use tidewire_log::{Credit, EmbeddedLog, Log, ProducerId, Run, Settings};
+//!
+//! # let directory = std::env::temp_dir().join(format!("tidewire-log-example-{}", std::process::id()));
+//! // `directory` is where the log is, or is made.
+//! let (log, _recovery) = EmbeddedLog::start(&directory, Settings::default())?;
+//!
+//! // A record is an id, the length of its payload, and the payload.
+//! let mut frames = u64::to_le_bytes(1).to_vec();
+//! frames.extend(u32::to_le_bytes(5));
+//! frames.extend(b"hello");
+//!
+//! // The log calls this at every change of progress, once for a group of batches.
+//! let (changed, changes) = mpsc::channel();
+//! let watch = log.watch(Arc::new(move || drop(changed.send(()))));
+//! let ticket = log.append(Run {
+//!     stream: log.stream("greetings")?,
+//!     producer: ProducerId::ANONYMOUS,
+//!     frames: &frames,
+//!     count: 1,
+//!     last_id: 1,
+//!     timestamp_us: 0,
+//! })?;
+//! while log.progress().committed < ticket {
+//!     assert!(log.progress().failure.is_none(), "the log has failed");
+//!     changes.recv()?; // a server would serve other clients meanwhile
+//! }
+//!
+//! // It is on the disk, and readers see it.
+//! let read = log.read("greetings", 0, Credit(64 << 10))?;
+//! assert_eq!(read.next, 1);
+//! assert_eq!(&read.runs[0].bytes[12..], b"hello");
+//! # drop(watch);
+//! # log.close();
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/append_and_read.rs` is a whole program; `docs/formats/log-format.md` has the files.
 #![forbid(unsafe_code)]
 
 mod admin;

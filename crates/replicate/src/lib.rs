@@ -10,7 +10,7 @@
 //! A [`Node`] is a member of a fleet, whose producers are spread over partitions: a set of replicators, one for each partition
 //! that a [`Membership`] gives to it and that it has [claimed](Hold) at home.
 //!
-//! The crate knows no particular home; `docs/replication.md` says what is promised.
+//! The crate knows no particular home; `docs/howto/replicate.md` says what is promised.
 #![forbid(unsafe_code)]
 
 mod currency;

@@ -37,7 +37,7 @@ pub struct Member {
     pub homes: Box<dyn Homes>,
     /// Says which of them are to be this node's.
     pub membership: Box<dyn Membership>,
-    /// Where it says what it has.
+    /// Where the node publishes which producers it has.
     pub owners: Owners,
     /// Draws a random number that nobody has had.
     pub session: Box<dyn FnMut() -> u64 + Send>,

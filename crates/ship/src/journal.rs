@@ -1,7 +1,7 @@
 //! journald's export format: entries of fields, read from bytes however they come, and told as JSON.
 //!
 //! The journal has no offsets. Its entries are counted instead: the state says which entry (by its
-//! cursor) has which id, and the server's mark says up to which id it has them; see `docs/ship.md`.
+//! cursor) has which id, and the server's mark says up to which id it has them; see `docs/howto/ship.md`.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //!
 //! The idea that everything rests on: **the id of a message is where it ends in its file**, and each
 //! file is a producer of its own. So the mark that the server keeps for a producer *is* a position in
-//! the file; the two cannot disagree, whoever is killed in between. `docs/ship.md` has the invariants
+//! the file; the two cannot disagree, whoever is killed in between. `docs/howto/ship.md` has the invariants
 //! and why they suffice.
 //!
 //! * [`Shipper`] is all of it as a state machine driven by steps, without clock, disk or socket: these
@@ -10,6 +10,44 @@
 //!   random schedules.
 //! * [`Disk`], [`StateDirectory`] and [`Servers`] are the real ones.
 //! * [`journal`] ships journald's export format, which has no offsets, by counting from a cursor.
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//!
+//! use tidewire_ingest::client::{Persistence, Producing};
+//! use tidewire_ship::{Bell, Disk, Pattern, Servers, Settings, Shipper, StateDirectory};
+//!
+//! # let running = tidewire_ingest::testing::server();
+//! # let server = running.addrs()[0].to_string();
+//! # let directory = std::env::temp_dir().join(format!("tidewire-ship-example-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! let log = directory.join("app.log");
+//! std::fs::write(&log, "one\ntwo\n")?;
+//!
+//! // `server` is a place such as "127.0.0.1:7400".
+//! let (state, checkpoint) = StateDirectory::open(&directory.join("state"))?;
+//! let bell = Bell::default();
+//! let to = vec![(server.clone(), server.as_str().into())];
+//! let servers = Servers::new(to, Producing::default(), Persistence::default(), bell.clone());
+//! let settings = Settings { servers: vec![server], once: true, ..Settings::default() };
+//! let patterns = vec![Pattern::File(log)];
+//! let mut shipper = Shipper::new((Disk, servers, state), settings, (patterns, Vec::new()), checkpoint);
+//!
+//! let began = Instant::now();
+//! loop {
+//!     let step = shipper.step(began.elapsed())?;
+//!     if step.complete {
+//!         break;
+//!     }
+//!     if !step.busy {
+//!         bell.wait(Duration::from_millis(250)); // until a server answers, or files are to be looked at
+//!     }
+//! }
+//! assert_eq!(shipper.counts().acknowledged, 2);
+//! # drop(shipper);
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -645,7 +645,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 // What came after names were looked for must be new if it is rotated before the next look.
                 let is_unmet =
                     |seen: &Seen| !self.tracked.contains(&seen.id) && self.is_wanted(&seen.path);
-                // It may have grown or been renamed since it was judged.
+                // A file that was undecided may have grown or been renamed since.
                 let is_undecided =
                     |seen: &Seen| scan.undecided.iter().any(|other| other.id == seen.id);
                 let undecided: Vec<Seen> = all

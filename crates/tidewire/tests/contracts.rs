@@ -1,4 +1,4 @@
-//! docs/contracts.md names tests, and they exist.
+//! docs/reference/contracts.md names tests, and they exist.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,8 @@ fn sources(folder: &Path, all: &mut String) {
 #[test]
 fn the_tests_that_hold_the_contracts_exist() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let text = fs::read_to_string(crates.join("../docs/contracts.md")).expect("the document");
+    let text =
+        fs::read_to_string(crates.join("../docs/reference/contracts.md")).expect("the document");
     let mut all = String::new();
     for of in fs::read_dir(&crates).expect("the crates").flatten() {
         for folder in ["src", "tests"].map(|f| of.path().join(f)) {

@@ -1,5 +1,6 @@
 //! Links of all pages of the repository lead somewhere: to a file or folder that is there, and to a heading that is in it.
-//! Paths that pages name in code (`docs/lab.md`) are there, too. What is on other machines is not asked for.
+//! Paths that pages name in code (`docs/howto/measure.md`) are there, too, and so are pages that sources name. What is on
+//! other machines is not asked for.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -49,7 +50,35 @@ fn every_link_leads_somewhere() {
     assert!(dead.is_empty(), "{}", dead.join("\n"));
 }
 
+/// Errors, help and comments name pages; a page that was moved or divided is not forgotten there.
+#[test]
+fn every_page_that_sources_name_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut seen, mut dead) = (0, Vec::new());
+    for source in files(&root, &["rs", "py", "toml", "js", "service", "socket", "c"]) {
+        let text = fs::read_to_string(&source).unwrap();
+        for (at, _) in text.match_indices("docs/") {
+            let rest = &text[at..];
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-_./".contains(c));
+            let path = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+            if path.ends_with(".md") {
+                seen += 1;
+                if !root.join(path).exists() {
+                    dead.push(format!("{}: {path}", source.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 20, "only {seen} pages were named");
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
 fn pages(root: &Path) -> Vec<PathBuf> {
+    files(root, &["md"])
+}
+
+/// Our files whose names end so.
+fn files(root: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -60,7 +89,10 @@ fn pages(root: &Path) -> Vec<PathBuf> {
                 if !NOT_OURS.iter().any(|not| name == *not) {
                     folders.push(path);
                 }
-            } else if path.extension().is_some_and(|extension| extension == "md") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| endings.iter().any(|end| extension == *end))
+            {
                 found.push(path);
             }
         }

@@ -52,6 +52,6 @@ metrics! {
     /// How many records are behind the connected reader of a stream that is farthest behind; of the first 100
     /// streams that are read.
     READER_LAG = Gauge "tidewire_ingest_reader_lag" ["stream"];
-    /// Refusals, by the reason that clients are told (docs/protocol.md).
+    /// Refusals, by the reason that clients are told (docs/formats/protocol.md).
     REFUSED = Counter "tidewire_ingest_refused_total" ["reason"];
 }

@@ -1,4 +1,4 @@
-//! Every metric there is, with what it means. docs/metrics.md is this list; a test holds the two together.
+//! Every metric there is, with what it means. docs/reference/metrics.md is this list; a test holds the two together.
 //!
 //! Names follow Prometheus's conventions: base units (seconds, bytes) behind the name, `_total` behind counters.
 //! Labels are bounded: services, loops, and reasons that stand in the code.
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// The table of docs/metrics.md, rebuilt: `cargo test -p tidewire-admin -- --nocapture table` prints it.
+    /// The table of docs/reference/metrics.md, rebuilt: `cargo test -p tidewire-admin -- --nocapture table` prints it.
     #[test]
     fn the_documentation_has_this_table() {
         let mut table = String::new();
@@ -76,7 +76,7 @@ mod tests {
                 metric.name
             ));
         }
-        let written = include_str!("../../../../docs/metrics.md");
+        let written = include_str!("../../../../docs/reference/metrics.md");
         let rows = |text: &str| -> Vec<String> {
             let rows = text.lines().filter(|line| line.starts_with("| `"));
             rows.map(ToOwned::to_owned).collect()
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(
             rows(written),
             rows(&table),
-            "docs/metrics.md tells of other metrics"
+            "docs/reference/metrics.md tells of other metrics"
         );
     }
 }

@@ -137,7 +137,7 @@ impl Cutter {
         Ok(messages.collect())
     }
 
-    /// Drops what is left of a message that was too large, as far as it is here.
+    /// Drops the rest of a message that was too large, as far as the buffer has it.
     fn throw_away(&mut self) {
         let here = &self.buffer[self.done..self.filled];
         let gone = match self.discard {

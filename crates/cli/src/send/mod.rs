@@ -329,7 +329,7 @@ pub(crate) fn advice(error: &Error) -> &'static str {
                 reason: Reason::Unauthorised,
                 ..
             } => {
-                "; give the token with --token-file or TIDEWIRE_TOKEN; docs/production.md lists which rights a token can have"
+                "; give the token with --token-file or TIDEWIRE_TOKEN; docs/howto/streams.md lists which rights a token can have"
             }
             Broken::Refused {
                 reason: Reason::NoStream,

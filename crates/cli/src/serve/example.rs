@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::schema::{Schema, Setting};
 use super::sources::schema;
 
-/// Where lines of a comment end.
+/// Columns at which comments of the file are wrapped.
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\

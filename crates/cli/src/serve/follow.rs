@@ -316,8 +316,12 @@ impl Thread {
             return Ok(0);
         };
         let directory = self.needs.options.directory().join(FETCHED);
-        let named =
-            |why: String| format!("the snapshot at home, of position {}: {why}", at.position);
+        let named = |why: String| {
+            format!(
+                "cannot load the snapshot of position {} from the home: {why}",
+                at.position
+            )
+        };
         let loaded = match self.fetch(&at, &directory) {
             // A store that was filled in part is of no use: what fails from here on is not tried again.
             Ok(()) => self.load(&at, &directory).map_err(NotBegun::Ever),

@@ -82,7 +82,7 @@ impl KafkaSource {
             Ok(end) if end < self.read => {
                 let read = self.read;
                 self.fails(format!(
-                    "the home ends at offset {end}, and up to {read} was read there: was its topic deleted and made anew?"
+                    "the home ends at offset {end}, but this server has read it up to {read}: was the topic deleted and created again?"
                 ));
             }
             Ok(end) => {

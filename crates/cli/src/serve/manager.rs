@@ -164,8 +164,8 @@ pub(crate) fn sockets() -> Result<Vec<Handed>, Failure> {
         let service = names.get(i).copied().unwrap_or_default();
         let wrong = |e| {
             Failure::failed(format!(
-                "the service manager passes something under the name {service:?} that is neither a TCP nor a Unix \
-                 stream socket: {e}"
+                "cannot use the socket {service:?} of the service manager, which is neither a TCP nor a Unix stream \
+                 socket: {e}"
             ))
         };
         let (socket, at) = take(&mut passed, i).map_err(wrong)?;

@@ -29,7 +29,7 @@ file is which. Files are followed through rotation by renaming (what was rotated
 run is found beside them) and by copying and truncating (what is written between the copy and the \
 truncation is lost, as with any reader; name only the live file, not its copies). A line without an \
 end waits for it, until its file is rotated away, or for --partial-after. Rotated files that are \
-compressed (.gz, .zst) are read as what they hold. docs/ship.md says what holds and why.
+compressed (.gz, .zst) are read as what they hold. docs/howto/ship.md says what holds and why.
 
 With several servers, the next one is used when one fails. What one had stored and not acknowledged \
 is then in both, with the same producer and id.

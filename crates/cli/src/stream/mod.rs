@@ -249,7 +249,7 @@ fn failed(error: Error) -> Failure {
         } => match reason {
             Reason::Unauthorised => {
                 "; give a token with the right admin for the stream with --token-file or TIDEWIRE_TOKEN, see \
-                 docs/production.md"
+                 docs/howto/streams.md"
             }
             Reason::Exists => "; `tidewire stream set` changes it",
             Reason::DiskFull => {

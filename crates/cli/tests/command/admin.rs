@@ -663,14 +663,14 @@ fn the_settings_in_force_are_those_of_each_service() {
     for (line, listen) in lines.iter().zip(config["listen"].as_array().unwrap()) {
         assert_eq!(listen["at"], addr(line).to_string().as_str(), "{text}");
     }
-    // As many as there are descriptors for, less what is held back: docs/production.md, Connections.
+    // As many as there are descriptors for, less what is held back: docs/howto/limits.md, Admission.
     let by_descriptors = config["admission"]["max-connections"].as_u64().unwrap();
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     assert!(
         by_descriptors < descriptors.unwrap_or(1_000_001).min(1_000_001),
         "{text}"
     );
-    // Service, idle, write-stall: docs/production.md, Deadlines.
+    // Service, idle, write-stall: docs/howto/limits.md, Deadlines.
     for (service, idle, write_stall) in [
         ("echo", 60.0, 60.0),
         ("ack/sync", 5.0, 60.0),

@@ -1,4 +1,4 @@
-//! `clients/ingest/conformance`, which knows nothing but docs/protocol.md, against `serve` and `send`.
+//! `clients/ingest/conformance`, which knows nothing but docs/formats/protocol.md, against `serve` and `send`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -18,7 +18,7 @@ const FITS: &str = "document.documentElement.scrollWidth <= window.innerWidth";
 /// Every chart has a height and something in it besides its axes.
 const DRAWN: &str = "[...document.querySelectorAll('figure svg')].every(svg => \
                      svg.getBoundingClientRect().height > 20 && svg.querySelector('rect,path,circle'))";
-/// Nothing but what pages are made of.
+/// The page has no scripts and no images.
 const HARMLESS: &str = "document.scripts.length === 0 && document.images.length === 0";
 
 fn written(path: &Path) -> Value {

@@ -211,7 +211,7 @@ fn produces(socket: &mut TcpStream) {
     assert!(says_hello(socket, Hello::Produce(produce)));
 }
 
-/// The next frame's kind and body (docs/protocol.md, Frames).
+/// The next frame's kind and body (docs/formats/protocol.md, Frames).
 fn frame(socket: &mut TcpStream) -> (u8, Vec<u8>) {
     let mut head = [0; 8];
     socket.read_exact(&mut head).unwrap();

@@ -1,5 +1,5 @@
 //! The native protocol: messages with identity, resumption and levels of durability, and reading
-//! them back. The contract is `docs/protocol.md`.
+//! them back. The contract is `docs/formats/protocol.md`.
 //!
 //! * [`codec`] reads and writes frames, for both ends.
 //! * [`IngestService`] is the server; it needs a [`Log`](tidewire_log::Log), and [`Settings`] say

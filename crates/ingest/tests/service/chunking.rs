@@ -32,7 +32,7 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 
 #[test]
 fn the_page_shows_what_is_spoken() {
-    let page = worked(include_str!("../../../../docs/classic.md"));
+    let page = worked(include_str!("../../../../docs/formats/classic.md"));
     let mut shown = Vec::new();
     for Worked { names, sent, heard } in page {
         for name in names {

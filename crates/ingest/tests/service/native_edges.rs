@@ -1,4 +1,4 @@
-//! What a client written from docs/protocol.md alone stumbles over: ends in the middle of something,
+//! What a client written from docs/formats/protocol.md alone stumbles over: ends in the middle of something,
 //! places that do not exist, names that nobody should have.
 
 use crate::native;

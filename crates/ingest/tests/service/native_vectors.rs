@@ -1,4 +1,4 @@
-//! The test vectors of the native protocol, `docs/protocol-vectors.txt`: each is decoded to the
+//! The test vectors of the native protocol, `docs/formats/protocol-vectors.txt`: each is decoded to the
 //! fields that stand beside it, and encoded from them again.
 
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use tidewire_ingest::native::codec::{
     AdminFrame, Begin, Hello, Level, Malformed, Read, ReaderFrame, Reason, ServerFrame, Wanted,
 };
 
-const VECTORS: &str = include_str!("../../../../docs/protocol-vectors.txt");
+const VECTORS: &str = include_str!("../../../../docs/formats/protocol-vectors.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
     assert_eq!(hex.len() % 2, 0, "{hex}");

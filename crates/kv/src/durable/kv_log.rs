@@ -324,7 +324,7 @@ impl KvLog {
         self.committed.load(Relaxed)
     }
 
-    /// Whether nothing is taken any more.
+    /// Whether the log has failed: it takes no change any more.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Relaxed)

@@ -2,7 +2,7 @@
 //! the newest snapshot and the records behind it.
 //!
 //! [`KvLog`] is the hook ([`Effects`](crate::store::Effects)) that the store commits to; [`open`] reads
-//! what is there back into a store first. Formats: `docs/kv-log.md`.
+//! what is there back into a store first. Formats: `docs/formats/kv-log.md`.
 
 mod follow;
 mod kind;

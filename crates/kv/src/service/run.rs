@@ -399,7 +399,7 @@ impl RespConn {
         let start = reply.len();
         let is_exec = entry.is_some_and(|entry| entry.name == "exec");
         if is_exec {
-            // Whatever speaks against it, the transaction is over; as in Redis, also if there is none.
+            // A refused EXEC ends the transaction, for whatever reason; as in Redis, the reply is the same outside MULTI.
             let why = error.0.strip_prefix(b"ERR ").unwrap_or(&error.0);
             self.drop_transaction(batch);
             reply.error([b"EXECABORT Transaction discarded because of: ", why].concat());

@@ -1,4 +1,4 @@
-//! Keys with their values as bytes: what a snapshot is made of. `docs/kv-snapshot.md` draws them.
+//! Keys with their values as bytes: what a snapshot is made of. `docs/formats/kv-snapshot.md` draws them.
 //!
 //! The one idea: an item is of one key and says all that has to be known of it, so items can be put into
 //! a store in any order, and by several threads. A large value is several items.

@@ -1,7 +1,7 @@
 //! Units: what one command, transaction or removal has done, as bytes. All of it counts, or nothing.
 //!
 //! The one idea: units are put together in the form of the log's records, so they are written once
-//! and copied once. [docs/kv-log.md](../../../../docs/kv-log.md) draws the bytes.
+//! and copied once. [docs/formats/kv-log.md](../../../../docs/formats/kv-log.md) draws the bytes.
 
 use std::borrow::Cow;
 

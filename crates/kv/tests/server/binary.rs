@@ -39,7 +39,7 @@ fn conversation() -> (Vec<u8>, Vec<u8>) {
 
 #[test]
 fn the_page_shows_what_is_spoken() {
-    let page = worked(include_str!("../../../../docs/kv-binary.md"));
+    let page = worked(include_str!("../../../../docs/formats/kv-binary.md"));
     let [Worked { names, sent, heard }] = &page[..] else {
         panic!("one conversation is shown");
     };

@@ -47,7 +47,7 @@ pub struct HttpLoad {
     pub body: Option<&'static [u8]>,
     /// Requests in flight on each connection, at least 1.
     pub pipeline: u32,
-    /// A connection for each request. The request has to ask for it.
+    /// Each request has a connection of its own, and must itself ask the server to close it.
     pub close: bool,
 }
 

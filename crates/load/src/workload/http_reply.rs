@@ -38,7 +38,7 @@ pub(super) struct Replies {
     body: Reading,
     /// Interim replies that came in front of the present one.
     interim: u32,
-    /// A part of a head is left in the input.
+    /// The input ends within the head of a reply; the rest is awaited.
     partial: bool,
     /// The present reply, or the one that has just ended, is the last one of its connection.
     last: bool,

@@ -28,8 +28,8 @@ impl Flags {
 /// The last byte of [`BATCH_MAGIC`] and the length of the header, by version.
 const VERSIONS: [(u8, usize); 2] = [(b'2', BATCH_HEADER), (b'1', BATCH_HEADER_BEFORE)];
 
-/// The version of a batch that begins like this, if it is a later one. A header that is whole in the layout of a version
-/// that is known is damaged in its first bytes alone.
+/// The version of a batch that begins like this, if it is a later one. Where the rest of the header is valid in the layout of a
+/// known version, only its first bytes are damaged, and the batch is not of a later version.
 pub(super) fn newer(bytes: &[u8]) -> Option<char> {
     let last = *bytes.get(3).filter(|_| is_batch(bytes))?;
     let is_later = (VERSIONS[0].0 + 1..=b'9').contains(&last) && restored(bytes).is_none();

@@ -1,5 +1,5 @@
 //! The bytes on disk: segment headers, batch headers and the runs inside a batch. Everything is
-//! little-endian; `docs/log-format.md` is the description, this is the only code that knows it.
+//! little-endian; `docs/formats/log-format.md` is the description, this is the only code that knows it.
 //!
 //! The one idea: a batch is valid or it is not. Its header has a checksum that covers the identity
 //! of log and segment and the checksum of its body; the body's checksum covers the headers of its

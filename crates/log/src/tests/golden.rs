@@ -1,4 +1,4 @@
-//! The bytes of a log, held to what docs/log-format.md shows.
+//! The bytes of a log, held to what docs/formats/log-format.md shows.
 
 use std::fmt::Write;
 
@@ -53,7 +53,7 @@ fn a_log_has_the_bytes_that_the_documentation_shows() {
         .expect("a claim");
     let segment = hex(&segment[..used], 0);
     let claims = hex(slots[newest], newest * 4096);
-    let shown = include_str!("../../../../docs/log-format.md");
+    let shown = include_str!("../../../../docs/formats/log-format.md");
     assert!(shown.contains(&segment), "the segment is\n{segment}");
     assert!(shown.contains(&claims), "the claims are\n{claims}");
 }

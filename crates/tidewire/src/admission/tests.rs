@@ -188,7 +188,7 @@ proptest! {
             }
             prop_assert_eq!([gates[0].open(), gates[1].open()], [within; 2]);
         }
-        // And what was not let in has used up no rate: the first door has as much left as it should.
+        // A refused connection uses up no rate: the first door still admits the rest of its thousand.
         let left = (0..2000u32).take_while(|i| {
             gates[0].admit(&at(Ipv4Addr::from(0x0a00_0000 + i)), seconds(1)).is_ok()
         });

@@ -255,7 +255,7 @@ impl<P: Protocol> Inner<P> {
         self.enter(cx, |_, state, _| state.announce_end());
     }
 
-    /// The outer timer has expired. Passed on if the inner one was due.
+    /// The outer timer has expired. The inner protocol hears of it if its own timer was due.
     pub fn expired<L>(&mut self, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,

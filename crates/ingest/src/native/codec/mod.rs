@@ -2,7 +2,7 @@
 //! state: every function takes the bytes that are there and says what they are, or how many more
 //! it takes to know.
 //!
-//! `docs/protocol.md` is the contract and `docs/protocol-vectors.txt` has examples of every frame.
+//! `docs/formats/protocol.md` is the contract and `docs/formats/protocol-vectors.txt` has examples of every frame.
 
 mod admin;
 mod field;

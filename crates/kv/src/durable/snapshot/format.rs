@@ -1,5 +1,5 @@
 //! The file of a snapshot: a header, blocks with a checksum each, and a last one that says that all is
-//! there. `docs/kv-snapshot.md` draws it.
+//! there. `docs/formats/kv-snapshot.md` draws it.
 
 use std::fmt;
 

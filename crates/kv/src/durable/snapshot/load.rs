@@ -97,7 +97,7 @@ impl fmt::Display for Instead {
         match self {
             Instead::Older(older) => write!(
                 f,
-                "The log still reaches back to {older}: to start from that, move the damaged file away"
+                "The log still has every change since {older}: to start from that older snapshot, move the damaged file away"
             ),
             Instead::Log => f.write_str(
                 "The log still begins with the first change of all: to start from the log alone, move the damaged file away",

@@ -1,5 +1,5 @@
 //! Snapshots: all keys as they were at a position of the log, which is cut behind that.
-//! `docs/kv-snapshot.md` draws the file.
+//! `docs/formats/kv-snapshot.md` draws the file.
 
 mod copy;
 mod file;

@@ -1,6 +1,6 @@
 //! A stream as parts, of which each says all that has to be known of it: what a snapshot has.
 //!
-//! `docs/kv-snapshot.md` draws them.
+//! `docs/formats/kv-snapshot.md` draws them.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -289,7 +289,7 @@ fn a_slow_reader_of_a_finished_connection_outlives_nothing() {
     }
 }
 
-/// What docs/production.md says of `linger` without a lifetime: a byte that our kernel takes renews it, however few
+/// What docs/howto/limits.md says of `linger` without a lifetime: a byte that our kernel takes renews it, however few
 /// they are; what the peer sends does not.
 #[test]
 fn what_our_kernel_takes_renews_the_linger_limit_and_nothing_else_does() {
