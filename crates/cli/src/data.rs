@@ -10,7 +10,9 @@ use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::{Kind, OpenError};
 
 use crate::exit::Failure;
-use crate::serve::KV_DIRECTORY;
+
+/// Where the log of the key-value store is, in the directory of the data.
+pub(crate) const KV_DIRECTORY: &str = "kv";
 
 /// A log in a directory of data.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use tidewire_kafka::Found;
 use tidewire_log::{ChangeRefused, EmbeddedLog, Log, ProducerId, Run, Settings, StreamId};
 use tidewire_replicate::{Held, Record};
 
-use super::home::{last_id, patiently};
 use super::momentary;
+use super::storing::{last_id, patiently};
 
 /// The largest payload that may be at home; any server's log may take it.
 const PAYLOAD_MAX: u32 = 32 << 20;

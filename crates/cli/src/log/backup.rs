@@ -12,9 +12,9 @@ use tidewire_log::{EmbeddedLog, Kind, View};
 
 use super::partial::{Partial, is_free};
 use super::{Place, Shown, home, momentary, size};
+use crate::data::KV_DIRECTORY;
 use crate::data::Part;
 use crate::exit::Failure;
-use crate::serve::KV_DIRECTORY;
 
 /// What is shown below the options of `backup`.
 const BACKUP: &str = "\
@@ -191,7 +191,7 @@ mod tests {
         Change, ChangeRefused, Log, ProducerId, Range, Refused, Run, Settings, StreamSettings,
     };
 
-    use super::super::home::patiently;
+    use super::super::storing::patiently;
     use super::*;
 
     /// What is not at home yet is kept beyond the limits of its stream, in the log and in its copy.

@@ -11,6 +11,8 @@ mod info;
 mod of_store;
 mod partial;
 mod repair;
+mod runs;
+mod storing;
 mod unreplicated;
 mod unreplicated_store;
 

@@ -7,16 +7,14 @@ use std::path::PathBuf;
 
 use tidewire_kafka::{Settings as Home, Target};
 use tidewire_kv::durable::STREAM;
-use tidewire_log::{Credit, EmbeddedLog, Frames, Kind, Log, ReadError, Tenure, View};
+use tidewire_log::{EmbeddedLog, Frames, Kind, Log, Tenure, View};
 use tidewire_replicate::{CURSOR, Held, RELEASED, Share};
 
-use super::home::{last_id, patiently};
+use super::runs::read;
+use super::storing::{last_id, patiently};
 use super::{Ended, Place, Shown, momentary, time, unreplicated_store};
 use crate::exit::Failure;
 use crate::serve::client_settings;
-
-/// Bytes read at a time.
-const AT_ONCE: Credit = Credit(1 << 20);
 
 /// Where to look.
 #[derive(Debug, clap::Args)]
@@ -184,33 +182,6 @@ fn fate(held: &Held, log: u64, tenure: Tenure, stream: &str) -> Fate {
     } else {
         Fate::Home(next)
     }
-}
-
-/// Reads a stream to its end, run by run.
-pub(super) fn read(
-    view: &View,
-    stream: &str,
-    from: u64,
-    mut each: impl FnMut(&Frames) -> Result<(), Ended>,
-) -> Result<(), Ended> {
-    let Some(range) = view.range(stream) else {
-        return Ok(());
-    };
-    let mut at = from.max(range.first);
-    while at < range.next {
-        let read = match view.read(stream, at, AT_ONCE) {
-            Ok(read) if read.runs.is_empty() => return Ok(()),
-            Ok(read) => read,
-            Err(ReadError::Missing { next, .. }) => {
-                at = next;
-                continue;
-            }
-            Err(e) => return Err(Failure::wrong(e.to_string()).into()),
-        };
-        read.runs.iter().try_for_each(&mut each)?;
-        at = read.next;
-    }
-    Ok(())
 }
 
 fn show(

@@ -7,7 +7,7 @@ use tidewire_kv::store::{Effect, Reader, effects};
 use tidewire_log::{Frames, View};
 use tidewire_replicate::Held;
 
-use super::unreplicated::read;
+use super::runs::read;
 use super::{Shown, time};
 use crate::exit::Failure;
 

@@ -6,8 +6,8 @@ use tidewire_admin::Page;
 use ureq::Agent;
 use ureq::unversioned::resolver::DefaultResolver;
 
-use super::Whom;
 use super::connect::Secured;
+use super::whom::Whom;
 use crate::exit::Failure;
 use crate::secret::Secret;
 

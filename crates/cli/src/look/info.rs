@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::Whom;
 use super::change::Change;
 use super::fetch::{Asker, parse};
 use super::report::report;
+use super::whom::Whom;
 use crate::exit::Failure;
 
 /// Which server, and how it is shown.
@@ -19,7 +19,13 @@ pub(crate) struct Info {
     json: bool,
 }
 
-pub(super) fn run(args: &Info) -> Result<(), Failure> {
+impl Info {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        run(self)
+    }
+}
+
+fn run(args: &Info) -> Result<(), Failure> {
     let text = Asker::new(&args.whom)?.text().map_err(Failure::failed)?;
     let shown = match args.json {
         true => format!("{}\n", text.trim_end()),

@@ -14,12 +14,12 @@ use ratatui::text::{Line, Span as Words};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use tidewire_admin::Page;
 
-use super::Whom;
 use super::change::Change;
 use super::columns::{columns, is_word};
 use super::fetch::Asker;
 use super::numbers::{bytes, count, known, time};
 use super::report;
+use super::whom::Whom;
 use crate::exit::Failure;
 use crate::span::Span;
 
@@ -44,7 +44,13 @@ const KEYS: Duration = Duration::from_millis(100);
 
 type Asked = Result<Page, String>;
 
-pub(super) fn run(args: &Top) -> Result<(), Failure> {
+impl Top {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        run(self)
+    }
+}
+
+fn run(args: &Top) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
         return Err(Failure::usage(
             "top draws on a terminal, and stdout is none: tidewire info prints the same once",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidewire::Network;
 use tidewire::admission::{Rate, Rules};
 
-use super::endpoint::{Kind, Named};
+use super::kind::{Kind, Named};
 use super::scoped::{One, Scope, Scoped, of, of_all, scopes, several};
 
 /// Networks with commas in between.
@@ -222,7 +222,7 @@ pub(super) fn shown(rules: &Rules) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::endpoint::KvMode;
+    use crate::serve::kind::KvMode;
     use crate::serve::sources::in_file;
 
     fn options(text: &str) -> Result<AdmissionOptions, String> {

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use tidewire::Running;
 use tidewire_admin::Admin;
 
-use super::endpoint::{Endpoint, Kind};
-use super::kv::KvOptions;
+use super::endpoint::Endpoint;
+use super::kind::Kind;
+use super::kv_options::KvOptions;
 use super::log::Logs;
 use super::tls::Front;
 

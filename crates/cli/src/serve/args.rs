@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use tidewire::Network;
 use tidewire::{EngineChoice, Placement};
 
-use super::admin::AdminOptions;
+use super::admin_options::AdminOptions;
 use super::admission::AdmissionOptions;
 use super::control::ControlAt;
 use super::durable::{AckOptions, IngestOptions, LogOptions};
-use super::endpoint::Named;
 use super::http::HttpOptions;
-use super::kv::KvOptions;
+use super::kind::Named;
+use super::kv_options::KvOptions;
 use super::listen_at::ListenAt;
 use super::open::Open;
 use super::scoped::Scoped;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::args::Options;
-use super::endpoint::{Kind, Named};
+use super::kind::{Kind, Named};
 use super::scoped::{Scope, Scoped, of, scopes};
 use crate::exit::Failure;
 use crate::span::Span;
@@ -106,7 +106,7 @@ fn or(set: &[Scoped<Span>], kind: Kind, own: Option<Duration>) -> Option<Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::endpoint::KvMode;
+    use crate::serve::kind::KvMode;
     use crate::serve::sources::in_file;
 
     fn deadlines(text: &str) -> Deadlines {

@@ -3,9 +3,10 @@
 use tidewire::admission::Admission;
 use tidewire::{Builder, Layered, Listen, Service, ServiceId};
 
-use super::endpoint::{Endpoint, Kind, Named};
+use super::endpoint::Endpoint;
+use super::fronts::{Fronts, ProxyFront, TlsFront};
+use super::kind::{Kind, Named};
 use super::settings::Settings;
-use super::tls::{Fronts, ProxyFront, TlsFront};
 use crate::exit::Failure;
 
 /// A service of the loops. Where none of its listeners asks for a layer there is none, and it costs

@@ -8,10 +8,11 @@ use tidewire::{Drain, Endpoint, LoopFailed, Phase, Running, Stopper, Waiter};
 use tidewire_admin::Admin;
 use tidewire_log::disk::ReadOnlyDisk;
 
+use super::end::{End, SAID, Why};
 use super::events::Events;
 use super::handing::{Handing, Wants};
 use super::inherit::Inherited;
-use super::life::{End, Life, Why};
+use super::life::Life;
 use super::log::Logs;
 use super::manager::Manager;
 use super::passing::Passing;
@@ -31,8 +32,6 @@ const UNSERVED: Duration = Duration::from_secs(2);
 const STUCK: Duration = Duration::from_secs(30);
 /// How long a successor may have done nothing with the logs that it was given: it opens them at once.
 const UNTOUCHED: Duration = Duration::from_secs(10);
-/// How often it is said that one which holds a log keeps everybody waiting.
-pub(super) const SAID: Duration = Duration::from_secs(60);
 /// How often it is looked whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 

@@ -22,10 +22,10 @@ use tidewire_replicate::{Bell, Home as HomeOf, Owner, Share, is_whole};
 
 use super::begun::{begin, clean, finish, probe};
 use super::durable::LogOptions;
-use super::kv::now_ms;
 use super::kv_home::{Carrier, client};
 use super::kv_source::{AGAIN, KafkaSource};
 use super::log::{OpenLog, kv_directory};
+use super::now::now_ms;
 use crate::exit::Failure;
 
 /// Where a snapshot from home is kept for a moment, in the directory of the data.

@@ -3,7 +3,8 @@
 
 use tidewire_ingest::Level;
 
-use super::endpoint::{Endpoint, Kind, KvMode, Named};
+use super::endpoint::Endpoint;
+use super::kind::{Kind, KvMode, Named};
 use super::settings::Settings;
 use crate::exit::Failure;
 use crate::secret;

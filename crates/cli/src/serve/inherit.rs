@@ -5,7 +5,8 @@ use tidewire::{Listen, Unserved};
 use tidewire_admin::Admin;
 use tidewire_handover::{Control, Handed};
 
-use super::endpoint::{Endpoint, Named};
+use super::endpoint::Endpoint;
+use super::kind::Named;
 use super::listen_at::{ListenAt, Place, Shield};
 use super::settings::Settings;
 

@@ -1,9 +1,9 @@
 //! The settings of the key-value services, and the services.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::catalogue::kv as metrics;
@@ -18,162 +18,20 @@ use tidewire_pool::Pool;
 
 use super::begun::refuse_begun;
 use super::door::Door;
+use super::durability::Durability;
 use super::durable::LogOptions;
-use super::endpoint::{Endpoint, Kind, KvMode};
+use super::endpoint::Endpoint;
 use super::follow::{Following, Needs, TakenOver};
-use super::kv_home::{self, Carrier, Durability, KvHome};
+use super::fronts::Fronts;
+use super::kind::{Kind, KvMode};
+use super::kv_home::{self, Carrier, KvHome};
+use super::kv_options::KvOptions;
 use super::log::{Logs, OpenLog, disk_size, kv_directory};
+use super::now::now_ms;
 use super::settings::Settings;
-use super::tls::Fronts;
 use crate::exit::Failure;
-use crate::secret::Secret;
 use crate::size::Size;
 use crate::span::Span;
-
-/// Settings of the key-value store.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct KvOptions {
-    /// Memory for keys and values; at the limit the policy decides. 0 is no limit [default: 0]
-    #[arg(id = "kv-maxmemory", long = "kv-maxmemory", value_name = "SIZE")]
-    pub(crate) maxmemory: Option<Size>,
-
-    /// What goes when memory is short: noeviction, allkeys-lru, volatile-lru, volatile-ttl,
-    /// allkeys-random, volatile-random, allkeys-lfu, volatile-lfu [default: noeviction]
-    #[arg(id = "kv-policy", long = "kv-policy", value_name = "POLICY")]
-    pub(crate) policy: Option<String>,
-
-    /// Numbered databases [default: 16]
-    #[arg(id = "kv-databases", long = "kv-databases", value_name = "N")]
-    pub(crate) databases: Option<u16>,
-
-    /// When a change of a key is durable: sync (no reply leaves before its change is on the disk, and
-    /// nobody reads what is not), replicated (the same, before it is also at the home of --kv-replicate: a failover
-    /// loses nothing), interval:1s (synced at least this often; so much may be lost), os
-    /// (when the operating system likes), or none (a restart forgets everything). The log is in the
-    /// directory kv of --data [default: none; with --follow replicated]
-    #[arg(id = "kv-durability", long = "durability", value_name = "LEVEL")]
-    pub(crate) durability: Option<Durability>,
-
-    /// Carries the log of --durability on to a home of many machines, from where others follow the store and take it over:
-    /// kafka://HOST[:PORT],.../TOPIC, with ?partition=N for another one than 0; a partition is one store's. See
-    /// --replicate-config, --replicate-unsafe and --backlog-bytes, too [default: none]
-    #[arg(id = "kv-replicate", long = "kv-replicate", value_name = "HOME")]
-    pub(crate) replicate: Option<String>,
-
-    /// Follows the store of another server by its home, as that names it with --kv-replicate: keys are read here, and
-    /// changes refused with READONLY, until `tidewire kv promote` or REPLICAOF NO ONE has this server take the store
-    /// over. Until then there is no log in --data [default: none]
-    #[arg(id = "kv-follow", long = "follow", value_name = "HOME")]
-    pub(crate) follow: Option<String>,
-
-    /// Replicate a new snapshot to the home after this many bytes of changes. A server that follows the store later begins
-    /// with the newest snapshot; changes before the previous snapshot are deleted at the home. 0 is never [default: 1GiB]
-    #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
-    pub(crate) home_growth: Option<Size>,
-
-    /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
-    /// never less than the last snapshot is long. Where the disk is nearly full one is made sooner. 0 is never: SAVE and BGSAVE make
-    /// one, and a full disk refuses changes [default: an eighth of the disk, at most 256MiB]
-    #[arg(
-        id = "kv-snapshot-growth",
-        long = "kv-snapshot-growth",
-        value_name = "SIZE"
-    )]
-    pub(crate) snapshot_growth: Option<Size>,
-
-    /// Starts although damage took records of the log of --durability, which `tidewire log repair` has marked: what
-    /// they changed stays lost, and the log says how many they were. Refused otherwise
-    #[arg(id = "kv-accept-loss", long = "kv-accept-loss")]
-    pub(crate) accept_loss: bool,
-
-    /// A file whose one line clients must say with AUTH or HELLO first; the environment's
-    /// TIDEWIRE_KV_PASSWORD does too [default: none, and only this host is served]
-    #[arg(
-        id = "kv-password-file",
-        long = "kv-password-file",
-        value_name = "FILE"
-    )]
-    pub(crate) password_file: Option<PathBuf>,
-
-    /// The same in the configuration file or the environment; no flag, which others could see.
-    #[arg(skip)]
-    pub(crate) password: Option<Secret>,
-
-    /// A file of users, a line for each as ACL LIST shows it; ACL SAVE writes it [default: none, the one user
-    /// there is may do everything]
-    #[arg(
-        id = "kv-acl-file",
-        long = "kv-acl-file",
-        alias = "acl-file",
-        value_name = "FILE"
-    )]
-    pub(crate) acl_file: Option<PathBuf>,
-
-    /// Parts of the store with a lock each, 1 to 4096, rounded up to a power of two. More are waited for less, and
-    /// make scripts dearer, which take all of them [default: 1 if a single loop has it to itself, else 4 for each
-    /// loop, but at least 64 and at most 1024]
-    #[arg(id = "kv-shards", long = "kv-shards", value_name = "N")]
-    pub(crate) shards: Option<usize>,
-
-    /// Queued output beyond which a client is cut; replies are paced, so only a single larger one
-    /// gets there. 16 KiB at least; 0, and what is more, is 4 GiB, beyond which nobody may have output queued
-    /// [default: 1GiB]
-    #[arg(
-        id = "kv-client-output",
-        long = "kv-client-output",
-        value_name = "SIZE"
-    )]
-    pub(crate) client_output: Option<Size>,
-
-    /// Queued output beyond which a subscriber is cut that does not take its messages. 16 KiB at least; 0 is none but
-    /// --kv-client-output [default: 32MiB]
-    #[arg(
-        id = "kv-subscriber-output",
-        long = "kv-subscriber-output",
-        value_name = "SIZE"
-    )]
-    pub(crate) subscriber_output: Option<Size>,
-
-    /// What all clients may make the server hold together: input, output, names, subscriptions, transactions, waits, tracking.
-    /// Beyond it the largest client is evicted. 0 is no limit; CONFIG SET maxmemory-clients takes a percentage of maxmemory too
-    /// [default: half of the machine's memory]
-    #[arg(
-        id = "kv-maxmemory-clients",
-        long = "kv-maxmemory-clients",
-        value_name = "SIZE"
-    )]
-    pub(crate) maxmemory_clients: Option<Size>,
-
-    /// Largest command of a client, 1 MiB to less than 4 GiB [default: 1GiB]
-    #[arg(id = "kv-query-buffer", long = "kv-query-buffer", value_name = "SIZE")]
-    pub(crate) query_buffer: Option<Size>,
-
-    /// Shows each stream of the log of ingest, or of ack, as a key that begins so, for any client of Redis to read:
-    /// with `log:` XREAD, XRANGE, XLEN and XINFO of `log:NAME` read the stream NAME. Keys of the store cannot begin so
-    /// [default: nothing is shown]
-    #[arg(id = "kv-log-keys", long = "kv-log-keys", value_name = "PREFIX")]
-    pub(crate) log_keys: Option<String>,
-
-    /// Entries that a client reads of the log at once: XREAD gives no more, XRANGE of more is refused; a single entry may be longer.
-    /// At least 1 [default: 16MiB]
-    #[arg(id = "kv-log-reply", long = "kv-log-reply", value_name = "SIZE")]
-    pub(crate) log_reply: Option<Size>,
-
-    /// Shows the log with --kv-log-keys though ingest asks for tokens or certificates: whoever may read keys reads all
-    /// streams, unless ACL says otherwise
-    #[arg(id = "kv-log-past-tokens", long = "kv-log-past-tokens")]
-    pub(crate) log_past_tokens: bool,
-
-    /// Closes clients of the Redis protocol that have to log in, with AUTH or HELLO, and have not done so after this long; 0
-    /// is never [default: 30]
-    #[arg(id = "kv-login", long = "kv-login", value_name = "SECS")]
-    pub(crate) login: Option<Span>,
-
-    /// Closes clients of the Redis protocol that are silent between commands for this long; 0 is
-    /// never [default: 0]. Silence within a command is --idle
-    #[arg(id = "kv-timeout", long = "kv-timeout", value_name = "SECS")]
-    pub(crate) timeout: Option<Span>,
-}
 
 /// Shards for each of several loops: so few wait for one that another has that it is no matter how many loops there are.
 const SHARDS_A_LOOP: usize = 4;
@@ -216,16 +74,6 @@ impl KvOptions {
             policy,
             ..own
         })
-    }
-
-    /// When changes are durable.
-    pub(crate) fn durability(&self) -> Durability {
-        match self.durability {
-            Some(durability) => durability,
-            // The home is there already.
-            None if self.follow.is_some() => Durability::Replicated,
-            None => Durability::None,
-        }
     }
 
     fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
@@ -290,11 +138,6 @@ impl KvOptions {
         )
     }
 
-    /// What goes home before a snapshot does; bytes.
-    fn home_growth(&self) -> u64 {
-        self.home_growth.map_or(HOME_GROWTH, |size| size.0)
-    }
-
     /// How the log is shown as keys, if it is.
     fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
         if self.log_reply.is_some_and(|size| size.0 == 0) {
@@ -340,34 +183,6 @@ impl KvOptions {
         resp.use_acl_file(file)
             .map_err(|error| Failure::usage(error.to_string()))
     }
-
-    /// Takes the password that the environment holds, if nothing else has said one.
-    pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
-        if self.password_file.is_none() && self.password.is_none() {
-            self.password = Secret::from_environment("TIDEWIRE_KV_PASSWORD")?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn has_password(&self) -> bool {
-        self.password_file.is_some() || self.password.is_some()
-    }
-
-    fn password(&self) -> Result<Option<String>, Failure> {
-        let secret = match (&self.password_file, &self.password) {
-            (Some(_), Some(_)) => {
-                return Err(Failure::usage(
-                    "kv: password and password-file are two secrets: name one of them",
-                ));
-            }
-            (Some(path), None) => Some(Secret::from_file(path)?),
-            (None, password) => password.clone(),
-        };
-        match secret.map(Secret::into_text) {
-            Some(text) if text.is_empty() => Err(Failure::usage("kv: the password is empty")),
-            text => Ok(text),
-        }
-    }
 }
 
 /// Between two lines about how far the recovery has come.
@@ -385,9 +200,6 @@ const GROWTH: u64 = 256 << 20;
 /// A disk has room for so many of these at least, if nobody says how much that is.
 const GROWTHS_OF_A_DISK: u64 = 8;
 
-/// How many bytes of changes are replicated before the next snapshot is.
-const HOME_GROWTH: u64 = 1 << 30;
-
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
 fn may_pass(error: &ReplayError) -> bool {
     matches!(
@@ -396,12 +208,6 @@ fn may_pass(error: &ReplayError) -> bool {
             | ReplayError::Read(ReadError::Failed(_))
             | ReplayError::Snapshot(durable::snapshot::SnapshotError::Io { .. })
     )
-}
-
-/// Milliseconds since the epoch.
-pub(super) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_millis() as u64
 }
 
 /// Builds the store again from its snapshot and log, to which it commits from then on; `None` if `show`, which is told how

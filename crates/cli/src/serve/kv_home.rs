@@ -1,7 +1,5 @@
 //! A key-value store that has a home: what is asked for, and the replicator of its log.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidewire_admin::Snapshot;
@@ -12,66 +10,17 @@ use tidewire_kv::service::{Replicated, Replication, Role};
 use tidewire_log::{Credit, EmbeddedLog, Log, Policy as Commits};
 use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying, Shown, Status};
 
-use super::durable::{LogOptions, PolicyName};
-use super::kv::{KvOptions, now_ms};
+use super::durability::Durability;
+use super::durable::LogOptions;
 use super::kv_archive::{Archive, Needs};
+use super::kv_options::KvOptions;
 use super::log::OpenLog;
+use super::now::now_ms;
 use super::replica::client_settings;
 use crate::exit::Failure;
 
 /// No topic has more than 249 characters, and that of the snapshots has ten more.
 const TOPIC_MAX: usize = 239;
-
-/// When changes of keys are durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// Never.
-    None,
-    /// By what the log here promises.
-    Here(Commits),
-    /// When they are at home.
-    Replicated,
-}
-
-impl Durability {
-    /// When the log here commits, if there is one.
-    pub(crate) fn policy(self) -> Option<Commits> {
-        match self {
-            Durability::None => None,
-            Durability::Here(policy) => Some(policy),
-            // What is at home is to be here, too.
-            Durability::Replicated => Some(Commits::Sync),
-        }
-    }
-}
-
-impl FromStr for Durability {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Durability, String> {
-        match text {
-            "none" => Ok(Durability::None),
-            "replicated" => Ok(Durability::Replicated),
-            _ => {
-                let policy = text.parse::<PolicyName>();
-                let policy = policy.map_err(|_| {
-                    format!("{text:?} is none of sync, replicated, interval:TIME, os and none")
-                })?;
-                Ok(Durability::Here(policy.0))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Durability::None => f.write_str("none"),
-            Durability::Replicated => f.write_str("replicated"),
-            Durability::Here(policy) => PolicyName(*policy).fmt(f),
-        }
-    }
-}
 
 /// The home of a store, and whether it is another server's at first.
 #[derive(Clone, Debug, PartialEq, Eq)]

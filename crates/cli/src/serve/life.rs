@@ -16,12 +16,13 @@ use super::admin;
 use super::announce::announce;
 use super::blocked::Blocked;
 use super::durable::OnLogFailure;
-use super::ending::{Ending, SAID};
-use super::endpoint::{Kind, Named};
+use super::end::{SAID, Why};
 use super::events::Events;
+use super::fronts::Fronts;
 use super::full::{Full, What};
 use super::handing::{Handing, Wants};
 use super::inherit::{self, Inherited};
+use super::kind::{Kind, Named};
 use super::log::{Logs, OpenLog};
 use super::manager::Manager;
 use super::passing;
@@ -29,7 +30,6 @@ use super::services::Services;
 use super::settings::Settings;
 use super::shown::Found;
 use super::takeover;
-use super::tls::Fronts;
 use crate::exit::Failure;
 use crate::logging::Logging;
 use crate::signals::Alarm;
@@ -60,24 +60,6 @@ pub(crate) enum Origin {
     Takeover,
     /// A takeover of this one has failed. The same.
     Return,
-}
-
-/// How it has ended.
-pub(crate) enum End {
-    Over,
-    /// The successor has not come to serve: these are its listeners, and all who wait there.
-    Again(Inherited),
-}
-
-/// Why a server ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// It was asked to, or has to.
-    Stop,
-    /// A successor serves.
-    Succeeded,
-    /// A successor will serve once it has the logs.
-    LogsAwaited,
 }
 
 impl<'a> Life<'a> {
@@ -223,11 +205,7 @@ impl<'a> Life<'a> {
     }
 
     /// Serves until the end.
-    pub(crate) fn run(
-        mut self,
-        events: &mut Events,
-        handing: &mut Handing,
-    ) -> Result<End, Failure> {
+    pub(crate) fn run(mut self, events: &mut Events, handing: &mut Handing) -> (Life<'a>, Why) {
         let why = match self.was_cut_short {
             true => Why::Stop,
             false => {
@@ -235,7 +213,10 @@ impl<'a> Life<'a> {
                 self.wait(events, handing)
             }
         };
-        self.end(why, events, handing)
+        self.services.stop_following();
+        self.adopt();
+        self.panel.set_stage(Stage::Draining);
+        (self, why)
     }
 
     /// The predecessor accepts no more; connections of which it has read nothing may follow.
@@ -419,14 +400,6 @@ impl<'a> Life<'a> {
             all.extend(inherit::of_admin(admin, settings.admin_is_given)?);
         }
         Ok(all)
-    }
-
-    /// Ends in order.
-    fn end(mut self, why: Why, events: &mut Events, handing: &mut Handing) -> Result<End, Failure> {
-        self.services.stop_following();
-        self.adopt();
-        self.panel.set_stage(Stage::Draining);
-        Ending::begin(self, why, handing).run(events, handing)
     }
 }
 

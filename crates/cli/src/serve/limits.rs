@@ -9,8 +9,8 @@ use tidewire_ingest::Level;
 use tidewire_ingest::classic::{Classic, Mode};
 use tidewire_kv::service::BinaryService;
 
-use super::endpoint::{Kind, KvMode};
 use super::http;
+use super::kind::{Kind, KvMode};
 use super::settings::Settings;
 
 /// Descriptors that are held back from connections for the logs, snapshots, the admin interface, control and what else a server opens.

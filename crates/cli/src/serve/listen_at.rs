@@ -10,7 +10,7 @@ use tidewire::Network;
 use tidewire::admission::Rate;
 
 use super::admission::{self, ListenerRules};
-use super::endpoint::{Kind, Named};
+use super::kind::{Kind, Named};
 use super::socket_access::SocketAccess;
 use super::tls::{TlsOptions, networks};
 use crate::host::HostPort;

@@ -15,12 +15,9 @@ use tidewire_replicate::{Owners, Shown};
 
 use super::durable::{LogOptions, PolicyName};
 use super::replica::{Replica, collect};
-use crate::data::{refuse_other, refuse_store_in_store};
+use crate::data::{KV_DIRECTORY, refuse_other, refuse_store_in_store};
 use crate::exit::Failure;
 use crate::size::Size;
-
-/// Where the log of the key-value store is, in the directory of the data.
-pub(crate) const KV_DIRECTORY: &str = "kv";
 
 /// Where that is.
 pub(crate) fn kv_directory(options: &LogOptions) -> PathBuf {

@@ -5,6 +5,7 @@
 //! run until a signal asks for the end ([`crate::signals`]).
 
 mod admin;
+mod admin_options;
 mod admission;
 mod announce;
 mod args;
@@ -14,7 +15,9 @@ mod control;
 mod counted;
 mod deadlines;
 mod door;
+mod durability;
 mod durable;
+mod end;
 mod ending;
 mod endpoint;
 mod events;
@@ -22,20 +25,25 @@ mod example;
 mod file;
 mod fleet;
 mod follow;
+mod fronts;
 mod full;
+mod given;
 mod guard;
 mod handing;
 mod http;
 mod inherit;
+mod kind;
 mod kv;
 mod kv_archive;
 mod kv_home;
+mod kv_options;
 mod kv_source;
 mod life;
 mod limits;
 mod listen_at;
 mod log;
 mod manager;
+mod now;
 mod open;
 mod passing;
 mod replica;
@@ -56,22 +64,24 @@ use std::path::Path;
 use tidewire::EngineChoice;
 
 pub(crate) use durable::DIRECTORY;
-pub(crate) use endpoint::Kind;
 pub(crate) use example::example;
-pub(crate) use log::{KV_DIRECTORY, kv_settings};
+pub(crate) use kind::Kind;
+pub(crate) use log::kv_settings;
 pub(crate) use replica::client_settings;
 pub(crate) use sources::Args;
 
+use self::end::End;
+use self::ending::Ending;
 use self::events::Events;
 use self::file::{File, Problem};
+use self::given::Given;
 use self::handing::Handing;
 use self::inherit::Inherited;
-use self::life::{End, Life, Origin};
+use self::life::{Life, Origin};
 use self::manager::Manager;
 use self::settings::Settings;
 use self::sources::Sources;
 use self::takeover::Takeover;
-use self::unused::Given;
 use self::upgrade::Upgrade;
 use crate::allocator;
 use crate::descriptors;
@@ -175,7 +185,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         life.announce().map_err(|e| {
             Failure::failed(format!("cannot write to stdout where it listens: {e}"))
         })?;
-        match life.run(&mut events, &mut handing)? {
+        let (life, why) = life.run(&mut events, &mut handing);
+        match Ending::begin(life, why, &mut handing).run(&mut events, &mut handing)? {
             End::Over => return Ok(()),
             End::Again(listeners) => (inherited, origin) = (listeners, Origin::Return),
         }

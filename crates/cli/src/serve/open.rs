@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::endpoint::{Kind, Named};
+use super::kind::{Kind, Named};
 
 /// Services that are open to everybody who reaches them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl FromStr for Open {
 
 #[cfg(test)]
 mod tests {
-    use super::super::endpoint::KvMode;
+    use super::super::kind::KvMode;
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire::{Drain, Endpoint, Inbound, NotInbound, Unserved};
 use tidewire_handover::{Broken, CONNECTIONS_MAX, Following, Session};
 
-use super::endpoint::Named;
+use super::kind::Named;
 use super::settings::Settings;
 
 /// How soon a loop without room is asked again, and how often.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-use super::endpoint::{Kind, Named};
+use super::kind::{Kind, Named};
 
 /// `[SCOPE=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,12 +15,14 @@ use tidewire_pool::Pool;
 
 use super::counted;
 use super::door::Door;
-use super::endpoint::{Endpoint, Kind};
+use super::endpoint::Endpoint;
+use super::fronts::Fronts;
 use super::inherit::Inherited;
-use super::kv::{Kv, KvOptions};
+use super::kind::Kind;
+use super::kv::Kv;
+use super::kv_options::KvOptions;
 use super::log::{Logs, OpenLog};
 use super::settings::Settings;
-use super::tls::Fronts;
 use crate::exit::Failure;
 
 /// A classic service: without a log, or with one.

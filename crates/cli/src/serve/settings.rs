@@ -10,22 +10,23 @@ use tidewire_http::Settings as HttpSettings;
 use tidewire_ingest::{Level, native};
 use tidewire_log::{GROUP_WAIT_MAX, Policy};
 
-use super::admin::AdminOptions;
+use super::admin_options::AdminOptions;
 use super::admission::AdmissionOptions;
 use super::args::Options;
 use super::begun::has_taken_over;
 use super::control::ControlAt;
 use super::deadlines::Deadlines;
 use super::durable::{LogOptions, OnLogFailure};
-use super::endpoint::{Endpoint, Kind, Named, endpoints};
+use super::endpoint::{Endpoint, endpoints};
 use super::fleet::fleet;
-use super::kv::KvOptions;
+use super::given::Given;
+use super::kind::{Kind, Named};
+use super::kv_options::KvOptions;
 use super::listen_at::{ListenAt, Place};
 use super::log::kv_directory;
 use super::open::Open;
 use super::sources::Sources;
 use super::tls::{Front, Handshake};
-use super::unused::Given;
 use crate::exit::Failure;
 use crate::host::Host;
 use crate::logging::LogFormat;
@@ -158,7 +159,7 @@ impl Settings {
         let mut endpoints = endpoints.map_err(|e| Failure::failed(format!("--listen: {e}")))?;
         let proxy_from = options.proxy_from.unwrap_or_default();
         for endpoint in &mut endpoints {
-            endpoint.front = Front::of(endpoint, &options.tls, &proxy_from)?;
+            endpoint.front = endpoint.front_of(&options.tls, &proxy_from)?;
         }
         Ok(Settings {
             endpoints,

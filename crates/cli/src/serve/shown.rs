@@ -6,8 +6,8 @@ use tidewire::{Endpoint, Observer};
 
 use super::admission::shown;
 use super::durable::PolicyName;
-use super::endpoint::{Kind, Named};
 use super::http;
+use super::kind::{Kind, Named};
 use super::limits::never_is_0;
 use super::settings::Settings;
 use crate::span::Span;

@@ -10,8 +10,8 @@ use tidewire_ingest::native::Token;
 
 use super::args::{Flags, Options};
 use super::file::{Beside, File};
+use super::given::Given;
 use super::schema::{Said, Schema, Setting};
-use super::unused::Given;
 use crate::exit::Failure;
 
 /// Names of one thing: who says one of them means none of the others that somebody else has said.
