@@ -56,7 +56,6 @@ use std::path::Path;
 use tidewire::EngineChoice;
 
 pub(crate) use durable::DIRECTORY;
-pub(crate) use endpoint::Kind;
 pub(crate) use example::example;
 pub(crate) use log::{KV_DIRECTORY, kv_settings};
 pub(crate) use replica::client_settings;
