@@ -1,4 +1,4 @@
-//! The `tidewire` command: ready servers, and the tools to measure them.
+//! The `tidewire` command: ready servers, and what talks to them. What measures them is `tidewire-lab` ([`lab`]).
 //!
 //! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
 //! are in `exit`, the same for all subcommands.
@@ -6,23 +6,18 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod say;
+extern crate tidewire_command;
 
 mod allocator;
-mod bench;
 mod colours;
 mod config;
-mod count;
 mod data;
-mod descriptors;
-mod exit;
-mod host;
+mod help;
 mod kv;
 mod lab;
 mod log;
 mod logging;
 mod look;
-mod manners;
 mod read;
 mod secret;
 mod send;
@@ -30,19 +25,16 @@ mod serve;
 mod shell;
 mod ship;
 mod signals;
-mod size;
-mod span;
 mod status_line;
 mod stream;
-mod tls;
-mod version;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
+use tidewire_command::{count, descriptors, exit, host, say, size, span, tls, version};
 
 use crate::exit::Failure;
-use crate::manners::Help;
+use crate::help::Help;
 
 /// TCP servers for floods of small messages, on threads, epoll or io_uring.
 #[derive(Debug, Parser)]
@@ -76,10 +68,9 @@ enum Command {
     #[command(subcommand)]
     Kv(kv::Kv),
     /// Loads a server and measures it, or compares two.
-    #[command(subcommand)]
-    Bench(Box<bench::Bench>),
+    Bench(lab::Passed),
     /// Runs a matrix of workloads and servers, and compares them.
-    Lab(lab::Args),
+    Lab(lab::Passed),
     /// Prints or checks the configuration file of serve.
     #[command(subcommand)]
     Config(config::Config),
@@ -89,14 +80,12 @@ enum Command {
     Man(shell::Man),
 }
 
-/// The command, with all that its help shows.
-fn command(help: Help) -> clap::Command {
-    manners::dressed(Cli::command(), help)
-}
-
 fn main() -> ExitCode {
+    if lab::is_asked_for() {
+        return ended(lab::run());
+    }
     allocator::announce();
-    let parsed = command(Help::asked())
+    let parsed = help::command(Help::asked())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
@@ -121,12 +110,16 @@ fn main() -> ExitCode {
         Command::Info(info) => info.run(),
         Command::Top(top) => top.run(),
         Command::Log(log) => log::run(log),
-        Command::Bench(bench) => bench::run(*bench),
-        Command::Lab(args) => lab::run(&args),
+        Command::Bench(_) | Command::Lab(_) => lab::run(),
         Command::Config(config) => config.run(),
-        Command::Completions(args) => args.run(command(Help::Long)),
-        Command::Man(args) => args.run(command(Help::Long)),
+        Command::Completions(args) => args.run(),
+        Command::Man(asked) => shell::man(&asked),
     };
+    ended(done)
+}
+
+/// Says why it failed, if it did.
+fn ended(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { status, message }) => {

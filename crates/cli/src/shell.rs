@@ -1,12 +1,11 @@
 //! What shells and `man` are told of the commands, made from the commands themselves.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
-use clap::Command;
 use clap_complete::Shell;
+pub(crate) use tidewire_command::man::Man;
 
 use crate::exit::Failure;
+use crate::help::{self, Help};
+use crate::lab;
 
 /// Which shell.
 #[derive(Debug, clap::Args)]
@@ -15,50 +14,21 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Where to.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Man {
-    /// The directory, made if need be
-    #[arg(value_name = "DIR")]
-    to: PathBuf,
-}
-
 impl Completions {
     /// Prints them.
-    pub(crate) fn run(&self, mut command: Command) -> Result<(), Failure> {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "tidewire", &mut text);
+        clap_complete::generate(self.shell, &mut help::with_lab(), "tidewire", &mut text);
         show!("{}", String::from_utf8_lossy(&text));
         Ok(())
     }
 }
 
-impl Man {
-    /// Writes a page for each command.
-    pub(crate) fn run(&self, mut command: Command) -> Result<(), Failure> {
-        let failed = |e: io::Error| {
-            let to = self.to.display();
-            Failure::failed(format!("cannot write the pages to {to}: {e}"))
-        };
-        std::fs::create_dir_all(&self.to).map_err(failed)?;
-        command.build();
-        let written = write(&command, "tidewire", &self.to).map_err(failed)?;
-        show_line!("{written} pages in {}", self.to.display());
-        Ok(())
-    }
-}
-
-/// One for the command, one for each below it. How many.
-fn write(command: &Command, name: &str, to: &Path) -> io::Result<usize> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone().name(name.to_owned())).render(&mut page)?;
-    std::fs::write(to.join(format!("{name}.1")), page)?;
-    let mut written = 1;
-    for sub in command
-        .get_subcommands()
-        .filter(|sub| sub.get_name() != "help")
-    {
-        written += write(sub, &format!("{name}-{}", sub.get_name()), to)?;
-    }
-    Ok(written)
+/// Writes a page for each command, those of the lab included where the lab is found.
+pub(crate) fn man(asked: &Man) -> Result<(), Failure> {
+    let own = |name: &str| !lab::COMMANDS.contains(&name);
+    let written = asked.write(help::command(Help::Long), true, own)?;
+    let written = written + lab::pages(&asked.to)?;
+    show_line!("{written} pages in {}", asked.to.display());
+    Ok(())
 }

@@ -1,8 +1,15 @@
-//! What the tests of several crates share. No crate that is published depends on it.
+//! What the tests of several crates share: the programs as a user runs them, a browser, a schema, certificates; and
+//! what is read from the sources. Only tests depend on this crate.
 //!
 //! - [`imports`]: which file of a crate imports which. `tests/houses.rs` holds every crate to it: arrows between files
 //!   point down only.
 //! - [`lines`]: how much code there is. `cargo run -p tidewire-testkit --example lines` prints it for each crate.
 
+pub mod browser;
 pub mod imports;
 pub mod lines;
+pub mod pki;
+mod program;
+pub mod schema;
+
+pub use program::*;

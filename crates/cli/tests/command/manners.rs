@@ -35,8 +35,6 @@ fn mistakes_on_the_command_line_have_status_2_in_every_command() {
         "top",
         "log",
         "kv",
-        "bench",
-        "lab",
         "config",
         "completions",
         "man",
@@ -104,15 +102,6 @@ fn hosts_have_names() {
     let line = server.line();
     let at = addr(&line);
     assert!(at.ip().is_loopback(), "{line}");
-    let to = format!("localhost:{}", at.port());
-    if at.is_ipv4() {
-        let output = run(&["bench", "echo", "--addr", &to, "--count", "10", "--no-pin"]);
-        assert!(
-            matches!(output.status.code(), Some(0 | 4)),
-            "{}",
-            stderr(&output)
-        );
-    }
     server.signal(Signal::TERM);
     assert_eq!(server.end().status.code(), Some(0));
 
@@ -147,7 +136,6 @@ fn a_host_that_nobody_knows_is_named() {
         &["serve", "echo", "--listen", "echo=a..b:7"][..],
         &["serve", "echo", "--listen", "echo=127.0.0.300:7"],
         &["serve", "echo", "--admin", "1.2.3:7480"],
-        &["bench", "echo", "--addr", "127.0.0.300:7"],
     ] {
         let said = refused(args, 2);
         let last = args.last().unwrap().trim_start_matches("echo=");
@@ -256,12 +244,7 @@ fn shells_and_man_are_served() {
     let to = place.path().join("man1");
     let output = run(&["man", to.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    for page in [
-        "tidewire.1",
-        "tidewire-serve.1",
-        "tidewire-bench-ab-echo.1",
-        "tidewire-config-check.1",
-    ] {
+    for page in ["tidewire.1", "tidewire-serve.1", "tidewire-config-check.1"] {
         let text = fs::read_to_string(to.join(page)).unwrap();
         assert!(text.contains(".TH"), "{page}");
     }

@@ -1,12 +1,11 @@
-//! `send`, `read` and `bench` over TLS, and whom they will not talk to.
+//! `send` and `read` over TLS, and whom they will not talk to.
 
 use crate::common;
 use std::fs;
-use std::io::Read;
 use std::net::SocketAddr;
 
 use crate::common::pki::{Authority, Files, NAMES};
-use crate::common::{Running, addr, engines, run, server, stderr, stdout};
+use crate::common::{Running, addr, engines, run, stderr, stdout};
 use rustix::process::Signal;
 
 /// `serve ingest` behind TLS.
@@ -93,19 +92,6 @@ fn a_server_that_is_not_who_it_should_be_is_refused_at_once_and_in_words() {
                 "{said}"
             );
         }
-        let bench = [
-            "bench",
-            "ack",
-            "--protocol",
-            "native",
-            "--addr",
-            &to,
-            "--duration",
-            "1s",
-        ];
-        let output = run(&[&bench[..], args].concat());
-        assert!(!output.status.success(), "{args:?}");
-        assert!(stderr(&output).contains(word), "{}", stderr(&output));
     };
     let ca = files.authority();
     refused(
@@ -146,52 +132,4 @@ fn a_server_that_asks_for_certificates_gets_them() {
     assert!(said.contains("--tls-cert and --tls-key"), "{said}");
     assert!(!said.contains("is `tidewire serve` running"), "{said}");
     stop(server);
-}
-
-#[test]
-fn bench_speaks_it() {
-    let files = Files::new();
-    let own = files.serve().join(" ");
-    for bench in [
-        &["bench", "echo", "--connections", "20"][..],
-        &["bench", "kv", "--connections", "5"],
-        &["bench", "ack", "--protocol", "native", "--connections", "3"],
-    ] {
-        let more = [
-            "--count",
-            "3000",
-            "--no-pin",
-            "--tls-ca",
-            files.authority(),
-            "--server-args",
-            &own,
-        ];
-        let output = run(&[bench, &more].concat());
-        let said = stdout(&output) + &stderr(&output);
-        // Whether this machine was quiet enough to believe it is not what is tested.
-        let done = matches!(output.status.code(), Some(0 | 4));
-        assert!(done, "{bench:?}: {said}");
-        assert!(said.contains("over TLS"), "{said}");
-    }
-}
-
-#[test]
-fn a_server_that_says_nothing_is_given_up() {
-    let at = server(|mut socket| {
-        let _ = socket.read_to_end(&mut Vec::new());
-    });
-    let output = run(&[
-        "bench",
-        "echo",
-        "--tls",
-        "--addr",
-        &at.to_string(),
-        "--duration",
-        "1s",
-    ]);
-    let said = stderr(&output);
-    assert!(
-        !output.status.success() && said.contains("TLS handshake took too long"),
-        "{said}"
-    );
 }

@@ -1,0 +1,62 @@
+//! How the command ends: what it says, and with which status. The table is the same for all subcommands; docs/reference/command.md
+//! and every `--help` have it.
+
+/// It could not be done: nobody to connect to, a port in use, a file that cannot be read; or it failed.
+pub const FAILED: u8 = 1;
+/// What was asked for cannot be meant: the command line, the environment, or a file of settings. Nothing was done, and
+/// nothing is on stdout.
+pub const USAGE: u8 = 2;
+/// A comparison found a regression, or an objective was missed.
+pub const MISSED: u8 = 3;
+/// A measurement came to figures that should not be believed.
+pub const UNTRUSTWORTHY: u8 = 4;
+/// It was done, and something is wrong: a server under load gave a wrong answer or lost a connection, messages were
+/// not acknowledged, a log is damaged or has failed. The same number as [`USAGE`], which scripts that use the load generator
+/// have relied on for wrong answers from the beginning: either way it is not to be repeated before somebody has looked.
+pub const WRONG: u8 = 2;
+
+/// For the end of `--help`.
+pub const TABLE: &str = "\
+Exit status, of all commands:
+  0  done
+  1  it failed or could not be done: nobody to connect to, an address in use, a file that cannot be read
+  2  somebody has to look: usage (the command line, the environment or a file of settings; nothing was done), or
+     something was found wrong (wrong answers, messages without acknowledgement, a damaged log)
+  3  bench, lab: an objective was missed, or a regression found
+  4  bench, lab: figures that should not be believed";
+
+/// Why the command failed: a sentence that says what was attempted, on what, why it failed and what
+/// to do about it.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit status.
+    pub status: u8,
+    /// What is said on stderr.
+    pub message: String,
+}
+
+impl Failure {
+    /// It cannot be meant.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure {
+            status: USAGE,
+            message: message.into(),
+        }
+    }
+
+    /// Something could not be done.
+    pub fn failed(message: impl Into<String>) -> Failure {
+        Failure {
+            status: FAILED,
+            message: message.into(),
+        }
+    }
+
+    /// A server answered wrongly, or not at all; a log is damaged.
+    pub fn wrong(message: impl Into<String>) -> Failure {
+        Failure {
+            status: WRONG,
+            message: message.into(),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What is running: the version, the commit that it was built from, and the engines that are in it.
+
+/// The version, with the commit where that is known.
+pub fn short() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("TIDEWIRE_COMMIT").filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    }
+}
+
+/// The same with the engines.
+pub fn long() -> String {
+    format!(
+        "{}\nengines: threads, epoll, uring (taken where a probe at the start shows that it works)",
+        short()
+    )
+}

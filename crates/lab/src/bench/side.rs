@@ -1,0 +1,226 @@
+//! A server to load, as written on the command line.
+//!
+//! `tidewire serve` or another program, which are started for a run, or a server that runs already.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use tidewire_ingest::classic::Mode;
+use tidewire_ingest::{Level, client};
+use tidewire_load::workload::{AckLoad, DiscardLoad, NativeLoad, Workload};
+
+use super::load::Load;
+use crate::exit::Failure;
+use crate::host;
+
+/// A server, and what is different about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Side {
+    pub(crate) server: Server,
+    /// Loads this service instead of the one that the load is for.
+    pub(crate) service: Option<Service>,
+    /// What it is called in the result.
+    pub(crate) name: String,
+}
+
+/// A service that takes messages, and may take the place of the one that a load is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Acknowledges them.
+    Ack(Mode),
+    /// Stores them.
+    Ingest,
+    /// Drops them.
+    Discard,
+}
+
+/// Where the server comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// `tidewire serve`, with these arguments.
+    Own(Vec<String>),
+    /// A program that says where it listens.
+    Program(Vec<String>),
+    /// A program that says nothing, and is ready when it accepts at one of these addresses.
+    ProgramAt {
+        command: Vec<String>,
+        addrs: Vec<SocketAddr>,
+    },
+    /// It runs; without its process no CPU time can be had.
+    There { addr: SocketAddr, pid: Option<u32> },
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::Own(Vec::new())
+    }
+}
+
+impl FromStr for Side {
+    type Err = String;
+
+    /// `KEY=VALUE` pairs with commas between: `engine`, `workers`, `placement`, `busy-poll` and
+    /// `args` for a server to start; `addr` and `pid` for one that runs; `cmd` for another program;
+    /// `service` and `name` for any. `cmd` and `args` take the rest of the text, commas included.
+    fn from_str(text: &str) -> Result<Side, String> {
+        let mut side = Side {
+            name: text.to_owned(),
+            ..Side::default()
+        };
+        let (mut own, mut program) = (Vec::new(), None);
+        let (mut addr, mut pid) = (None, None);
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (key, after) = rest
+                .split_once('=')
+                .ok_or_else(|| format!("{rest:?} is not KEY=VALUE"))?;
+            let (value, next) = match key {
+                "cmd" | "args" => (after, ""),
+                _ => after.split_once(',').unwrap_or((after, "")),
+            };
+            rest = next;
+            let bad = |what: &str| format!("{key}={value}: {what}");
+            match key {
+                "engine" | "workers" | "placement" | "busy-poll" | "congestion" => {
+                    own.extend([format!("--{key}"), value.to_owned()]);
+                }
+                "args" => own.extend(value.split_ascii_whitespace().map(str::to_owned)),
+                "cmd" => program = Some(words(value)),
+                "addr" => addr = Some(host::server(value).map_err(|e| bad(&e))?),
+                "pid" => pid = Some(value.parse().map_err(|_| bad("not a process id"))?),
+                "service" => side.service = Some(service(value)?),
+                "name" => value.clone_into(&mut side.name),
+                _ => {
+                    return Err(format!(
+                        "no key is called {key:?}: engine, workers, placement, busy-poll, \
+                         congestion, args, cmd, addr, pid, service, name"
+                    ));
+                }
+            }
+        }
+        side.server = match (program, addr, own.is_empty()) {
+            (None, None, _) if pid.is_some() => return Err("pid goes with addr".into()),
+            (None, None, _) => Server::Own(own),
+            (Some(words), None, true) if !words.is_empty() => Server::Program(words),
+            (None, Some(addr), true) => Server::There { addr, pid },
+            _ => {
+                return Err(
+                    "cmd, addr and the settings of a server to start exclude each other".into(),
+                );
+            }
+        };
+        Ok(side)
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    let text = text.trim_matches('"');
+    text.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+fn service(text: &str) -> Result<Service, String> {
+    match text.split_once('/') {
+        Some(("ack", mode)) => mode
+            .parse()
+            .map(Service::Ack)
+            .map_err(|e: tidewire_ingest::classic::UnknownMode| e.to_string()),
+        None if text == "discard" => Ok(Service::Discard),
+        None if text == "ingest" => Ok(Service::Ingest),
+        _ => Err(format!("service={text}: discard, ingest, or ack/MODE")),
+    }
+}
+
+impl Side {
+    /// The load for this side: that of the command, or for another service one of the same writes.
+    pub(crate) fn load(&self, of: Load) -> Result<Load, Failure> {
+        let workload = match (self.service, of.workload) {
+            (None, workload) => workload,
+            (Some(Service::Ack(mode)), Workload::Ack(load)) => Workload::Ack(AckLoad {
+                mode,
+                window: if mode == Mode::RequestReply {
+                    1
+                } else {
+                    load.window
+                },
+                ..load
+            }),
+            (Some(Service::Ingest), Workload::Ack(load)) => Workload::Native(NativeLoad {
+                level: match load.level {
+                    Level::Received => client::Level::Received,
+                    Level::None | Level::Durable => client::Level::Durable,
+                },
+                named: false,
+                payload: load.payload,
+                batch: load.batch,
+                window: load.window,
+            }),
+            (Some(Service::Discard), Workload::Ack(load)) => Workload::Discard(DiscardLoad {
+                size: load.message_len(),
+                batch: load.batch,
+            }),
+            (Some(Service::Discard), Workload::Echo(load)) => Workload::Discard(DiscardLoad {
+                size: load.size,
+                batch: load.batch.max(1),
+            }),
+            (Some(Service::Discard), workload @ Workload::Discard(_)) => workload,
+            (Some(_), _) => {
+                return Err(Failure::usage(format!(
+                    "{}: an ack service can only be loaded by bench ab ack",
+                    self.name
+                )));
+            }
+        };
+        Ok(Load { workload, ..of })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(text: &str) -> Side {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_three_kinds_of_servers() {
+        assert_eq!(
+            side("engine=uring,busy-poll=50").server,
+            Server::Own(
+                ["--engine", "uring", "--busy-poll", "50"]
+                    .map(str::to_owned)
+                    .into()
+            )
+        );
+        assert_eq!(
+            side("addr=127.0.0.1:7,pid=12").server,
+            Server::There {
+                addr: "127.0.0.1:7".parse().unwrap(),
+                pid: Some(12)
+            }
+        );
+        assert_eq!(
+            side("name=bare,cmd=bin/echo --cpus 0,1").server,
+            Server::Program(["bin/echo", "--cpus", "0,1"].map(str::to_owned).into())
+        );
+        assert_eq!(side("name=bare,cmd=x").name, "bare");
+        assert_eq!(
+            side("service=ack/async").service,
+            Some(Service::Ack(Mode::Async))
+        );
+    }
+
+    #[test]
+    fn contradictions_and_unknown_keys_are_refused() {
+        for text in [
+            "engine",
+            "colour=red",
+            "pid=1",
+            "engine=epoll,cmd=x",
+            "addr=here",
+            "service=ack",
+        ] {
+            assert!(text.parse::<Side>().is_err(), "{text}");
+        }
+    }
+}

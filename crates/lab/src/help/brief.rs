@@ -1,0 +1,85 @@
+//! What `-h` shows of commands with many flags: these, each on a line, so that the whole fits on a screen of 24 lines of 80.
+
+/// Of a command, by its words, and of those below it: flags and places in the order of the help, and what each is in a few
+/// words. Of several, the later one says what a flag is.
+pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
+    (
+        "bench",
+        &[
+            ("addr", "The server [default: one is started]"),
+            ("engine", "Of that: auto, threads, epoll, uring"),
+            ("connections", "Connections [default: 1]"),
+            ("rate", "A second, each sent at its time"),
+            ("slo", "Finds the rate that holds p99<1ms"),
+            ("duration", "How long to measure [default: 3s]"),
+            ("json", "Writes the result as JSON"),
+            ("html", "Writes the result as a page"),
+            ("size", "Bytes of a message"),
+            ("pipeline", "Sent before a reply [default: 1]"),
+            ("batch", "Messages in each write"),
+            ("a", "The base, as KEY=VALUE,..."),
+            ("b", "What is compared with it"),
+            ("rounds", "How many [default: 20]"),
+            ("duet", "Loads both at once, not in turns"),
+        ],
+    ),
+    ("bench ack", ACK),
+    ("bench ack", &[("rounds", "Instead of some time")]),
+    ("bench ab ack", ACK),
+    ("bench kv", KV),
+    ("bench ab kv", KV),
+    ("bench http", HTTP),
+    ("bench ab http", HTTP),
+    (
+        "bench idle",
+        &[("active", "Share that is active [default: 0]")],
+    ),
+    (
+        "bench compare",
+        &[
+            ("a", "The result before, as JSON"),
+            ("b", "The result after"),
+            ("metric", "What [default: server_cpu_ns_per_request]"),
+            ("threshold", "What is no regression yet [default: 2]"),
+            ("markdown", "Prints a table for a pull request"),
+        ],
+    ),
+    (
+        "lab",
+        &[
+            (
+                "suite",
+                "engines, classic, kv, connections, http, peers, or a file",
+            ),
+            ("runs", "Where runs are written, and taken up again"),
+            ("rounds", "Blocks of all servers [default: the suite's]"),
+            ("run-time", "Of a run [default: the suite's]"),
+            ("print", "Prints the suite, and runs nothing"),
+            ("plan", "Shows what would be run, and runs nothing"),
+            ("json", "Writes the result as JSON"),
+            ("html", "Writes the result as a page"),
+        ],
+    ),
+];
+
+const ACK: &[(&str, &str)] = &[
+    ("preset", "Loads as the classic client of a mode"),
+    ("mode", "The server's mode"),
+    ("protocol", "classic or native"),
+    ("level", "Of acknowledgements"),
+];
+
+const KV: &[(&str, &str)] = &[
+    ("keys", "How many, and how chosen [default: 1m]"),
+    ("value-size", "Bytes [default: 64]"),
+    ("reads", "GET in percent [default: 50]"),
+    ("command", "Instead of GET and SET"),
+];
+
+const HTTP: &[(&str, &str)] = &[
+    ("path", "Path and query [default: /]"),
+    ("method", "Of the request [default: GET]"),
+    ("header", "A field of the request"),
+    ("body", "Bytes of the request's body"),
+    ("status", "That every reply has [default: 200]"),
+];
