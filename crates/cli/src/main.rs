@@ -10,6 +10,7 @@ extern crate tidewire_command;
 
 mod allocator;
 mod colours;
+mod commands;
 mod config;
 mod data;
 mod help;
@@ -30,55 +31,12 @@ mod stream;
 
 use std::process::ExitCode;
 
-use clap::{FromArgMatches, Parser, Subcommand};
-use tidewire_command::{count, descriptors, exit, host, say, size, span, tls, version};
+use clap::FromArgMatches;
+use tidewire_command::{count, descriptors, exit, host, say, size, span, tls};
 
+use crate::commands::{Cli, Command};
 use crate::exit::Failure;
 use crate::help::Help;
-
-/// TCP servers for floods of small messages, on threads, epoll or io_uring.
-#[derive(Debug, Parser)]
-#[command(name = "tidewire", version = version::short(), long_version = version::long(), max_term_width = 100)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Runs servers until SIGTERM or SIGINT.
-    Serve(Box<serve::Args>),
-    /// Sends messages, and waits until they are acknowledged.
-    Send(send::Args),
-    /// Ships files as they grow and are rotated, each line once.
-    Ship(Box<ship::Args>),
-    /// Reads messages back.
-    Read(read::Args),
-    /// Lists, creates, changes and deletes the streams of a server.
-    #[command(subcommand)]
-    Stream(stream::Stream),
-    /// Prints what a running server is doing, once.
-    Info(look::Info),
-    /// Shows what a running server is doing, live.
-    Top(look::Top),
-    /// Looks into the directory of a log.
-    #[command(subcommand)]
-    Log(log::Log),
-    /// Moves keys in and out of the key-value server, as dumps of Redis.
-    #[command(subcommand)]
-    Kv(kv::Kv),
-    /// Loads a server and measures it, or compares two.
-    Bench(lab::Passed),
-    /// Runs a matrix of workloads and servers, and compares them.
-    Lab(lab::Passed),
-    /// Prints or checks the configuration file of serve.
-    #[command(subcommand)]
-    Config(config::Config),
-    /// Prints what completes commands in a shell.
-    Completions(shell::Completions),
-    /// Writes pages for man, one for each command.
-    Man(shell::Man),
-}
 
 fn main() -> ExitCode {
     if lab::is_asked_for() {
@@ -112,8 +70,8 @@ fn main() -> ExitCode {
         Command::Log(log) => log::run(log),
         Command::Bench(_) | Command::Lab(_) => lab::run(),
         Command::Config(config) => config.run(),
-        Command::Completions(args) => args.run(),
-        Command::Man(asked) => shell::man(&asked),
+        Command::Completions(args) => args.run(help::with_lab()),
+        Command::Man(asked) => shell::man(&asked, help::command(Help::Long)),
     };
     ended(done)
 }

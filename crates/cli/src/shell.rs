@@ -4,7 +4,6 @@ use clap_complete::Shell;
 pub(crate) use tidewire_command::man::Man;
 
 use crate::exit::Failure;
-use crate::help::{self, Help};
 use crate::lab;
 
 /// Which shell.
@@ -15,19 +14,19 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints them.
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    /// Prints those of this command.
+    pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), Failure> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut help::with_lab(), "tidewire", &mut text);
+        clap_complete::generate(self.shell, &mut command, "tidewire", &mut text);
         show!("{}", String::from_utf8_lossy(&text));
         Ok(())
     }
 }
 
-/// Writes a page for each command, those of the lab included where the lab is found.
-pub(crate) fn man(asked: &Man) -> Result<(), Failure> {
+/// Writes a page for each part of `command`, those of the lab included where the lab is found.
+pub(crate) fn man(asked: &Man, command: clap::Command) -> Result<(), Failure> {
     let own = |name: &str| !lab::COMMANDS.contains(&name);
-    let written = asked.write(help::command(Help::Long), true, own)?;
+    let written = asked.write(command, true, own)?;
     let written = written + lab::pages(&asked.to)?;
     show_line!("{written} pages in {}", asked.to.display());
     Ok(())

@@ -9,47 +9,26 @@
 extern crate tidewire_command;
 
 mod bench;
+mod commands;
 mod help;
 mod lab;
 mod measured;
 
 use std::process::ExitCode;
 
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::FromArgMatches;
 use mimalloc::MiMalloc;
 use tidewire_command::man::Man;
 use tidewire_command::tree::Tree;
-use tidewire_command::{count, descriptors, exit, host, say, span, tls, version};
+use tidewire_command::{count, descriptors, exit, host, say, span, tls};
 
+use crate::commands::{Cli, Command};
 use crate::exit::Failure;
 use crate::help::Help;
 
 /// The allocator of `tidewire`, so that the generator costs what it cost when both were one program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
-
-/// Loads servers, measures them, and says what may be believed.
-#[derive(Debug, Parser)]
-#[command(name = "tidewire", bin_name = "tidewire", version = version::short(), long_version = version::long(), max_term_width = 100)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Loads a server and measures it, or compares two.
-    #[command(subcommand)]
-    Bench(Box<bench::Bench>),
-    /// Runs a matrix of workloads and servers, and compares them.
-    Lab(lab::Args),
-    /// Describes these commands as JSON, for completions.
-    #[command(hide = true)]
-    Commands,
-    /// Writes pages for man, one for each command.
-    #[command(hide = true)]
-    Man(Man),
-}
 
 fn main() -> ExitCode {
     let parsed = help::command(Help::asked())

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use syn::{Attribute, Item, Meta, UseTree, Visibility};
+use syn::{Attribute, Item, Meta, UseTree};
 
 /// A module's name from the root, which has none.
 type Name = Vec<String>;
@@ -16,8 +16,8 @@ type Name = Vec<String>;
 struct Module {
     /// Paths that its code names, as they are written.
     named: Vec<Name>,
-    /// What it exports of others, under which name.
-    exported: BTreeMap<String, Name>,
+    /// What it imports or exports of others, under which name.
+    imported: BTreeMap<String, Name>,
 }
 
 type Modules = BTreeMap<Name, Module>;
@@ -150,8 +150,8 @@ impl Module {
         for item in items {
             match item {
                 Item::Use(u) if !is_for_tests(&u.attrs) => {
-                    let again = depth == 0 && !matches!(u.vis, Visibility::Inherited);
-                    self.used(&u.tree, &Vec::new(), again, depth);
+                    // Modules below see a private one as well.
+                    self.used(&u.tree, &Vec::new(), depth == 0, depth);
                 }
                 Item::Mod(m) if !is_for_tests(&m.attrs) => {
                     if let Some((_, items)) = &m.content {
@@ -190,7 +190,7 @@ impl Module {
             .skip(if depth > 0 { depth.min(out) } else { 0 })
             .collect();
         if again && let Some(name) = name {
-            self.exported.insert(name, path.clone());
+            self.imported.insert(name, path.clone());
         }
         self.named.push(path);
     }
@@ -244,7 +244,7 @@ fn is_for_tests(attrs: &[Attribute]) -> bool {
 
 /// The module that defines what `path` names in `within`; none if it is of another crate.
 fn defined(all: &Modules, within: &Name, path: &Name, steps: usize) -> Option<Name> {
-    assert!(steps < 20, "{path:?} in {within:?} is exported in a circle");
+    assert!(steps < 20, "{path:?} in {within:?} is imported in a circle");
     let mut at = match path.first()?.as_str() {
         "crate" => Name::new(),
         "self" | "super" => within.clone(),
@@ -261,11 +261,12 @@ fn defined(all: &Modules, within: &Name, path: &Name, steps: usize) -> Option<Na
             "super" => drop(at.pop()),
             _ if all.contains_key(&inner) => at = inner,
             part => {
-                let Some(again) = all.get(&at)?.exported.get(part) else {
+                let Some(again) = all.get(&at)?.imported.get(part) else {
                     return Some(at);
                 };
                 let whole = [&again[..], &path[i + 1..]].concat();
-                return defined(all, &at, &whole, steps + 1).or(Some(at));
+                // Of another crate: no file of this one is needed for it.
+                return defined(all, &at, &whole, steps + 1);
             }
         }
     }

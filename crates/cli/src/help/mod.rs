@@ -6,7 +6,8 @@ mod examples;
 pub(crate) use tidewire_command::help::Help;
 use tidewire_command::help::{Texts, dressed};
 
-use crate::{Cli, lab};
+use crate::commands::Cli;
+use crate::lab;
 
 const TEXTS: Texts = Texts {
     brief: brief::BRIEF,

@@ -170,3 +170,40 @@ pub(super) fn reaches_beyond(place: &Endpoint) -> bool {
         .ip()
         .is_some_and(|ip| !ip.to_canonical().is_loopback())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(options: &AdminOptions) -> String {
+        match options.admin.as_ref().unwrap() {
+            At::Off => "off".into(),
+            At::Place { place, .. } => place.to_string(),
+            At::Host { at, .. } => at.to_string(),
+        }
+    }
+
+    #[test]
+    fn places_are_addresses_ports_sockets_or_off() {
+        for (text, expected) in [
+            ("off", "off"),
+            ("7000", "127.0.0.1:7000"),
+            ("0.0.0.0:7480", "0.0.0.0:7480"),
+            ("[::1]:1", "[::1]:1"),
+            ("unix:/run/tidewire-admin", "unix:/run/tidewire-admin"),
+            ("tls:7000", "127.0.0.1:7000"),
+            ("plain:0.0.0.0:7480", "0.0.0.0:7480"),
+            ("tls:unix:/run/a", "unix:/run/a"),
+            ("tls:it.example:7480", "it.example:7480"),
+        ] {
+            let options = AdminOptions {
+                admin: Some(text.parse().unwrap()),
+                ..AdminOptions::default()
+            };
+            assert_eq!(shown(&options), expected);
+        }
+        for wrong in ["", "on", "70000", "127.0.0.1", "tls:", "tls:off"] {
+            assert!(wrong.parse::<At>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -161,3 +161,28 @@ impl Wrap for ProxyFront {
         self.0.of(from, is_proxy).unwrap_or(false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_other_listeners_are_left_alone() {
+        let fronts = Fronts::default();
+        let peer = |origin| Peer::new(([127, 0, 0, 1], 4000), origin);
+        for origin in [Origin::Accepted(0), Origin::Dialled(0)] {
+            assert!(
+                TlsFront(fronts.clone())
+                    .wrap(&peer(origin))
+                    .unwrap()
+                    .is_none()
+            );
+            assert!(
+                ProxyFront(fronts.clone())
+                    .wrap(&peer(origin))
+                    .unwrap()
+                    .is_none()
+            );
+        }
+    }
+}

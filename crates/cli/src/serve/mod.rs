@@ -65,7 +65,6 @@ use tidewire::EngineChoice;
 
 pub(crate) use durable::DIRECTORY;
 pub(crate) use example::example;
-pub(crate) use kind::Kind;
 pub(crate) use log::kv_settings;
 pub(crate) use replica::client_settings;
 pub(crate) use sources::Args;

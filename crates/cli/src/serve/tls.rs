@@ -224,24 +224,4 @@ mod tests {
         let flags = options("", "", "a2").over(options("c", "k", "a"));
         assert_eq!(flags, options("c", "k", "a2"));
     }
-
-    #[test]
-    fn who_is_nobody_of_ours_is_left_alone() {
-        let fronts = Fronts::default();
-        let peer = |origin| Peer::new(([127, 0, 0, 1], 4000), origin);
-        for origin in [Origin::Accepted(0), Origin::Dialled(0)] {
-            assert!(
-                TlsFront(fronts.clone())
-                    .wrap(&peer(origin))
-                    .unwrap()
-                    .is_none()
-            );
-            assert!(
-                ProxyFront(fronts.clone())
-                    .wrap(&peer(origin))
-                    .unwrap()
-                    .is_none()
-            );
-        }
-    }
 }

@@ -6,7 +6,7 @@ mod examples;
 pub(crate) use tidewire_command::help::Help;
 use tidewire_command::help::{Texts, dressed};
 
-use crate::Cli;
+use crate::commands::Cli;
 
 const TEXTS: Texts = Texts {
     brief: brief::BRIEF,
