@@ -18,8 +18,10 @@ mod row;
 mod rows;
 mod sample;
 pub mod score;
+mod scored;
 mod set;
 mod sorted;
+mod spare;
 mod spread;
 mod stream;
 mod table;
@@ -30,17 +32,9 @@ pub use fit::{Fit, ListFit, SetFit};
 pub(crate) use frozen::Piece;
 pub use hash::Hash;
 pub use list::{End, List};
+pub use scored::Scored;
 pub use set::Set;
 pub(crate) use spread::Spread;
 pub use stream::{Consumer, Entries, Group, IdText, Item, Pending, Stream, StreamId, Trim};
 pub use text::Text;
-pub use zset::{Scored, ZSet, above, below};
-
-/// Gives memory back where a vector has lost most of what it held.
-fn spare<T>(vector: &mut Vec<T>) {
-    /// Elements that are not worth an allocation.
-    const FEW: usize = 16;
-    if vector.capacity() > FEW && vector.len() < vector.capacity() / 4 {
-        vector.shrink_to((vector.len() * 2).max(FEW));
-    }
-}
+pub use zset::{ZSet, above, below};

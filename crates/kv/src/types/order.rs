@@ -111,10 +111,10 @@ impl Order {
         let block = &mut self.blocks[number];
         self.heap -= heap(block);
         block.remove(at);
-        super::spare(block);
+        super::spare::spare(block);
         if block.is_empty() {
             self.blocks.remove(number);
-            super::spare(&mut self.blocks);
+            super::spare::spare(&mut self.blocks);
         } else {
             self.heap += heap(block);
         }

@@ -79,7 +79,7 @@ impl<T> Row<T> {
                 self.chunks.shrink_to(self.chunks.len() * 2);
             }
         } else if self.chunks.len() == 1 {
-            super::spare(&mut self.chunks[0]);
+            super::spare::spare(&mut self.chunks[0]);
         }
         element
     }

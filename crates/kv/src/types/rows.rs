@@ -149,7 +149,7 @@ impl<const COLUMNS: usize> Rows<COLUMNS> {
                 block.replace(place, Code::reference(number));
             });
         }
-        super::spare(&mut self.long);
+        super::spare::spare(&mut self.long);
     }
 
     /// Takes an element out; the last one takes its place.

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use super::order::{Order, Place, Ranked, compare};
 use super::packed::Code;
+use super::scored::Scored;
 use super::table::{Shape, Table};
 use super::text::Text;
-use super::zset::Scored;
 use crate::number::put_text;
 
 /// A member, and its score.

@@ -7,19 +7,11 @@ use super::fit::{BYTES_MAX, Fit};
 use super::order::compare;
 use super::packed::{Code, ELEMENTS_MAX, Iter, Packed, Raw};
 use super::sample::indices;
+use super::scored::Scored;
 use super::sorted::Sorted;
 use super::spread::{Freeze, Spread};
 use super::text::Text;
 use crate::allocator::block;
-
-/// A member with its score.
-#[derive(Clone, Copy, Debug)]
-pub struct Scored<'a> {
-    /// Its score; not a NaN.
-    pub score: f64,
-    /// The member.
-    pub member: Text<'a>,
-}
 
 impl<'a> Scored<'a> {
     /// A member that is in no set.

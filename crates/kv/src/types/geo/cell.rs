@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{LATITUDE_MAX, LONGITUDE_MAX, Point};
+use super::point::{LATITUDE_MAX, LONGITUDE_MAX, Point};
 
 /// A part of the Earth; there are two to the power of `steps` of them in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +135,26 @@ fn every_other(x: u64) -> u32 {
     STEPS
         .iter()
         .fold(first, |x, (shift, mask)| (x | x >> shift) & mask) as u32
+}
+
+impl Point {
+    /// The place of a score: the middle of a cell of some 60 cm.
+    #[must_use]
+    pub fn of_score(score: f64) -> Point {
+        // Below zero it is none that was made from a place; Redis takes its bits.
+        let bits = if score < 0.0 {
+            score as i64 as u64
+        } else {
+            score as u64
+        };
+        Cell::of_bits(bits, Cell::STEPS_MAX).middle()
+    }
+
+    /// The score of a place.
+    #[must_use]
+    pub fn score(self) -> f64 {
+        Cell::of(self, Cell::STEPS_MAX).bits() as f64
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which cells have all that is within a shape: nine at most, the one of its centre and those around it.
 
 use super::cell::Cell;
-use super::{EARTH_RADIUS, Point, degrees, north_distance, radians};
+use super::point::{EARTH_RADIUS, Point, degrees, north_distance, radians};
 
 /// What is searched, around a centre; metres.
 #[derive(Clone, Copy, Debug, PartialEq)]

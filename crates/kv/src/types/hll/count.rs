@@ -1,7 +1,7 @@
 //! The count from the registers, by Otmar Ertl's improved estimator ("New cardinality estimation algorithms
 //! for HyperLogLog sketches", 2017, algorithm 6): without corrections for few or many elements.
 
-use super::{INDEX_BITS, REGISTER_MAX, REGISTERS};
+use super::layout::{INDEX_BITS, REGISTER_MAX, REGISTERS};
 
 /// The greatest value that the hash of an element leads to, without the last.
 const Q: usize = 64 - INDEX_BITS as usize;

@@ -12,31 +12,13 @@
 //! `sparse.rs`. A string may hold anything: all that is read is checked.
 
 mod count;
+mod layout;
 mod murmur;
 mod sparse;
 
+pub use layout::Wrong;
+use layout::{DENSE, HEADER, INDEX_BITS, REGISTER_MAX, REGISTERS, STALE};
 use sparse::Fitted;
-
-/// Registers.
-const REGISTERS: usize = 1 << INDEX_BITS;
-/// Bits of an element's hash that choose its register.
-const INDEX_BITS: u32 = 14;
-/// The greatest value of a register.
-const REGISTER_MAX: u8 = 63;
-const HEADER: usize = 16;
-/// Bytes of one in the dense form.
-const DENSE: usize = HEADER + REGISTERS * 6 / 8;
-/// In the last byte of the count that is kept.
-const STALE: u8 = 1 << 7;
-
-/// What is wrong with a string that should be one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// It is none.
-    Other,
-    /// Its registers are no registers.
-    Corrupt,
-}
 
 /// All registers of one, or of several together.
 pub struct Registers([u8; REGISTERS]);

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use super::{HEADER, REGISTERS, Wrong};
+use super::layout::{HEADER, REGISTERS, Wrong};
 
 /// The greatest value that it can hold.
 const VALUE_MAX: u8 = 32;

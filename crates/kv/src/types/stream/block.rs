@@ -3,7 +3,7 @@
 //! The one idea: most entries of a stream have the same fields. The names of the first one's fields stand once
 //! in front; an entry with the same fields has only its values, and its id as the difference from the first.
 
-use super::StreamId;
+use super::id::StreamId;
 use super::number::{put, put_text, size, take, take_text};
 use crate::allocator::block;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::super::frozen::{Frozen, Piece};
-use super::StreamId;
 use super::block::{Block, Item};
-use super::image;
+use super::id::StreamId;
+use super::part::block_piece;
 use crate::allocator::block_of;
 
 /// Which entries are trimmed: the oldest, as long as this is so.
@@ -373,7 +373,7 @@ impl Entries {
             && number != NEW
             && frozen.is_owed(number as usize)
         {
-            frozen.put_aside(number as usize, vec![image::block_piece(&self.blocks[at])]);
+            frozen.put_aside(number as usize, vec![block_piece(&self.blocks[at])]);
             numbers[at] = NEW;
         }
     }
@@ -391,7 +391,7 @@ impl Entries {
                 return false;
             }
             if number != NEW && frozen.is_owed(number as usize) {
-                let piece = image::block_piece(block);
+                let piece = block_piece(block);
                 bytes += piece.bytes.len() + 1;
                 to.push(piece);
                 frozen.next = number as usize + 1;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::entries::Entries;
+use super::id::StreamId;
 use super::ordered::{Keyed, Ordered};
-use super::{Entries, StreamId};
 use crate::allocator::{block, block_of};
 
 /// The groups of a stream by their names. Each is shared with whoever writes it down, and copied when it

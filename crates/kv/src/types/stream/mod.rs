@@ -11,6 +11,8 @@ mod id;
 mod image;
 mod number;
 mod ordered;
+mod part;
+mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -23,7 +25,7 @@ pub use id::{IdText, StreamId};
 use super::frozen::Piece;
 use crate::allocator::block;
 use group::{Groups, tree};
-use image::Telling;
+use telling::Telling;
 
 /// Entries and groups.
 #[derive(Debug, Default)]
@@ -148,7 +150,7 @@ impl Stream {
 
     /// Has it written down as it is now, whatever becomes of it. Takes a step for each block.
     pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
-        self.telling = Some(Box::new(Telling::new(self)));
+        self.telling = Some(Box::new(Telling::new(&self.entries, self.groups.as_ref())));
         self.entries.freeze(id, queued);
     }
 

@@ -1,6 +1,6 @@
 //! Numbers of variable length, as in the log and in snapshots, up to 64 bits.
 
-use super::StreamId;
+use super::id::StreamId;
 
 /// Seven bits a byte, the lowest first; the highest bit says that more follow.
 #[inline]

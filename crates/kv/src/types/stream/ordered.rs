@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::StreamId;
+use super::id::StreamId;
 use crate::allocator::block_of;
 
 /// Most elements of a chunk.
@@ -132,7 +132,7 @@ impl<T: Keyed> Ordered<T> {
         let at = at.ok()?;
         let element = self.change(number, |chunk| {
             let element = chunk.remove(at);
-            super::super::spare(chunk);
+            crate::types::spare::spare(chunk);
             element
         });
         self.len -= 1;

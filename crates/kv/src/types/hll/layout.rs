@@ -1,0 +1,22 @@
+//! Sizes of a HyperLogLog, and what can be wrong with one.
+
+/// Registers.
+pub(super) const REGISTERS: usize = 1 << INDEX_BITS;
+/// Bits of an element's hash that choose its register.
+pub(super) const INDEX_BITS: u32 = 14;
+/// The greatest value of a register.
+pub(super) const REGISTER_MAX: u8 = 63;
+pub(super) const HEADER: usize = 16;
+/// Bytes of one in the dense form.
+pub(super) const DENSE: usize = HEADER + REGISTERS * 6 / 8;
+/// In the last byte of the count that is kept.
+pub(super) const STALE: u8 = 1 << 7;
+
+/// What is wrong with a string that should be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It is none.
+    Other,
+    /// Its registers are no registers.
+    Corrupt,
+}
