@@ -1,21 +1,24 @@
 //! Messages are not cut without need: what is there when a turn looks at a connection is one chunk, and what one callback has
 //! written leaves by one send. Counted in chunks and calls, with the loop held up until a message is there.
 
+use std::io::Read;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use tidewire::bytes::Bytes;
 use tidewire::{Input, Next};
 
 use crate::case::{Case, case};
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
-use crate::record::Event;
-use crate::roles::{echo, noise};
+use crate::record::{Event, Record};
+use crate::roles::{Receives, echo, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(messages_arrive_and_leave_in_one_piece),
+        case!(a_reply_of_many_slices_arrives_in_one_piece),
         case!(
             many_replies_of_one_turn_leave_in_one_piece_each,
             on = |v| v.loops == 1 && !v.is_threads()
@@ -49,13 +52,18 @@ fn opened(server: &Server, conn: u64) {
 /// Keeps the loop of this connection in a callback until what is returned is dropped.
 fn hold(server: &Server, conn: u64) -> Sender<()> {
     opened(server, conn);
+    hold_loop_of(&server.record, conn)
+}
+
+/// The same of whatever service has this record.
+pub(crate) fn hold_loop_of(record: &Record, conn: u64) -> Sender<()> {
     let (release, released) = channel::<()>();
     let (holds, held) = channel();
     let message = Message::run(move |_| {
         let _ = holds.send(());
         let _ = released.recv();
     });
-    assert!(server.record.handle(conn).try_post(message).is_ok());
+    assert!(record.handle(conn).try_post(message).is_ok());
     held.recv().expect("the loop runs");
     release
 }
@@ -99,6 +107,30 @@ fn messages_arrive_and_leave_in_one_piece(v: Variant) {
     }
     drop(old);
     server.cut();
+}
+
+/// Of more slices than one call takes, and less than a segment: the client's first look finds all of it.
+fn a_reply_of_many_slices_arrives_in_one_piece(v: Variant) {
+    const SLICES: usize = 100;
+    const SLICE: &[u8] = &[7; 300];
+    let server = Setup::on(v).start(|| {
+        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+            input.consume(input.len());
+            for _ in 0..SLICES {
+                cx.link.write_shared(Bytes::from_static(SLICE));
+            }
+            Next::More
+        })
+    });
+    let mut client = server.connect();
+    for _ in 0..200 {
+        client.send(b"?");
+        let mut reply = vec![0; 1 << 20];
+        let came = client.socket().read(&mut reply).expect("a reply");
+        assert_eq!(came, SLICES * SLICE.len());
+    }
+    drop(client);
+    server.stop();
 }
 
 /// All ask before the loop looks: what it sends in a turn ends within somebody's reply.

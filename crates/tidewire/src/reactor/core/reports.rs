@@ -8,7 +8,7 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::{Awaits, Flag, PeerEnd};
+use crate::reactor::facts::{Awaits, Flag, PeerEnd, Phase, Rest};
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
@@ -105,9 +105,27 @@ impl Core {
         self.env.end_announced(&mut self.states[index as usize]);
     }
 
-    /// The connection failed.
+    /// The connection failed. The kernel may hold input of it.
     pub(crate) fn failed(&mut self, index: u32, kind: io::ErrorKind) {
         self.env.failed(&mut self.states[index as usize], kind);
+    }
+
+    /// The same of one of which everything was received.
+    pub(crate) fn receive_failed(&mut self, index: u32, kind: io::ErrorKind) {
+        let state = &mut self.states[index as usize];
+        self.env.receive_failed(state, kind);
+    }
+
+    /// What the kernel held of a connection that [has failed](Core::failed) was received; false if it has not failed.
+    pub(crate) fn rest_is_read(&mut self, index: u32) -> bool {
+        let state = &mut self.states[index as usize];
+        let Phase::Failing { why, .. } = state.phase else {
+            return false;
+        };
+        let rest = Rest::Read;
+        state.phase = Phase::Failing { why, rest };
+        self.env.touch(state);
+        true
     }
 
     /// Input that this connection may be given in one turn; bytes.
