@@ -213,6 +213,15 @@ impl Env {
         }
     }
 
+    /// So many bytes of this connection's peer were received.
+    #[inline]
+    pub(crate) fn count_received(&self, state: &mut State, len: usize) {
+        self.of_service(state.service).bytes_in.add(len as u64);
+        if let Some(tally) = &mut state.tally {
+            tally.received += len as u64;
+        }
+    }
+
     /// The kernel took the first `n` bytes that this connection has queued; how many are left that
     /// may be sent.
     #[inline]

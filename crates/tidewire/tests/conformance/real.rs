@@ -91,6 +91,8 @@ const ONLY: [(&str, &[&str]); 15] = [
             "dials_beyond_the_inbox_come_back",
             "many_replies_of_one_turn_leave_in_one_piece_each",
             "messages_arrive_and_leave_in_one_piece",
+            "messages_arrive_in_one_piece_where_buffers_are_few",
+            "one_write_is_answered_by_one_read",
             "paused_connection_is_told_of_an_end_behind_data",
             "paused_connection_notices_a_reset_behind_data",
         ],

@@ -8,16 +8,13 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::{Awaits, Flag, PeerEnd, Phase, Rest};
+use crate::reactor::facts::{Awaits, Flag, Owed, PeerEnd, Phase, Rest};
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
     pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
         let state = &mut self.states[index as usize];
-        self.env.of_service(state.service).bytes_in.add(len as u64);
-        if let Some(tally) = &mut state.tally {
-            tally.received += len as u64;
-        }
+        self.env.count_received(state, len);
         if !state.is_open() {
             // What is discarded is no progress: see `flushing_over`.
             if state.awaits == Awaits::Delivery {
@@ -60,6 +57,28 @@ impl Core {
         if self.env.told {
             self.deliver_told();
         }
+    }
+
+    /// A part of what the peer has sent was received, and the rest is on its way: carries it, so that both are offered as one;
+    /// false if it is to be offered at once. At most so many bytes are carried.
+    #[cold]
+    pub(crate) fn carry_for_more(&mut self, index: u32, part: &[u8], most: usize) -> bool {
+        let state = &mut self.states[index as usize];
+        let fits = state.carry.len() + part.len() <= most;
+        if !fits || !state.wants_input() || !state.is_open() {
+            return false;
+        }
+        self.env.count_received(state, part.len());
+        state.keep(part);
+        true
+    }
+
+    /// No more comes: offers what is carried.
+    #[cold]
+    pub(crate) fn offer_what_is_carried(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        state.owed.add(Owed::Replay);
+        self.env.touch(state);
     }
 
     /// Whether anybody wants to know what is about to be received.
