@@ -19,6 +19,9 @@ use tidewire_tls::{Certificate, Server, rustls};
 /// Longest wait for anything before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes that a kernel takes at once of a server, and does not pass on to a client that reads none of them.
+const LONG: usize = 400_000;
+
 const ENGINES: [EngineChoice; 3] = [
     EngineChoice::Threads,
     EngineChoice::Epoll,
@@ -33,6 +36,7 @@ fn app() -> Http<Router> {
     let pool = Pool::new(&tidewire_pool::Settings::default()).unwrap();
     let router = demo::router(pool, Burns::ForTrusted)
         .post("/", |request, response| response.body(request.body()))
+        .get("/long", |_, response| response.body(&[b'l'; LONG]))
         .get("/later", |_, response| {
             response.later(|later| {
                 std::thread::spawn(move || later.send(Answer::new(200).text("later")));
@@ -152,6 +156,34 @@ fn who_speaks_behind_his_last_request_gets_its_reply() {
         let got = ask(addr(&running), (last("/") + &more).as_bytes());
         assert_eq!(got.len(), 1);
         assert_eq!(got[0].text(), demo::HELLO);
+        running.stop(PATIENCE);
+    });
+}
+
+/// A reply that is longer than what the client's kernel takes at once, made in one go, streamed, or of the older HTTP: what the
+/// client says while it is on its way destroys none of it.
+#[test]
+fn who_speaks_while_a_long_last_reply_is_on_its_way_gets_all_of_it() {
+    on_every_engine(|running, _| {
+        let older = |path: &str| format!("GET {path} HTTP/1.0\r\n\r\n");
+        let streamed = format!("/bytes/{LONG}");
+        let requests = [
+            last("/long"),
+            older("/long"),
+            last(&streamed),
+            older(&streamed),
+        ];
+        for request in requests.iter().cycle().take(20) {
+            let mut client = connect(addr(&running));
+            client.write_all(request.as_bytes()).unwrap();
+            let mut reply = vec![0];
+            client.read_exact(&mut reply).unwrap();
+            client.write_all(b"and another thing").unwrap();
+            let end = client.read_to_end(&mut reply);
+            let got = replies(&reply, &[]).unwrap_or_default();
+            let len = got.first().map_or(0, |got| got.body.len());
+            assert_eq!(len, LONG, "{request:?}, {end:?}");
+        }
         running.stop(PATIENCE);
     });
 }

@@ -30,9 +30,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `f` with an echo server on every engine that works here.
 fn on_every_engine(server: impl Fn() -> Server, f: impl Fn(SocketAddr, &Talk, &Running)) {
-    let talk = RefCell::new(Talk::new(Habit::Echo));
+    of_habit_on_every_engine(Habit::Echo, server, f);
+}
+
+fn of_habit_on_every_engine(
+    habit: Habit,
+    server: impl Fn() -> Server,
+    f: impl Fn(SocketAddr, &Talk, &Running),
+) {
+    let talk = RefCell::new(Talk::new(habit));
     let build = |builder: &mut Builder| {
-        talk.replace(Talk::new(Habit::Echo));
+        talk.replace(Talk::new(habit));
         let tls = server().build().unwrap();
         builder.serve("127.0.0.1:0", Layered::new(tls, talk.borrow().clone()));
     };
@@ -160,6 +168,41 @@ fn what_comes_with_the_end_is_answered() {
                     false => "the stream ended without TLS's farewell",
                 };
                 assert_eq!(talk.log.get().closed, vec![why; CLIENTS as usize]);
+            },
+        );
+    }
+}
+
+/// A request and a farewell in one flight, with the end of the connection behind them and without: what was answered has left
+/// before the service, which is told of the farewell, aborts.
+#[test]
+fn who_aborts_at_a_farewell_has_sent_what_it_answered() {
+    const CLIENTS: u64 = 30;
+    let authority = Authority::new();
+    let config = client(&authority);
+    for finishes in [true, false] {
+        of_habit_on_every_engine(
+            Habit::Offended,
+            || Server::new(authority.certificate(NAME)),
+            |addr, _, running| {
+                for _ in 0..CLIENTS {
+                    let mut stream = connect(addr, &config);
+                    exchange(&mut stream, b"hello");
+                    stream.conn.writer().write_all(b"one more").unwrap();
+                    stream.conn.send_close_notify();
+                    let mut records = Vec::new();
+                    while stream.conn.wants_write() {
+                        stream.conn.write_tls(&mut records).unwrap();
+                    }
+                    stream.sock.write_all(&records).unwrap();
+                    if finishes {
+                        stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+                    }
+                    let mut back = Vec::new();
+                    let end = stream.read_to_end(&mut back);
+                    assert_eq!(back, b"one more", "{end:?}, finishes: {finishes}");
+                }
+                until(running, |c| c.closed_for(Closed::Aborted) == CLIENTS);
             },
         );
     }

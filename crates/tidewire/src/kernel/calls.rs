@@ -19,6 +19,25 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
 use crate::vocabulary::time::Instant;
 
+/// What comes behind the bytes of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    Nothing,
+    /// Another send, as soon as it may be: the kernel keeps what fills no segment for it (`MSG_MORE`), so that the peer does not
+    /// see where one ends.
+    More,
+}
+
+impl Behind {
+    #[inline]
+    pub(crate) fn these(more: bool) -> Behind {
+        match more {
+            true => Behind::More,
+            false => Behind::Nothing,
+        }
+    }
+}
+
 /// A kernel, as readiness drivers call it and completion drivers call it beside their ring.
 ///
 /// Sockets are given back by dropping them. No call waits, but for [`epoll_wait`](Sys::epoll_wait),
@@ -50,8 +69,13 @@ pub(crate) trait Sys: Clone + 'static {
 
     /// 0 is the end of input, if there was room for a byte.
     fn recv(&self, fd: &Self::Fd, into: &mut [u8]) -> Result<usize, Errno>;
-    fn send(&self, fd: &Self::Fd, bytes: &[u8]) -> Result<usize, Errno>;
-    fn send_several(&self, fd: &Self::Fd, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
+    fn send(&self, fd: &Self::Fd, bytes: &[u8], behind: Behind) -> Result<usize, Errno>;
+    fn send_several(
+        &self,
+        fd: &Self::Fd,
+        slices: &[IoSlice<'_>],
+        behind: Behind,
+    ) -> Result<usize, Errno>;
     /// The peer sees the end of what is sent.
     fn shut_write(&self, fd: &Self::Fd) -> Result<(), Errno>;
     /// Closing sends a reset (`SO_LINGER` of zero).

@@ -16,7 +16,7 @@ use rustix::time::{
 };
 
 use crate::build::listen::TcpOptions;
-use crate::kernel::calls::Sys;
+use crate::kernel::calls::{Behind, Sys};
 use crate::kernel::descriptor::Descriptor;
 use crate::kernel::{connect, handshakes, sys};
 use crate::vocabulary::endpoint::Endpoint;
@@ -28,6 +28,14 @@ use crate::vocabulary::time::Instant;
 pub(crate) struct Linux;
 
 const SEND: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+#[inline]
+fn send_flags(behind: Behind) -> SendFlags {
+    match behind {
+        Behind::Nothing => SEND,
+        Behind::More => SEND.union(SendFlags::MORE),
+    }
+}
 
 fn found(addr: rustix::io::Result<Option<rustix::net::SocketAddrAny>>) -> Option<Endpoint> {
     addr.ok().flatten().and_then(Endpoint::from_kernel)
@@ -83,14 +91,19 @@ impl Sys for Linux {
     }
 
     #[inline]
-    fn send(&self, fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
-        rustix::net::send(fd, bytes, SEND)
+    fn send(&self, fd: &OwnedFd, bytes: &[u8], behind: Behind) -> Result<usize, Errno> {
+        rustix::net::send(fd, bytes, send_flags(behind))
     }
 
     #[inline]
-    fn send_several(&self, fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    fn send_several(
+        &self,
+        fd: &OwnedFd,
+        slices: &[IoSlice<'_>],
+        behind: Behind,
+    ) -> Result<usize, Errno> {
         let mut control = SendAncillaryBuffer::default();
-        rustix::net::sendmsg(fd, slices, &mut control, SEND)
+        rustix::net::sendmsg(fd, slices, &mut control, send_flags(behind))
     }
 
     fn shut_write(&self, fd: &OwnedFd) -> Result<(), Errno> {

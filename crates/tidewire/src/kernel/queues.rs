@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::kernel::calls::Sys;
+use crate::kernel::calls::{Behind, Sys};
 
 /// What an operation works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,12 @@ pub(crate) enum Operation {
         socket: Target,
         from: *const u8,
         len: u32,
+        behind: Behind,
     },
     SendSeveral {
         socket: Target,
         header: *const libc::msghdr,
+        behind: Behind,
     },
     /// Waits for events of `poll(2)`: once, or each time until cancelled.
     Poll {

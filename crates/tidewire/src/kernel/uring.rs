@@ -10,6 +10,7 @@ use io_uring::types::{BufRingEntry, CancelBuilder, Fd, Fixed, SubmitArgs, Timesp
 use io_uring::{CompletionQueue, EnterFlags, IoUring, Probe, SubmissionQueue, Submitter};
 use io_uring::{opcode, squeue};
 
+use crate::kernel::calls::Behind;
 use crate::kernel::linux::Linux;
 use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues, Target};
 
@@ -107,6 +108,13 @@ macro_rules! on {
 }
 
 #[inline(always)]
+fn send_flags(behind: Behind) -> i32 {
+    match behind {
+        Behind::Nothing => libc::MSG_NOSIGNAL,
+        Behind::More => libc::MSG_NOSIGNAL | libc::MSG_MORE,
+    }
+}
+
 fn entry(operation: Operation) -> squeue::Entry {
     match operation {
         // The sockets are left blocking: io_uring would report "try again" on others instead of
@@ -130,16 +138,21 @@ fn entry(operation: Operation) -> squeue::Entry {
             };
             entry.build().flags(squeue::Flags::BUFFER_SELECT)
         }
-        Operation::Send { socket, from, len } => {
-            on!(socket, of => opcode::Send::new(of, from, len))
-                .flags(libc::MSG_NOSIGNAL)
-                .build()
-        }
-        Operation::SendSeveral { socket, header } => {
-            on!(socket, of => opcode::SendMsg::new(of, header))
-                .flags(libc::MSG_NOSIGNAL as u32)
-                .build()
-        }
+        Operation::Send {
+            socket,
+            from,
+            len,
+            behind,
+        } => on!(socket, of => opcode::Send::new(of, from, len))
+            .flags(send_flags(behind))
+            .build(),
+        Operation::SendSeveral {
+            socket,
+            header,
+            behind,
+        } => on!(socket, of => opcode::SendMsg::new(of, header))
+            .flags(send_flags(behind) as u32)
+            .build(),
         Operation::Poll { fd, events, multi } => {
             on!(fd, of => opcode::PollAdd::new(of, events as u16 as u32))
                 .multi(multi)

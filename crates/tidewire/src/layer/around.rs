@@ -299,10 +299,18 @@ pub struct LayeredConn<S: Service, L: Layer> {
     pub(super) within: Within<S::Conn>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) origin: Origin,
-    /// The protocol of a layer that has handed over has consumed input.
-    pub(super) alone_served: bool,
-    /// The protocol inside knows of a stop, or will as soon as it was served.
-    pub(super) drain_passed_on: bool,
+    pub(super) heard: Heard,
+}
+
+/// What the inner protocol has heard that a stop asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Nothing of either.
+    Nothing,
+    /// [Alone](Within::Alone): input, some of which it has consumed. So it is not waited for.
+    Input,
+    /// [In a layer](Within::Layer): that the loops stop, or it will as soon as it was served.
+    Stop,
 }
 
 /// The inner protocol.

@@ -11,7 +11,7 @@ use crate::protocol::link::Link;
 use crate::reach::home::Home;
 use crate::reactor::drive::{self, Callbacks, Event};
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Flag, Hint, Owed, PeerEnd, Phase, Writing};
+use crate::reactor::facts::{Flag, Hint, Owed, PeerEnd, Phase, Told, Writing};
 use crate::reactor::host::dispatch;
 use crate::reactor::state::State;
 use crate::vocabulary::closed::Closed;
@@ -434,7 +434,7 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         let mut sum = 0;
-        if self.may_go_on(cx.link.state) {
+        if self.may_go_on(cx.link.state) || self.has_left(cx.link.state) {
             self.call_due(cx);
         }
         while let Some(state) = &mut self.state {
@@ -538,7 +538,7 @@ impl<P: Protocol> Inner<P> {
                 link.state.kill(why);
                 link.env.touch(link.state);
             }
-            Phase::Dialling | Phase::Lingering(_) | Phase::Buried(_) => {
+            Phase::Dialling | Phase::Failing { .. } | Phase::Lingering(_) | Phase::Buried(_) => {
                 unreachable!("only engines lead a connection there")
             }
         }
@@ -593,6 +593,13 @@ impl<P: Protocol> Inner<P> {
         self.state.as_deref().is_some_and(waits) && !waits(outer)
     }
 
+    /// Whether the end of what the inner protocol's peer sends has waited for the answers to what came before, and these were
+    /// given to the kernel.
+    fn has_left(&self, outer: &State) -> bool {
+        let waits = |state: &State| state.owed.has(Owed::EndInside);
+        self.state.as_deref().is_some_and(waits) && !waits(outer)
+    }
+
     fn event<L>(&mut self, event: Event, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
@@ -614,6 +621,7 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         let goes_on = self.may_go_on(cx.link.state);
+        let has_left = self.has_left(cx.link.state);
         let state = &mut **self.state.as_mut()?;
         let outer = &*cx.link.state;
         state.last_progress = outer.last_progress;
@@ -621,6 +629,12 @@ impl<P: Protocol> Inner<P> {
         if goes_on {
             state.flags.remove(Flag::AwaitsMaking);
         }
+        if has_left {
+            state.owed.remove(Owed::EndInside);
+        }
+        // A connection that has been told of its own end has given all it had to the kernel.
+        let outer_sends = outer.out.may_send();
+        let may_wait = outer.is_open() && outer.told != Told::Finished;
         let env = &mut *cx.link.env;
         let mut inside = Inside {
             protocol: &mut self.protocol,
@@ -628,10 +642,22 @@ impl<P: Protocol> Inner<P> {
             home: cx.home,
             cut_short: self.cut_short,
         };
+        let queued = state.out.len();
         let result = f(&mut inside, state, env);
+        if has_left && state.flags.has(Flag::Around) && state.is_open() {
+            // A layer itself, in which somebody waits.
+            inside.call(Event::Writable, state, env);
+        }
         for _ in 0..ROUNDS {
             if !state.may_owe_callbacks() || !state.callback_due() {
                 break;
+            }
+            let is_new = !has_left || state.out.len() > queued;
+            let unsent = outer_sends || state.out.may_send();
+            if state.end_of_input_due() && may_wait && is_new && unsent {
+                // What was answered leaves before the end is told, as in `Core::settle_fully`.
+                state.owed.add(Owed::EndInside);
+                continue;
             }
             drive::call_back(&mut inside, state, env, self.limits.carried);
             if env.has_told(state) {
@@ -643,6 +669,10 @@ impl<P: Protocol> Inner<P> {
         outer.last_progress = outer.last_progress.max(state.last_progress);
         outer.flags.set(Flag::Heavy, state.flags.has(Flag::Heavy));
         if outer.hold_inside(state.is_open() && state.holds_input_back()) {
+            env.touch(outer);
+        }
+        if state.owed.has(Owed::EndInside) && state.is_open() {
+            outer.owed.add(Owed::EndInside);
             env.touch(outer);
         }
         outer.made_until = outer.made_until.max(state.made_until);

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::build::limits::Limits;
-use crate::layer::around::{Around, Layer, LayeredConn, Shared, Within, Wrap};
+use crate::layer::around::{Around, Heard, Layer, LayeredConn, Shared, Within, Wrap};
 use crate::memory::table::Table;
 use crate::protocol::connection::{Cx, Protocol, Turn};
 use crate::protocol::input::Input;
@@ -221,7 +221,9 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         if let Within::Alone(protocol) = &mut self.within {
             let before = input.consumed();
             let next = protocol.received(input, &mut cx.within());
-            self.alone_served |= input.consumed() > before;
+            if input.consumed() > before {
+                self.heard = Heard::Input;
+            }
             return next;
         }
         let next = self.tell_layer(cx, |layer, at| layer.received(input, at));
@@ -233,7 +235,9 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
                     }
                     let before = input.consumed();
                     let next = protocol.received(input, &mut cx.within());
-                    self.alone_served = input.consumed() > before;
+                    if input.consumed() > before {
+                        self.heard = Heard::Input;
+                    }
                     next
                 }
                 _ => Next::More,
@@ -335,15 +339,15 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         let may_wait = cx.link.waits_for_unserved();
         let waits = match &mut self.within {
             Within::Alone(protocol) => {
-                let waits = may_wait && !self.alone_served;
+                let waits = may_wait && self.heard != Heard::Input;
                 if !waits {
                     protocol.draining(&mut cx.within());
                 }
                 waits
             }
             Within::Layer(inner) => {
-                match std::mem::replace(&mut self.drain_passed_on, true) {
-                    true if may_wait || !inner.is_unserved() => {}
+                match std::mem::replace(&mut self.heard, Heard::Stop) {
+                    Heard::Stop if may_wait || !inner.is_unserved() => {}
                     _ => inner.draining(cx),
                 }
                 let waits = inner.is_unserved();
@@ -423,8 +427,7 @@ impl<W: Wrap, S: Service> Service for Layered<W, S> {
             within,
             shared: self.shared.clone(),
             origin: from.origin,
-            alone_served: false,
-            drain_passed_on: false,
+            heard: Heard::Nothing,
         })
     }
 

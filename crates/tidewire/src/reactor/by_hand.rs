@@ -61,6 +61,7 @@ impl Transport for Takes {
     fn has_emptied(&self, _: u32) -> bool {
         true
     }
+    fn read_rest(&mut self, _: u32) {}
     fn shut_write(&mut self, _: &mut Core, _: u32) {}
     fn close(&mut self, core: &mut Core, index: u32, _: bool) {
         core.free(index);

@@ -94,8 +94,18 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     env: &mut Env,
     carried_max: usize,
 ) {
-    let held_back = state.more_due() && !env.making.admits(state);
-    if !held_back {
+    if state.end_inside_due() {
+        state.owed.remove(Owed::EndInside);
+        protocol.call(Event::Writable, state, env);
+    }
+    let more_due = state.more_due();
+    if more_due && env.making.admits(state) {
+        call_for_more(protocol, state, env, carried_max);
+        if state.end_of_input_due() && state.out.may_send() {
+            // What was answered leaves before the end is told: a protocol may abort then.
+            return;
+        }
+    } else if !more_due {
         call_for_more(protocol, state, env, carried_max);
     }
     if env.has_told(state) {

@@ -30,6 +30,9 @@ pub(crate) trait Transport {
     fn untaken(&mut self, index: u32) -> Option<usize>;
     /// Whether nothing that the peer has sent waits to be received, as far as the kernel has said.
     fn has_emptied(&self, index: u32) -> bool;
+    /// The connection has failed: receives what the kernel still holds of it, without waiting for more, and calls
+    /// [`Core::rest_is_read`] after that, or [`Core::receive_failed`].
+    fn read_rest(&mut self, index: u32);
     /// Half-closes: the peer sees the end of our output.
     fn shut_write(&mut self, core: &mut Core, index: u32);
     /// Closes the socket, with a reset if asked, and calls [`Core::free`] as soon as nothing of

@@ -11,7 +11,7 @@ use crate::memory::output::{Blocks, OwnerPanicked};
 use crate::reactor::activity::Callback;
 use crate::reactor::barriers::Barriers;
 use crate::reactor::counters::{LoopCounters, ServiceCounters};
-use crate::reactor::facts::{Flag, Owed};
+use crate::reactor::facts::{Flag, Owed, Rest};
 use crate::reactor::making::Making;
 use crate::reactor::random::Rng;
 use crate::reactor::sending::Sending;
@@ -213,6 +213,15 @@ impl Env {
         }
     }
 
+    /// So many bytes of this connection's peer were received.
+    #[inline]
+    pub(crate) fn count_received(&self, state: &mut State, len: usize) {
+        self.of_service(state.service).bytes_in.add(len as u64);
+        if let Some(tally) = &mut state.tally {
+            tally.received += len as u64;
+        }
+    }
+
     /// The kernel took the first `n` bytes that this connection has queued; how many are left that
     /// may be sent.
     #[inline]
@@ -248,9 +257,15 @@ impl Env {
         tracing::error!(%peer, "the owner of bytes that a protocol shared panicked when it was dropped");
     }
 
-    /// The connection failed.
+    /// The connection failed. The kernel may hold input of it.
     pub(crate) fn failed(&mut self, state: &mut State, kind: io::ErrorKind) {
-        state.kill_for_error(kind);
+        state.fail(kind, Rest::Unread);
+        self.touch(state);
+    }
+
+    /// The same of one of which everything was received.
+    pub(crate) fn receive_failed(&mut self, state: &mut State, kind: io::ErrorKind) {
+        state.fail(kind, Rest::Read);
         self.touch(state);
     }
 

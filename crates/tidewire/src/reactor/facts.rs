@@ -11,6 +11,11 @@ pub(crate) enum Phase {
     /// Dialled; waiting for the next attempt, or for the attempt's outcome.
     Dialling,
     Open,
+    /// It has failed. What its peer had sent before is still offered, as long as its protocol takes it; then it is dead.
+    Failing {
+        why: Closed,
+        rest: Rest,
+    },
     /// This side wants no more; its output is still being sent, its input is discarded.
     Finishing(Closed),
     /// Output sent and our side shut; waiting for the peer to close. Input is discarded.
@@ -22,6 +27,17 @@ pub(crate) enum Phase {
     },
     /// Torn down and told why; an engine may still wait for operations in flight.
     Buried(Closed),
+}
+
+/// What the kernel holds of the peer's when a connection has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Perhaps some.
+    Unread,
+    /// It is being received.
+    BeingRead,
+    /// Nothing.
+    Read,
 }
 
 /// What a protocol that finishes was led to it by. A byte, where a [`Closed`] takes many.
@@ -103,6 +119,9 @@ pub(crate) enum Owed {
     Writable,
     /// `draining`, when carried input has been offered: a graceful stop wants it.
     Draining,
+    /// Of a protocol inside a layer: it hears of its peer's end once what it has answered was given to the kernel. Of its
+    /// layer's connection: it is to be told then.
+    EndInside,
 }
 
 impl Fact for Owed {

@@ -77,7 +77,7 @@ impl<D: Driver> Reactor<D> {
         let adopted = self.driver.adopt(&self.core, index, socket);
         self.core.open(index);
         if let Err(e) = adopted {
-            self.core.failed(index, e.kind());
+            self.core.receive_failed(index, e.kind());
             // Whoever comes next would fare no better.
             if accept::is_exhaustion(&e) {
                 self.waker.take_nobody(true);

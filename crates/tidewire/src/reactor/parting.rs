@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::kernel::calls::Sys;
+use crate::kernel::calls::{Behind, Sys};
 use crate::vocabulary::time::Instant;
 
 /// How long they are kept.
@@ -31,7 +31,7 @@ impl<F> Default for Parting<F> {
 impl<F> Parting<F> {
     /// Says something, if the kernel takes it at once, and closes our side.
     pub(super) fn tell<S: Sys<Fd = F>>(&mut self, sys: &S, socket: F, words: &[u8], now: Instant) {
-        let told = again(|| sys.send(&socket, words)) == Ok(words.len());
+        let told = again(|| sys.send(&socket, words, Behind::Nothing)) == Ok(words.len());
         if !told || sys.shut_write(&socket).is_err() {
             return sys.reset_on_close(&socket);
         }

@@ -13,7 +13,7 @@ use crate::memory::output::Output;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::deadlines::Deadlines;
 use crate::reactor::facts::{
-    Appetite, Awaits, Flag, Hint, Owed, PeerEnd, Phase, Set, Told, Writing,
+    Appetite, Awaits, Flag, Hint, Owed, PeerEnd, Phase, Rest, Set, Told, Writing,
 };
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
@@ -133,9 +133,10 @@ impl State {
         }
     }
 
+    /// Whether its protocol is still given what comes, and what it says counts.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Open)
+        matches!(self.phase, Phase::Open | Phase::Failing { .. })
     }
 
     #[inline]
@@ -220,7 +221,9 @@ impl State {
     pub(crate) fn wants_input(&self) -> bool {
         !self.input_ended()
             && match self.phase {
-                Phase::Open => !self.is_paused() && !self.holds_input_back(),
+                Phase::Open | Phase::Failing { .. } => {
+                    !self.is_paused() && !self.holds_input_back()
+                }
                 Phase::Finishing(_) | Phase::Lingering(_) => true,
                 Phase::Dialling | Phase::Dead { .. } | Phase::Buried(_) => false,
             }
@@ -363,7 +366,8 @@ impl State {
     pub(crate) fn end_of_input_due(&self) -> bool {
         self.input_ended()
             && self.told != Told::Finished
-            && self.is_open()
+            && self.phase == Phase::Open
+            && !self.owed.has(Owed::EndInside)
             && !self.is_paused()
             && self.appetite != Appetite::Drain
             && !self.replay_due()
@@ -378,7 +382,7 @@ impl State {
     #[inline]
     pub(crate) fn drain_due(&self) -> bool {
         self.owed.has(Owed::Draining)
-            && self.is_open()
+            && self.phase == Phase::Open
             && (!self.flags.has(Flag::Unserved) || self.flags.has(Flag::Outlived))
             && !self.replay_due()
             && (self.appetite != Appetite::Drain || self.is_paused())
@@ -397,7 +401,7 @@ impl State {
     /// Whether it is open and owes no callback.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.is_open() && !self.may_owe_callbacks()
+        matches!(self.phase, Phase::Open) && !self.may_owe_callbacks()
     }
 
     /// The earliest of the deadlines that matter in this phase; `u64::MAX` if there is none.
@@ -430,8 +434,15 @@ impl State {
     pub(crate) fn callback_due(&self) -> bool {
         self.more_due() && !self.flags.has(Flag::AwaitsMaking)
             || self.end_of_input_due()
+            || self.end_inside_due()
             || self.hang_up_due()
             || self.drain_due()
+    }
+
+    /// Whether the protocol inside this layer is to be told of its peer's end, all that was answered before having been
+    /// given to the kernel. A connection of its own only: a layer inside another one waits for that.
+    pub(crate) fn end_inside_due(&self) -> bool {
+        self.owed.has(Owed::EndInside) && self.is_open() && !self.flags.has(Flag::Embedded)
     }
 
     /// Cuts the connection unless it has ended already: the peer sees a reset.
@@ -446,12 +457,32 @@ impl State {
         }
     }
 
-    pub(crate) fn kill_for_error(&mut self, kind: io::ErrorKind) {
+    /// The kernel says that the connection is broken. That is no reason to lose what the peer had sent before: see
+    /// [`takes_the_rest`](State::takes_the_rest).
+    pub(crate) fn fail(&mut self, kind: io::ErrorKind, rest: Rest) {
+        let why = Closed::from_error(kind);
         match self.phase {
             // All output was taken and our side is shut: a peer that resets has merely not waited.
             Phase::Lingering(why) => self.kill(why),
-            _ => self.kill(Closed::from_error(kind)),
+            Phase::Open if self.takes_the_rest(rest) => {
+                self.phase = Phase::Failing { why, rest };
+                self.phase_ends = None;
+            }
+            // The first reason counts.
+            Phase::Failing { why, .. } if rest == Rest::Read => {
+                self.phase = Phase::Failing { why, rest };
+            }
+            Phase::Failing { .. } => {}
+            _ => self.kill(why),
         }
+    }
+
+    /// Whether a connection that has failed is to be given what is left of its input. Not if its protocol takes none for now,
+    /// and will not either: output drains no more, and nobody is left to wait for.
+    pub(crate) fn takes_the_rest(&self, rest: Rest) -> bool {
+        self.appetite != Appetite::Drain
+            && self.flags.has_none(&[Flag::Paused, Flag::AwaitsMemory])
+            && (rest != Rest::Read || self.replay_due())
     }
 
     pub(crate) fn finish(&mut self, why: Closed) {

@@ -8,13 +8,16 @@ use std::time::Duration;
 use tidewire::fault::Faults;
 use tidewire::proxy::Proxy;
 use tidewire::trace::Tracer;
-use tidewire::{Closed, Input, Layered, Limits, Next, Peer, Wrap};
+use tidewire::{
+    Around, Closed, Input, Layer, Layered, Limits, Listen, Next, Peer, Refusal, Service, Wrap,
+};
 
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::Setup;
-use crate::hosting::{Loops, host};
+use crate::hosting::{Loops, Real, host};
 use crate::layers::{Inverts, inverted};
+use crate::pieces::hold_loop_of;
 use crate::probe::{Context, Probes, Role};
 use crate::record::{Event, Record};
 use crate::roles::{Echo, echo};
@@ -27,6 +30,10 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(what_comes_with_a_reset_is_received),
         case!(what_comes_with_a_reset_is_received_inside_layers),
         case!(who_aborts_at_the_end_has_sent_what_it_answered),
+        case!(who_aborts_at_an_end_inside_layers_has_sent_what_it_answered),
+        case!(who_aborts_after_a_reply_that_went_on_has_sent_it),
+        case!(a_send_that_fails_takes_no_input_with_it),
+        case!(a_send_that_fails_inside_layers_takes_no_input_with_it),
     ]
 }
 
@@ -62,15 +69,21 @@ fn resets(mut connect: impl FnMut() -> Client, on_the_wire: fn(&[u8]) -> Vec<u8>
     assert_eq!(of.consumed(), CLIENTS * REQUEST.len() as u64);
 }
 
-/// An echo inside this layer.
-fn inside<W: Wrap>(v: Variant, wrap: W) -> (Loops<Layered<W, Probes>>, Arc<Record>) {
+/// Connections of this role.
+fn probes<R: Role>(make: impl Fn() -> R + Send + Sync + 'static) -> (Probes, Arc<Record>) {
     let record = Arc::<Record>::default();
     let probes = Probes {
         record: record.clone(),
-        make: Box::new(|_: &Peer| Ok(Box::new(Echo) as Box<dyn Role>)),
+        make: Box::new(move |_: &Peer| Ok(Box::new(make()) as Box<dyn Role>)),
         woken: None,
-        keep_handles: false,
+        keep_handles: true,
     };
+    (probes, record)
+}
+
+/// An echo inside this layer.
+fn inside<W: Wrap>(v: Variant, wrap: W) -> (Loops<Layered<W, Probes>>, Arc<Record>) {
+    let (probes, record) = probes(|| Echo);
     let loops = host(v, Layered::new(wrap, probes), Limits::default());
     (loops, record)
 }
@@ -153,4 +166,167 @@ fn who_aborts_at_the_end_has_sent_what_it_answered(v: Variant) {
         server.record.until("the end", |r| r.has(n, &ended));
     }
     server.stop();
+}
+
+/// A layer in which a byte of zero is the end of what a peer sends, while its connection goes on.
+struct Farewells;
+
+impl Wrap for Farewells {
+    type Layer = Farewells;
+
+    fn wrap(&self, _: &Peer) -> Result<Option<Farewells>, Refusal> {
+        Ok(Some(Farewells))
+    }
+}
+
+impl Layer for Farewells {
+    fn opened<S: Service>(&mut self, at: &mut Around<'_, '_, S, Farewells>) {
+        let peer = at.peer().clone();
+        let _ = at.accept(peer);
+    }
+
+    fn received<S: Service>(
+        &mut self,
+        input: &mut Input<'_>,
+        at: &mut Around<'_, '_, S, Farewells>,
+    ) -> Next {
+        let said = input.bytes().iter().position(|&byte| byte == 0);
+        at.received(&input.bytes()[..said.unwrap_or(input.len())]);
+        if said.is_some() {
+            at.peer_finished();
+        }
+        input.consume(input.len());
+        Next::More
+    }
+
+    fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Farewells>) {
+        at.take_output(|link, bytes| {
+            link.write(bytes);
+            bytes.len()
+        });
+    }
+}
+
+fn who_aborts_at_an_end_inside_layers_has_sent_what_it_answered(v: Variant) {
+    fn of<S: Service>(v: Variant, service: S, record: &Record) {
+        let loops = host(v, service, Limits::default());
+        for n in 0..CLIENTS {
+            let mut client = loops.connect();
+            client.send(b"hello\0");
+            client.expect(REQUEST);
+            client.expect_reset();
+            let ended = Event::Closed(Closed::Aborted);
+            record.until("the end", |r| r.has(n, &ended));
+        }
+        loops.stop(Duration::from_secs(10));
+        record.check();
+    }
+    let (service, record) = probes(|| Offended);
+    of(v, Layered::new(Farewells, service), &record);
+    let (service, record) = probes(|| Offended);
+    let within = Layered::new(Farewells, service);
+    of(v, Layered::new(tracer(), within), &record);
+}
+
+/// Answers in two pieces, the second of them when the first has drained, and wants nothing to do with a peer that leaves.
+#[derive(Default)]
+struct InTwo {
+    began: bool,
+}
+
+const FIRST: [u8; 100_000] = [1; 100_000];
+const SECOND: [u8; 10] = [2; 10];
+
+impl Role for InTwo {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        input.consume(input.len());
+        if std::mem::replace(&mut self.began, true) {
+            cx.link.write(&SECOND);
+            return Next::More;
+        }
+        cx.link.write(&FIRST);
+        Next::AfterDrain
+    }
+
+    fn peer_finished(&mut self, _: usize, cx: &mut Context<'_>) {
+        cx.link.abort();
+    }
+}
+
+fn who_aborts_after_a_reply_that_went_on_has_sent_it(v: Variant) {
+    fn of(connect: impl Fn() -> Client, record: &Record) {
+        for n in 0..CLIENTS {
+            let mut client = connect();
+            client.send(REQUEST);
+            client.finish();
+            client.expect(&FIRST);
+            client.expect(&SECOND);
+            client.expect_reset();
+            let ended = Event::Closed(Closed::Aborted);
+            record.until("the end", |r| r.has(n, &ended));
+        }
+        record.check();
+    }
+    let server = Setup::on(v).start(InTwo::default);
+    of(|| server.connect(), &server.record);
+    server.stop();
+    let (service, record) = probes(InTwo::default);
+    let loops = host(v, Layered::new(tracer(), service), Limits::default());
+    of(|| loops.connect(), &record);
+    loops.stop(Duration::from_secs(10));
+}
+
+/// Says a word about each chunk.
+struct Acknowledges;
+
+impl Role for Acknowledges {
+    fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
+        input.consume(input.len());
+        cx.link.write(b"had it");
+        Next::More
+    }
+}
+
+const CHUNK: usize = 4 << 10;
+/// Several chunks, and less than a kernel's first receive window.
+const FLIGHT: usize = 40_000;
+
+/// Clients that send more than a chunk and a reset before their connection's loop looks: its first reply cannot be sent.
+fn fail_sends(connect: impl Fn() -> Client, record: &Record, on_the_wire: fn(&[u8]) -> Vec<u8>) {
+    const FEW: u64 = 10;
+    for n in 0..FEW {
+        let mut client = connect();
+        record.until("the connection", |r| r.has(n, &Event::Opened));
+        let release = hold_loop_of(record, n);
+        client.send(&on_the_wire(&[7; FLIGHT]));
+        client.reset();
+        drop(release);
+        let ended = Event::Closed(Closed::Reset);
+        record.until("the end", |r| r.has(n, &ended));
+    }
+    assert_eq!(record.consumed(), FEW * FLIGHT as u64);
+    record.check();
+}
+
+fn a_send_that_fails_takes_no_input_with_it(v: Variant) {
+    let setup = Setup::on(v).chunk(CHUNK).reachable();
+    let server = setup.start(|| Acknowledges);
+    fail_sends(|| server.connect(), &server.record, as_it_is);
+    server.stop();
+}
+
+fn a_send_that_fails_inside_layers_takes_no_input_with_it(v: Variant) {
+    fn of<W: Wrap>(v: Variant, wrap: W, on_the_wire: fn(&[u8]) -> Vec<u8>) {
+        let (service, record) = probes(|| Acknowledges);
+        let mut builder = v.builder();
+        builder.chunk(CHUNK);
+        let any = vec![Listen::at(([127, 0, 0, 1], 0))];
+        let service = Layered::new(wrap, service);
+        let real = Real::start(builder, service, Limits::default(), any);
+        let loops = Loops::Real(Box::new(real));
+        fail_sends(|| loops.connect(), &record, on_the_wire);
+        loops.stop(Duration::from_secs(10));
+    }
+    of(v, Inverts, inverted);
+    of(v, tracer(), as_it_is);
 }

@@ -55,6 +55,7 @@ mod scarce;
 mod service_panics;
 mod shares;
 mod stopping;
+mod strict;
 mod timers;
 mod transfer;
 mod unix;
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         memory::cases(),
         partners::cases(),
         pieces::cases(),
+        strict::cases(),
         idle::cases(),
         leftovers::cases(),
         watching::cases(),

@@ -1,21 +1,29 @@
 //! Messages are not cut without need: what is there when a turn looks at a connection is one chunk, and what one callback has
 //! written leaves by one send. Counted in chunks and calls, with the loop held up until a message is there.
 
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use tidewire::bytes::Bytes;
 use tidewire::{Input, Next};
 
 use crate::case::{Case, case};
+use crate::client::Client;
 use crate::fixture::{Server, Setup};
 use crate::probe::{Context, Message, Role};
-use crate::record::Event;
-use crate::roles::{echo, noise};
+use crate::record::{Event, Record};
+use crate::roles::{Receives, echo, noise};
 use crate::variant::Variant;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(messages_arrive_and_leave_in_one_piece),
+        case!(a_reply_of_many_slices_arrives_in_one_piece),
+        case!(
+            messages_arrive_in_one_piece_where_buffers_are_few,
+            on = |v| v.loops == 1 && !v.is_threads()
+        ),
         case!(
             many_replies_of_one_turn_leave_in_one_piece_each,
             on = |v| v.loops == 1 && !v.is_threads()
@@ -28,10 +36,10 @@ const LENGTHS: [usize; 14] = [
     1, 700, 4095, 4096, 4097, 5000, 8191, 8193, 12_345, 20_000, 25_000, 40_000, 60_000, 65_536,
 ];
 
-type Chunks = Arc<Mutex<Vec<usize>>>;
+pub(crate) type Chunks = Arc<Mutex<Vec<usize>>>;
 
 /// Sends back what it gets, and notes how long each chunk of it was.
-struct Notes(Chunks);
+pub(crate) struct Notes(pub(crate) Chunks);
 
 impl Role for Notes {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Context<'_>) -> Next {
@@ -49,13 +57,18 @@ fn opened(server: &Server, conn: u64) {
 /// Keeps the loop of this connection in a callback until what is returned is dropped.
 fn hold(server: &Server, conn: u64) -> Sender<()> {
     opened(server, conn);
+    hold_loop_of(&server.record, conn)
+}
+
+/// The same of whatever service has this record.
+pub(crate) fn hold_loop_of(record: &Record, conn: u64) -> Sender<()> {
     let (release, released) = channel::<()>();
     let (holds, held) = channel();
     let message = Message::run(move |_| {
         let _ = holds.send(());
         let _ = released.recv();
     });
-    assert!(server.record.handle(conn).try_post(message).is_ok());
+    assert!(record.handle(conn).try_post(message).is_ok());
     held.recv().expect("the loop runs");
     release
 }
@@ -99,6 +112,72 @@ fn messages_arrive_and_leave_in_one_piece(v: Variant) {
     }
     drop(old);
     server.cut();
+}
+
+/// Segments with data that have come in: `tcpi_data_segs_in` of `TCP_INFO`.
+fn segments_in(client: &Client) -> u32 {
+    const AT: usize = 152;
+    let mut info = [0u8; 256];
+    let mut len = info.len() as libc::socklen_t;
+    let (fd, info_at) = (client.socket().as_raw_fd(), info.as_mut_ptr().cast());
+    // SAFETY: the kernel writes at most `len` bytes to `info`.
+    let got = unsafe {
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+        libc::getsockopt(fd, level, name, info_at, &raw mut len)
+    };
+    assert!(got == 0 && len as usize >= AT + 4, "no TCP_INFO");
+    u32::from_ne_bytes(info[AT..AT + 4].try_into().expect("four bytes"))
+}
+
+/// Of more slices than one call takes, and less than a segment: a segment.
+fn a_reply_of_many_slices_arrives_in_one_piece(v: Variant) {
+    const SLICES: usize = 100;
+    const SLICE: &[u8] = &[7; 300];
+    let server = Setup::on(v).start(|| {
+        Receives(|input: &mut Input<'_>, cx: &mut Context<'_>| {
+            input.consume(input.len());
+            for _ in 0..SLICES {
+                cx.link.write_shared(Bytes::from_static(SLICE));
+            }
+            Next::More
+        })
+    });
+    let mut client = server.connect();
+    for n in 0..20 {
+        client.send(b"?");
+        client.take(SLICES * SLICE.len());
+        assert_eq!(segments_in(&client), n + 1);
+    }
+    drop(client);
+    server.stop();
+}
+
+/// Many new clients that each say more than a small buffer holds, all before the loop looks, and few buffers of a chunk for
+/// what is put together.
+fn messages_arrive_in_one_piece_where_buffers_are_few(v: Variant) {
+    const CLIENTS: usize = 40;
+    const BUFFERS: usize = 8;
+    for length in [5000, 25_000, 60_000] {
+        let chunks = Chunks::default();
+        let theirs = chunks.clone();
+        let server = Setup::on(v)
+            .reachable()
+            .buffers(BUFFERS)
+            .start(move || Notes(theirs.clone()));
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        (0..CLIENTS as u64).for_each(|conn| opened(&server, conn));
+        let message = noise(7, length);
+        let release = hold(&server, 0);
+        clients.iter_mut().for_each(|client| client.send(&message));
+        drop(release);
+        clients
+            .iter_mut()
+            .for_each(|client| client.expect(&message));
+        let came = std::mem::take(&mut *chunks.lock().expect("not poisoned"));
+        assert_eq!(came, [length; CLIENTS]);
+        drop(clients);
+        server.cut();
+    }
 }
 
 /// All ask before the loop looks: what it sends in a turn ends within somebody's reply.

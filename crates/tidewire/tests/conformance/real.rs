@@ -10,7 +10,13 @@ use crate::variant::{ALL, Variant};
 const ONLY: [(&str, &[&str]); 15] = [
     (
         "a reset does not overtake what came before it",
-        &["who_aborts_at_the_end_has_sent_what_it_answered"],
+        &[
+            "a_send_that_fails_inside_layers_takes_no_input_with_it",
+            "a_send_that_fails_takes_no_input_with_it",
+            "who_aborts_after_a_reply_that_went_on_has_sent_it",
+            "who_aborts_at_an_end_inside_layers_has_sent_what_it_answered",
+            "who_aborts_at_the_end_has_sent_what_it_answered",
+        ],
     ),
     (
         "counts or fills this process's memory or descriptors",
@@ -80,10 +86,13 @@ const ONLY: [(&str, &[&str]); 15] = [
     (
         "a callback waits for what goes on outside of its loop",
         &[
+            "a_reply_of_many_slices_arrives_in_one_piece",
             "acceptor_waits_for_loops_that_are_behind",
             "dials_beyond_the_inbox_come_back",
             "many_replies_of_one_turn_leave_in_one_piece_each",
             "messages_arrive_and_leave_in_one_piece",
+            "messages_arrive_in_one_piece_where_buffers_are_few",
+            "one_write_is_answered_by_one_read",
             "paused_connection_is_told_of_an_end_behind_data",
             "paused_connection_notices_a_reset_behind_data",
         ],

@@ -102,6 +102,8 @@ pub enum Habit {
     Deaf,
     /// Turns everybody away.
     Refuses,
+    /// Sends back what it gets, and aborts when its peer has said all.
+    Offended,
 }
 
 /// Says `text`, and that it has said all; then takes what comes, or sends it back.
@@ -190,7 +192,7 @@ impl Protocol for Talking {
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        if self.talk.habit == Habit::Echo {
+        if matches!(self.talk.habit, Habit::Echo | Habit::Offended) {
             if cx.link.full() {
                 return Next::AfterDrain;
             }
@@ -212,6 +214,9 @@ impl Protocol for Talking {
 
     fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         assert_eq!(unread, 0);
+        if self.talk.habit == Habit::Offended {
+            return cx.link.abort();
+        }
         if cx.link.has_finished_writing() || self.talk.habit != Habit::Flood {
             cx.link.finish();
         }

@@ -3,6 +3,9 @@
 //! A receive into small pieces cuts what is longer than a piece. When a piece is full and the kernel says that the socket holds
 //! more, that is not what the peer has cut: the piece waits for the rest, up to a chunk, so that a protocol is offered what is
 //! there as one. It waits only for receives that are on their way; the first one that finds no more ends the waiting.
+//!
+//! What waits stands in a buffer of a chunk. Where too many wait already it stands among what its connection carries instead,
+//! which costs memory of its own, and is lent in front of the rest.
 
 use crate::driver::completion::receiver::{Operation, Parts};
 use crate::driver::completion::sockets::Sockets;
@@ -15,8 +18,7 @@ use crate::reactor::core::Core;
 const OF_BUFFERS: usize = 4;
 
 impl<Q: Queues> Sockets<Q> {
-    /// Puts a piece behind what waits already; offers all of it unless more is on its way. Where no buffer is to be had, the
-    /// piece is offered as it is.
+    /// Puts a piece behind what waits already; offers all of it unless more is on its way.
     #[cold]
     pub(super) fn put_together(
         &mut self,
@@ -29,12 +31,19 @@ impl<Q: Queues> Sockets<Q> {
         let room = self.large.piece_len();
         if self.waits(index).is_none() {
             let most = core.env.pool.pieces() / OF_BUFFERS;
-            let whole = match more_comes && self.parts.len() < most {
+            let is_carried = self.sock(index).is_some_and(|s| s.receiver.has_parts);
+            let whole = match more_comes && !is_carried && self.parts.len() < most {
                 true => core.env.pool.lease(),
                 false => None,
             };
             let Some(whole) = whole else {
-                return core.received(index, &mut piece, len);
+                let most = room - self.small.piece_len();
+                let waits = more_comes && core.carry_for_more(index, &piece.space()[..len], most);
+                self.set_waiting(index, waits);
+                if !waits {
+                    core.received(index, &mut piece, len);
+                }
+                return;
             };
             self.parts.push(Parts {
                 index,
@@ -62,6 +71,10 @@ impl<Q: Queues> Sockets<Q> {
     /// Offers what waits of a connection, if anything does.
     pub(super) fn offer_parts(&mut self, core: &mut Core, index: u32) {
         let Some(mut parts) = self.take_parts(index) else {
+            if self.sock(index).is_some_and(|s| s.receiver.has_parts) {
+                self.set_waiting(index, false);
+                core.offer_what_is_carried(index);
+            }
             return;
         };
         if mistaken(Mistake::PartsForgotten) {

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::driver::completion::provided::Group;
 use crate::driver::completion::ring::{Completion, Ring};
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::calls::Behind;
 use crate::kernel::queues::{Operation, Target};
 use crate::kernel::uring::{self, SharedBuffers, Sizes, Uring};
 use crate::memory::buffer::Pool;
@@ -136,6 +137,7 @@ fn converse(
         socket: Target::Number(socket.as_raw_fd()),
         from: reply.as_ptr(),
         len: reply.len() as u32,
+        behind: Behind::Nothing,
     };
     // SAFETY: the bytes are never freed nor written again.
     unsafe { ring.send(send, Token::of_loop(Kind::Send, 0)) };

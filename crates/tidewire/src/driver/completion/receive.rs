@@ -240,7 +240,7 @@ impl<Q: Queues> Sockets<Q> {
                 core.touch(index);
             }
         } else {
-            core.failed(index, done.error().kind());
+            core.receive_failed(index, done.error().kind());
         }
     }
 

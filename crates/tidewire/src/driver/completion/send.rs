@@ -18,6 +18,7 @@ use crate::driver::completion::gather::SLICES;
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::Sockets;
 use crate::driver::completion::token::{Kind, Token};
+use crate::kernel::calls::Behind;
 use crate::kernel::queues::{Operation, Queues};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
@@ -55,7 +56,13 @@ impl<Q: Queues> Sockets<Q> {
         let operation = match state.out.single() {
             Some(bytes) => {
                 let (from, len) = (bytes.as_ptr(), bytes.len().min(most).min(SLICE_MAX) as u32);
-                Operation::Send { socket, from, len }
+                let behind = Behind::these(bytes.len() > len as usize);
+                Operation::Send {
+                    socket,
+                    from,
+                    len,
+                    behind,
+                }
             }
             None => {
                 let mut slices = [IoSlice::new(&[]); SLICES];
@@ -68,7 +75,14 @@ impl<Q: Queues> Sockets<Q> {
                 to.header.msg_iov = to.slices.as_mut_ptr();
                 to.header.msg_iovlen = n as _;
                 let header = &raw const to.header;
-                Operation::SendSeveral { socket, header }
+                let all = state.out.sendable();
+                let sum = |slices: &[IoSlice<'_>]| slices.iter().map(|s| s.len()).sum::<usize>();
+                let behind = Behind::these(all > most || n == SLICES && all > sum(&slices));
+                Operation::SendSeveral {
+                    socket,
+                    header,
+                    behind,
+                }
             }
         };
         // SAFETY: the operation points at queued output, which stays as it is until the completion has

@@ -217,6 +217,9 @@ impl<Q: Queues> Sockets<Q> {
     /// What the kernel held of this connection when a stop began has been received. The successor has it if that was nothing
     /// and no operation names it, else its protocol is told. One in the ring's table cannot leave it.
     pub(super) fn drain_or_pass_on(&mut self, core: &mut Core, index: u32) {
+        if core.rest_is_read(index) {
+            return;
+        }
         let is_quiet = |sock: &mut Sock<Q::Sys>| sock.in_flight == 0 && sock.fd.is_some();
         if core.may_pass_on(index)
             && self.sock(index).is_some_and(is_quiet)
@@ -314,6 +317,12 @@ impl<Q: Queues> Transport for Sockets<Q> {
     fn has_emptied(&self, index: u32) -> bool {
         let sock = self.socks.get(index as usize);
         sock.is_some_and(|sock| !sock.receiver.holds_more())
+    }
+
+    fn read_rest(&mut self, index: u32) {
+        if let Some(sock) = self.sock(index) {
+            sock.receiver.sweep = Some(u32::MAX);
+        }
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {

@@ -48,7 +48,7 @@ impl<P: Poller> Sockets<P> {
                 }
                 Err(e) => {
                     sock.readable = false;
-                    core.failed(index, std::io::Error::from(e).kind());
+                    core.receive_failed(index, std::io::Error::from(e).kind());
                 }
             }
         }

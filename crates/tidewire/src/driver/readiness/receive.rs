@@ -105,7 +105,7 @@ impl<P: Poller> Sockets<P> {
                 Err(_) if mistaken(Mistake::FailedReceiveIgnored) => sock.readable = false,
                 Err(e) => {
                     sock.readable = false;
-                    core.failed(index, io::Error::from(e).kind());
+                    core.receive_failed(index, io::Error::from(e).kind());
                 }
             }
             core.settle(self, index);

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::driver::readiness::Poller;
 use crate::driver::readiness::sockets::Sockets;
-use crate::kernel::calls::Sys;
+use crate::kernel::calls::{Behind, Sys};
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::env::Env;
 use crate::reactor::sending::FREE;
@@ -14,6 +14,10 @@ use crate::reactor::state::State;
 
 /// Slices given to one `sendmsg`.
 const SLICES: usize = 64;
+
+fn sum(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
 
 impl<P: Poller> Sockets<P> {
     /// Sends what is queued.
@@ -27,13 +31,16 @@ impl<P: Poller> Sockets<P> {
             env.counters.sends.add(1);
             let sent = match state.out.single() {
                 Some(bytes) => {
+                    let behind = Behind::these(bytes.len() > most);
                     let bytes = &bytes[..bytes.len().min(most)];
-                    self.poller.sys().send(&sock.fd, bytes)
+                    self.poller.sys().send(&sock.fd, bytes, behind)
                 }
                 None => {
                     let mut slices = [IoSlice::new(&[]); SLICES];
                     let n = state.out.slices(&mut slices, most);
-                    self.poller.sys().send_several(&sock.fd, &slices[..n])
+                    let (slices, all) = (&slices[..n], state.out.sendable());
+                    let behind = Behind::these(all > most || n == SLICES && all > sum(slices));
+                    self.poller.sys().send_several(&sock.fd, slices, behind)
                 }
             };
             match sent {

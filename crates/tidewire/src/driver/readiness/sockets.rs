@@ -137,6 +137,9 @@ impl<P: Poller> Sockets<P> {
     /// What the kernel held of this connection when a stop began has been received. The successor has it if that was
     /// nothing, else its protocol is told.
     pub(super) fn drain_or_pass_on(&mut self, core: &mut Core, index: u32) {
+        if core.rest_is_read(index) {
+            return;
+        }
         if core.may_pass_on(index)
             && let Some(sock) = self.socks.remove(index as usize)
         {
@@ -196,6 +199,14 @@ impl<P: Poller> Transport for Sockets<P> {
 
     fn has_emptied(&self, index: u32) -> bool {
         self.socks.get(index as usize).is_some_and(|s| !s.readable)
+    }
+
+    fn read_rest(&mut self, index: u32) {
+        if let Some(sock) = self.sock(index) {
+            sock.sweep = Some(usize::MAX);
+            sock.readable = true;
+            self.enqueue(index);
+        }
     }
 
     fn shut_write(&mut self, _core: &mut Core, index: u32) {

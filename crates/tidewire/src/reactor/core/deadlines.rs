@@ -82,6 +82,7 @@ impl Core {
             }
             Phase::Finishing(_) if phase_over => self.flushing_over(io, index),
             Phase::Lingering(why) if phase_over => self.lingering_over(io, index, why),
+            Phase::Failing { why, .. } if phase_over => state.kill(why),
             Phase::Open => {
                 let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();
                 let stale = mistaken(Mistake::TimerSurvives) && state.timer.is_none();

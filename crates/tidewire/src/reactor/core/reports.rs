@@ -8,16 +8,13 @@ use crate::protocol::input::Input;
 use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::drive;
-use crate::reactor::facts::{Awaits, Flag, PeerEnd};
+use crate::reactor::facts::{Awaits, Flag, Owed, PeerEnd, Phase, Rest};
 
 impl Core {
     /// The first `len` bytes of `lease` were received. Look whether it is shared afterwards.
     pub(crate) fn received(&mut self, index: u32, lease: &mut Lease, len: usize) {
         let state = &mut self.states[index as usize];
-        self.env.of_service(state.service).bytes_in.add(len as u64);
-        if let Some(tally) = &mut state.tally {
-            tally.received += len as u64;
-        }
+        self.env.count_received(state, len);
         if !state.is_open() {
             // What is discarded is no progress: see `flushing_over`.
             if state.awaits == Awaits::Delivery {
@@ -60,6 +57,28 @@ impl Core {
         if self.env.told {
             self.deliver_told();
         }
+    }
+
+    /// A part of what the peer has sent was received, and the rest is on its way: carries it, so that both are offered as one;
+    /// false if it is to be offered at once. At most so many bytes are carried.
+    #[cold]
+    pub(crate) fn carry_for_more(&mut self, index: u32, part: &[u8], most: usize) -> bool {
+        let state = &mut self.states[index as usize];
+        let fits = state.carry.len() + part.len() <= most;
+        if !fits || !state.wants_input() || !state.is_open() {
+            return false;
+        }
+        self.env.count_received(state, part.len());
+        state.keep(part);
+        true
+    }
+
+    /// No more comes: offers what is carried.
+    #[cold]
+    pub(crate) fn offer_what_is_carried(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        state.owed.add(Owed::Replay);
+        self.env.touch(state);
     }
 
     /// Whether anybody wants to know what is about to be received.
@@ -105,9 +124,27 @@ impl Core {
         self.env.end_announced(&mut self.states[index as usize]);
     }
 
-    /// The connection failed.
+    /// The connection failed. The kernel may hold input of it.
     pub(crate) fn failed(&mut self, index: u32, kind: io::ErrorKind) {
         self.env.failed(&mut self.states[index as usize], kind);
+    }
+
+    /// The same of one of which everything was received.
+    pub(crate) fn receive_failed(&mut self, index: u32, kind: io::ErrorKind) {
+        let state = &mut self.states[index as usize];
+        self.env.receive_failed(state, kind);
+    }
+
+    /// What the kernel held of a connection that [has failed](Core::failed) was received; false if it has not failed.
+    pub(crate) fn rest_is_read(&mut self, index: u32) -> bool {
+        let state = &mut self.states[index as usize];
+        let Phase::Failing { why, .. } = state.phase else {
+            return false;
+        };
+        let rest = Rest::Read;
+        state.phase = Phase::Failing { why, rest };
+        self.env.touch(state);
+        true
     }
 
     /// Input that this connection may be given in one turn; bytes.

@@ -7,7 +7,7 @@ use crate::reactor::deadlines::{FIRST_LOOK, IDLE_LINGER};
 use crate::reactor::drive;
 use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
-use crate::reactor::facts::{Awaits, Flag, Phase, Writing};
+use crate::reactor::facts::{Awaits, Flag, Owed, Phase, Rest, Writing};
 use crate::reactor::state::State;
 
 /// Times that settling goes round callbacks and flushing before others get their turn.
@@ -192,7 +192,8 @@ impl Core {
         let mut rounds = 0;
         loop {
             let state = &mut self.states[index as usize];
-            if state.end_of_input_due() && state.may_flush() {
+            let end_due = state.end_of_input_due() || state.owed.has(Owed::EndInside);
+            if end_due && matches!(state.phase, Phase::Open) && state.may_flush() {
                 // What was answered leaves before the end is told: a protocol may abort then. A driver that reports the
                 // end together with the last input has given it no other chance to leave.
                 io.flush(state, &mut self.env);
@@ -278,7 +279,7 @@ impl Core {
     /// Acts on the phase that callbacks and the kernel have led to.
     pub(super) fn conclude(&mut self, io: &mut impl Transport, index: u32) {
         let state = &mut self.states[index as usize];
-        if state.is_open() {
+        if state.phase == Phase::Open {
             state.watch_output(self.env.now);
             let on = state.wants_input();
             if state.shut_due() {
@@ -290,6 +291,18 @@ impl Core {
         }
         Self::count(&mut self.meter, &self.env, state, false);
         let linger = self.limits[state.service as usize].linger;
+        if let Phase::Failing { why, rest } = state.phase {
+            if !state.takes_the_rest(rest) {
+                state.kill(why);
+            } else if rest == Rest::Unread {
+                let rest = Rest::BeingRead;
+                state.phase = Phase::Failing { why, rest };
+                // Nothing is waited for: this ends what cannot be.
+                state.phase_ends = Some(self.env.now + linger);
+                io.read_rest(index);
+            }
+        }
+        let state = &mut self.states[index as usize];
         if let Phase::Finishing(why) = state.phase {
             let sent = state.out.is_empty();
             if sent && state.awaits == Awaits::Nothing && io.has_emptied(index) {
@@ -323,7 +336,7 @@ impl Core {
                 self.bury(index, why);
                 io.close(self, index, reset);
             }
-            Phase::Open | Phase::Finishing(_) | Phase::Lingering(_) => {
+            Phase::Open | Phase::Failing { .. } | Phase::Finishing(_) | Phase::Lingering(_) => {
                 let on = state.wants_input();
                 io.set_reading(state, &mut self.env, on);
             }

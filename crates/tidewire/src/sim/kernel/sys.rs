@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::build::listen::TcpOptions;
-use crate::kernel::calls::Sys;
+use crate::kernel::calls::{Behind, Sys};
 use crate::kernel::connect;
 use crate::kernel::descriptor::Descriptor;
 use crate::sim::kernel::files::{Epoll, What};
@@ -73,11 +73,11 @@ impl Sys for SimSys {
         enter(&self.0).recv(fd.number, into)
     }
 
-    fn send(&self, fd: &SimFd, bytes: &[u8]) -> Result<usize, Errno> {
+    fn send(&self, fd: &SimFd, bytes: &[u8], _: Behind) -> Result<usize, Errno> {
         enter(&self.0).send(fd.number, &[IoSlice::new(bytes)])
     }
 
-    fn send_several(&self, fd: &SimFd, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    fn send_several(&self, fd: &SimFd, slices: &[IoSlice<'_>], _: Behind) -> Result<usize, Errno> {
         enter(&self.0).send(fd.number, slices)
     }
 
