@@ -10,7 +10,7 @@ use crate::serve;
 pub(crate) enum Config {
     /// Prints a file with every setting of serve, all commented out
     Example,
-    /// Says what is wrong with a file, each with its line: names that nobody knows, with what was perhaps meant, and
+    /// Says what is wrong with a file, each with its line: unknown names, with what was perhaps meant, and
     /// values; then whether a server could have these settings, for which it reads the files that they name
     Check {
         /// The file

@@ -1,7 +1,7 @@
 //! How the command ends: what it says, and with which status. The table is the same for all subcommands; docs/reference/command.md
 //! and every `--help` have it.
 
-/// It could not be done: nobody to connect to, a port in use, a file that cannot be read; or it failed.
+/// It could not be done: no server to connect to, a port in use, a file that cannot be read; or it failed.
 pub const FAILED: u8 = 1;
 /// What was asked for cannot be meant: the command line, the environment, or a file of settings. Nothing was done, and
 /// nothing is on stdout.
@@ -19,8 +19,8 @@ pub const WRONG: u8 = 2;
 pub const TABLE: &str = "\
 Exit status, of all commands:
   0  done
-  1  it failed or could not be done: nobody to connect to, an address in use, a file that cannot be read
-  2  somebody has to look: usage (the command line, the environment or a file of settings; nothing was done), or
+  1  it failed or could not be done: no server to connect to, an address in use, a file that cannot be read
+  2  a person has to look: usage (the command line, the environment or a file of settings; nothing was done), or
      something was found wrong (wrong answers, messages without acknowledgement, a damaged log)
   3  bench, lab: an objective was missed, or a regression found
   4  bench, lab: figures that should not be believed";

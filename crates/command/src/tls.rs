@@ -24,7 +24,7 @@ pub struct TlsArgs {
     /// Its private key, in PEM form
     #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Whom the server's certificate must be for [default: the host that is connected to]. Implies --tls
+    /// The name that the server's certificate must be for [default: the host that is connected to]. Implies --tls
     #[arg(long, help_heading = "TLS", value_name = "NAME")]
     tls_name: Option<String>,
 }

@@ -73,7 +73,7 @@ impl Wire {
         let ours = rustix::process::geteuid().as_raw();
         if theirs != ours && theirs != 0 {
             let why =
-                format!("user {theirs} is neither root nor user {ours}, whose socket this is");
+                format!("user {theirs} is neither root nor user {ours}, the owner of this socket");
             return Err(Broken::Refused(why));
         }
         Ok(Wire(socket))

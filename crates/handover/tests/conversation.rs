@@ -346,7 +346,7 @@ fn silence_is_an_end() {
 }
 
 /// Where the other process is of another namespace, as one outside of a container is, it has no number here; who it is of is known all the
-/// same. It was not heard: `the control socket: nobody is heard error="Success (os error 0)"`.
+/// same. It was not heard: `the control socket cannot be read: no successor is heard error="Success (os error 0)"`.
 #[test]
 fn a_successor_outside_of_the_servers_namespace_is_heard() {
     const INSIDE: &str = "TIDEWIRE_TEST_CONTROL_INSIDE";

@@ -195,7 +195,7 @@ impl Body {
                 size,
                 at: Extension::Start,
             },
-            (At::Size { .. }, _) => return Err(Fault::bad("a chunk whose length is no number")),
+            (At::Size { .. }, _) => return Err(Fault::bad("the length of a chunk is no number")),
             (At::Extension { size, at }, b'\r') if at.may_end() => At::SizeEnd { size },
             (At::Extension { size, at }, _) => {
                 self.extensions += 1;

@@ -28,7 +28,7 @@ use crate::response::{Outcome, Response, Work};
 use crate::share::Share;
 use crate::wire::Asked;
 
-/// Bytes of a body that nobody wants which are read so that the connection can go on.
+/// Bytes of a body for a request that takes none which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
 /// Bytes of a reply up to which a connection that ends behind it is closed at once: the kernel sends so much without waiting.
 /// A client's late bytes are answered by a reset, which would destroy what is left of a longer one.
@@ -64,7 +64,7 @@ enum Stage {
     Exchange(Box<Exchanging>),
     /// An answer that comes from elsewhere.
     Later(Box<Owed>),
-    /// The rest of a body that nobody wants.
+    /// The rest of a body for a request that takes none.
     Discard(Box<Unwanted>),
 }
 
@@ -533,7 +533,7 @@ impl<H: Handler> HttpConn<H> {
         self.answered(asked, body, cx)
     }
 
-    /// More of a body that nobody wants.
+    /// More of a body for a request that takes none.
     fn discard(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
         let Stage::Discard(it) = &mut self.stage else {
             return Ok(Step::On);
@@ -564,7 +564,9 @@ impl<H: Handler> HttpConn<H> {
         let took = (there - input.len()) as u64;
         match it.left.checked_sub(took) {
             Some(left) => it.left = left,
-            None => cx.link.finish_because("a body that nobody wants"),
+            None => cx
+                .link
+                .finish_because("a body for a request that takes none"),
         }
         Ok(Step::On)
     }

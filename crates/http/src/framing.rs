@@ -42,7 +42,7 @@ impl Framing {
                 }
                 6 if is("expect") => {
                     if !trimmed(field.value).eq_ignore_ascii_case(b"100-continue") {
-                        return Err(Fault::new(417, "an expectation that nobody meets"));
+                        return Err(Fault::new(417, "an unknown expectation"));
                     }
                     // A client of HTTP/1.0 would not understand the answer.
                     expects_continue = minor == 1;

@@ -94,7 +94,7 @@ pub(crate) fn parse<'a>(
     let has_body = matches!(method, Method::Post | Method::Put | Method::Patch);
     if minor == 0 && has_body && headers.get_bytes("content-length").is_none() {
         // Its end could only be that of the connection, which a reply cannot wait for.
-        return Err(Fault::new(411, "a body whose length is not said"));
+        return Err(Fault::new(411, "a body without a length"));
     }
     let target = Target::parse(method, raw)?;
     if let Some(authority) = target.authority

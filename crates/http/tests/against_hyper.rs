@@ -35,17 +35,17 @@ const STRICTER: [&str; 21] = [
     "a line feed without a carriage return",
     "this does not begin as a request does",
     // 7.1: hyper lets blanks stand around the length of a chunk.
-    "a chunk whose length is no number",
+    "the length of a chunk is no number",
     "a chunk that does not end where it should",
     // 6.5.1 of RFC 9110: hyper leaves trailers to the program.
     "a trailer that belongs into the head",
     // What hyper leaves to the program.
     "this is no proxy",
-    "an expectation that nobody meets",
+    "an unknown expectation",
     "the target * is for OPTIONS alone",
     "a target that is neither a path nor an http address",
     "a character that a target may not hold",
-    "a body whose length is not said",
+    "a body without a length",
 ];
 
 /// What a request is, as a reply says it.

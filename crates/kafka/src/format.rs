@@ -97,7 +97,7 @@ pub(crate) fn take(
     share: Share,
     held: &mut Held,
 ) -> Result<(), Malformed> {
-    let key = std::str::from_utf8(key).map_err(|_| Malformed("a mark whose key is no text"))?;
+    let key = std::str::from_utf8(key).map_err(|_| Malformed("the key of a mark is no text"))?;
     if key.starts_with(PRODUCER) {
         if matches!(share, Share::Partition { .. }) {
             take_producer(key.as_bytes(), value, held)?;

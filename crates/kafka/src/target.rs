@@ -174,7 +174,7 @@ impl FromStr for Target {
         }
         if brokers.contains('@') {
             return Err(bad(
-                "who asks stands in no address, but in the file of settings of the client (sasl.username, sasl.password)",
+                "user and password do not belong in an address: they go into the client's settings file (sasl.username, sasl.password)",
             ));
         }
         let brokers: Option<Vec<String>> = brokers.split(',').map(with_port).collect();

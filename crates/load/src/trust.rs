@@ -264,8 +264,7 @@ impl Trust {
         let overflows = outcome.kernel.map_or(0, |kernel| kernel.listen.overflows);
         if overflows > 0 {
             let text = format!(
-                "an accept queue of this network namespace was full {overflows} times: who connected waited for a second \
-                 or more; latencies, connections a second (a longer backlog, more that accept)"
+                "an accept queue of this network namespace was full {overflows} times: clients that connected waited for a second or more; latencies, connections a second (a longer backlog, more that accept)"
             );
             self.reserve(Kind::ListenOverflow, text);
         }

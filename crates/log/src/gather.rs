@@ -458,7 +458,7 @@ impl Gather {
             return Err(Refused::Failed);
         }
         let Some(grown) = &mut self.growth.grown else {
-            debug_assert!(false, "nobody was promised growth");
+            debug_assert!(false, "no caller was promised growth");
             return Err(Refused::Busy);
         };
         if *grown + bytes > settings.group_bytes {

@@ -229,7 +229,7 @@ impl Node {
                 for partition in gone {
                     self.end(
                         partition,
-                        "it is somebody else's since this node was not reached",
+                        "another node has it, since this node was not reached",
                     );
                 }
             }

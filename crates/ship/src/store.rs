@@ -45,7 +45,7 @@ pub enum StoreError {
     InUse(PathBuf),
     /// It is not what was written.
     #[error(
-        "{} is damaged: {why}. Without it nobody knows which file is which producer: remove it, and \
+        "{} is damaged: {why}. Without it, it is unknown which file is which producer: remove it, and \
          everything is shipped again", path.display()
     )]
     Damaged {

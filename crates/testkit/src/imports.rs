@@ -222,7 +222,8 @@ impl Module {
 }
 
 /// A file without its tests, which stand last.
-pub(crate) fn code_of(text: &str) -> &str {
+#[must_use]
+pub fn code_of(text: &str) -> &str {
     let tests = [
         "mod tests {",
         "pub(super) mod tests {",

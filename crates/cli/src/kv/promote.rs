@@ -16,7 +16,7 @@ Examples:
   redis-cli -p 6380 REPLICAOF NO ONE
 
 It ends with status 0 when the server owns the store, takes changes and reaches its home, also if it did before. Otherwise \
-nothing was taken over, or nobody knows: ask again, or look at INFO replication.";
+nothing was taken over, or the result is unknown: ask again, or look at INFO replication.";
 
 /// Whom.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     to: String,
     #[command(flatten)]
     login: Login,
-    /// How long its answer is waited for. Then a takeover that has not claimed the home yet is called off, if nobody else waits
+    /// How long its answer is waited for. Then a takeover that has not claimed the home yet is called off, if no other client waits
     /// for it; one that has goes on
     #[arg(long, value_name = "TIME", default_value = "5m")]
     within: Span,

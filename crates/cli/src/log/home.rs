@@ -66,7 +66,7 @@ fn show(made: &Made, to: &Path, out: &mut impl Write) -> io::Result<()> {
     if made.producers > 0 {
         writeln!(
             out,
-            "producers   {} of whom no record is left go on where they were",
+            "producers {} without any record left go on where they were",
             made.producers
         )?;
     }

@@ -105,7 +105,8 @@ impl Asker {
                  `listening service=admin` of its output{})?",
                 asked(),
                 match self.url.starts_with("https") {
-                    true => ", with tls=on; --tls-ca names who has signed its certificate",
+                    true =>
+                        ", with tls=on; --tls-ca names the authority that signed its certificate",
                     false => "; where that says tls, --tls or --tls-ca FILE",
                 }
             )

@@ -53,7 +53,7 @@ impl Top {
 fn run(args: &Top) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "top draws on a terminal, and stdout is none: tidewire info prints the same once",
+            "top draws on a terminal, and stdout is none: tidewire info prints these figures once",
         ));
     }
     let interval = args.interval.0.max(Duration::from_millis(100));

@@ -37,8 +37,7 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
             let held = held.map_err(|e| nothing(e.to_string()))?;
             if held.claim.is_some() {
                 return Err(nothing(
-                    "the topic belongs to a fleet, whose positions are those of several logs: begin at a time, or at the \
-                     beginning"
+                    "the topic belongs to a fleet, so a position may be in several logs: begin at a time, or at the beginning"
                         .into(),
                 ));
             }

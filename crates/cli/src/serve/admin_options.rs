@@ -25,7 +25,7 @@ pub(crate) struct AdminOptions {
     #[arg(long, value_name = "ADDR")]
     pub(crate) admin: Option<At>,
 
-    /// A file whose one line must be shown by those who ask, as a bearer token or as the password of a
+    /// A file whose one line clients must show, as a bearer token or as the password of a
     /// browser's prompt; the environment's TIDEWIRE_ADMIN_TOKEN does too. Without one nothing can be
     /// changed, and only this host is served [default: none]
     #[arg(long, value_name = "FILE")]
@@ -47,7 +47,7 @@ pub(crate) struct AdminOptions {
     #[arg(id = "admin_tls_key", long = "admin-tls-key", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Authorities, in PEM form: who asks it must show a certificate of one of them [default: --tls-client-ca]
+    /// Authorities, in PEM form: clients must show a certificate of one of them [default: --tls-client-ca]
     #[arg(
         id = "admin_tls_client_ca",
         long = "admin-tls-client-ca",

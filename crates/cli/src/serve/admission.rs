@@ -43,7 +43,7 @@ pub(crate) struct AdmissionOptions {
     pub(crate) accept_rate_per_address: Vec<Scoped<Rate>>,
 
     /// Networks, such as 10.0.0.0/8,192.0.2.7,unix: if there are any, others are refused. Of all that an
-    /// address is in, here and of --deny, the smallest decides [default: everybody]
+    /// address is in, here and of --deny, the smallest decides [default: all]
     #[arg(long, value_name = "[SCOPE=]NETWORKS")]
     pub(crate) allow: Vec<Scoped<Networks>>,
 

@@ -72,7 +72,7 @@ pub(crate) struct Options {
     pub(crate) workers: Option<usize>,
 
     /// How connections come to loops: shared (each accepts for itself), acceptor (one more loop accepts
-    /// and hands them out in turn) or least-connections (it hands them to who carries fewest)
+    /// and hands them out in turn) or least-connections (it hands them to the loop that has fewest)
     /// [default: shared]
     #[arg(long, value_name = "HOW")]
     pub(crate) placement: Option<PlacementName>,
@@ -83,12 +83,12 @@ pub(crate) struct Options {
 
     /// Listens for a service at IP:PORT, HOST:PORT (all its addresses), PORT on the --bind address, or a Unix socket (unix:/PATH or
     /// unix:@NAME), instead of its default ports; may be repeated. A path may have ?mode=0660&owner=USER:GROUP
-    /// behind it, which say who may connect. Port 0 takes any free port. tls: or
+    /// behind it, which say which users may connect. Port 0 takes any free port. tls: or
     /// plain: in front of ADDR says what is spoken there
     #[arg(long, value_name = "SERVICE[/MODE]=ADDR")]
     pub(crate) listen: Vec<ListenAt>,
 
-    /// Lets everybody in who reaches these services, secret or not: all, or names as above with a comma
+    /// Lets every client in that reaches these services, secret or not: all, or names as above with a comma
     /// in between. Without it kv and ingest, and ack with a level, turn away other hosts until there is
     /// a password or token; and a port that knows no password is not opened beside one that asks for it
     #[arg(
@@ -101,8 +101,8 @@ pub(crate) struct Options {
     )]
     pub(crate) open: Vec<Open>,
 
-    /// Networks, such as 10.0.0.0/8, or unix, in which proxies stand: who connects from there must say
-    /// with a header of the PROXY protocol, version 1 or 2, for whom it does; others cannot. Not given
+    /// Networks, such as 10.0.0.0/8, or unix, in which proxies stand: a connection from there must name its client
+    /// with a header of the PROXY protocol, version 1 or 2; others cannot. Not given
     /// for a listener of the file that has a proxy-from of its own
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
     pub(crate) proxy_from: Option<Vec<Network>>,
@@ -144,8 +144,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "[SERVICE=]SECS")]
     pub(crate) first_byte: Vec<Scoped<Span>>,
 
-    /// How long a request may take from its first byte to its last; each KiB of it that has come gives
-    /// a second more. Who takes longer is cut (http: answered 408). 0 is no limit
+    /// How long a request may take from its first byte to its last; each KiB of it that has come gives a second more. A client
+    /// that takes longer is cut (http: answered 408). 0 is no limit
     /// [default: 60; http 10 for a head, 20 for a body]
     #[arg(long, value_name = "[SERVICE=]SECS")]
     pub(crate) whole_request: Vec<Scoped<Span>>,
@@ -170,14 +170,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Size>,
 
-    /// Output that a loop makes in one turn, for all its connections, before it hears others: 64KiB to 1GiB. Who wants
-    /// more waits while others do, and goes on a quarter of it at a time; who asks for little does not wait
+    /// Output that a loop makes in one turn, for all its connections, before it hears others: 64KiB to 1GiB. A connection that makes more waits while others
+    /// do, and goes on a quarter of it at a time; one that makes little does not wait
     /// [default: 256KiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) turn_output: Option<Size>,
 
-    /// Output that a loop sends in one turn, for all its connections: 64KiB to 1GiB. Who has more to send waits while
-    /// others do, and goes on a quarter of it at a time [default: 1MiB]
+    /// Output that a loop sends in one turn, for all its connections: 64KiB to 1GiB. A connection
+    /// with more to send waits while others do, and goes on a quarter of it at a time [default: 1MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) turn_send: Option<Size>,
 
@@ -230,7 +230,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECS")]
     pub(crate) stats_interval: Option<Span>,
 
-    /// Who is let in.
+    /// Which clients are let in.
     #[command(flatten, next_help_heading = "Admission")]
     pub(crate) admission: AdmissionOptions,
 
@@ -287,7 +287,7 @@ pub(crate) enum PlacementName {
     Shared,
     /// One more loop accepts.
     Acceptor,
-    /// It gives to who has least.
+    /// It gives to the loop that has fewest.
     LeastConnections,
 }
 

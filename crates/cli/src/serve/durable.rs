@@ -29,14 +29,14 @@ pub(crate) struct LogOptions {
     pub(crate) dir: Option<PathBuf>,
 
     /// When messages count as durable: sync (each group is synced before it is acknowledged),
-    /// interval:50ms (synced at least this often, acknowledged then), or os (nobody waits for a sync; durable is
-    /// granted to nobody) [default: sync]
+    /// interval:50ms (synced at least this often, acknowledged then), or os (no producer waits for a sync,
+    /// and none is granted durable) [default: sync]
     #[arg(long = "sync", id = "log_policy", value_name = "POLICY")]
     pub(crate) policy: Option<PolicyName>,
 
-    /// With --sync sync or --durability sync: waits so long at most, after each sync, for those who were
-    /// answered by it to come back, so that the next one serves more of them. Fewer and larger
-    /// syncs, for a disk that is slow or shared; who is alone never waits; at most 1s [default: 0s]
+    /// With --sync sync or --durability sync: waits so long at most, after each sync, for the clients answered by it to come back, so
+    /// that the next one serves more of them. Fewer and larger syncs, for
+    /// a disk that is slow or shared; a single client never waits; at most 1s [default: 0s]
     #[arg(long = "group-wait", value_name = "TIME")]
     pub(crate) group_wait: Option<Span>,
 
@@ -107,8 +107,8 @@ pub(crate) struct LogOptions {
     #[arg(long = "fleet", value_name = "PLACES")]
     pub(crate) fleet: Option<String>,
 
-    /// Where clients of ingest find this server, HOST:PORT: it is a member of the fleet of the topic, whose partitions
-    /// move between those who run (kafka://.../TOPIC?partitions=12). A producer of another one's is sent there; in
+    /// Where clients of ingest find this server, HOST:PORT: it is a member of the fleet of the topic, whose partitions move between running members (kafka://.../TOPIC?partitions=12).
+    /// A producer of another member's partition is sent there; in
     /// place of --fleet [default: none]
     #[arg(long = "fleet-address", value_name = "PLACE", conflicts_with = "fleet")]
     pub(crate) fleet_address: Option<String>,
@@ -143,7 +143,7 @@ pub(crate) enum RecordForm {
 /// What follows a failure of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnLogFailure {
-    /// The server stops in order, and says that it failed: whoever supervises it can act.
+    /// The server stops in order, and says that it failed, so that its supervisor can act.
     #[default]
     Exit,
     /// It goes on, and refuses what it cannot store.

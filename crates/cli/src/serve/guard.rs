@@ -1,4 +1,4 @@
-//! Who is let in. A service that asks nobody for a secret serves only this host, unless `--open` says
+//! Which clients are let in. A service that asks nobody for a secret serves only this host, unless `--open` says
 //! that everybody who reaches it may use it; and a secret guards every port of what it guards.
 
 use tidewire_ingest::Level;
@@ -122,7 +122,7 @@ impl Settings {
         };
         Err(Failure::usage(format!(
             "ingest asks for {what}, and clients of kv show none: with --kv-log-keys any client that may read keys would read all \
-             streams. Leave it out, or add --kv-log-past-tokens if that is meant; ACL then says who reads which stream \
+             streams. Leave it out, or add --kv-log-past-tokens if that is meant; ACL then says which user reads which stream \
              (%R~{prefix}NAME)"
         )))
     }
@@ -170,11 +170,11 @@ impl Settings {
             Guard::Secret | Guard::Certificate => {}
             Guard::Open => tracing::info!(
                 %service, %addr,
-                "open to everybody who reaches it, as --open says"
+                "open to every host that reaches it, as --open says"
             ),
             Guard::Harmless => tracing::warn!(
                 %service, %addr,
-                "open to everybody who reaches it; --open={service} says that this is meant"
+                "open to every host that reaches it; --open={service} says that this is meant"
             ),
             Guard::ThisHost => tracing::warn!(
                 %service, %addr,

@@ -84,7 +84,9 @@ impl Handing {
                 }
                 None => self.successor = Some(session),
             },
-            Err(error) => tracing::warn!(%error, "the control socket: nobody is heard"),
+            Err(error) => {
+                tracing::warn!(%error, "the control socket cannot be read: no successor is heard")
+            }
         }
     }
 

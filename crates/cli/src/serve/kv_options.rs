@@ -27,8 +27,8 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-databases", long = "kv-databases", value_name = "N")]
     pub(crate) databases: Option<u16>,
 
-    /// When a change of a key is durable: sync (no reply leaves before its change is on the disk, and
-    /// nobody reads what is not), replicated (the same, before it is also at the home of --kv-replicate: a failover
+    /// When a change of a key is durable: sync (no reply leaves before its change is on the disk, and no client reads what is not),
+    /// replicated (as sync, and the change is also at the home of --kv-replicate: a failover
     /// loses nothing), interval:1s (synced at least this often; so much may be lost), os
     /// (when the operating system likes), or none (a restart forgets everything). The log is in the
     /// directory kv of --data [default: none; with --follow replicated]
@@ -97,7 +97,7 @@ pub(crate) struct KvOptions {
     pub(crate) shards: Option<usize>,
 
     /// Queued output beyond which a client is cut; replies are paced, so only a single larger one
-    /// gets there. 16 KiB at least; 0, and what is more, is 4 GiB, beyond which nobody may have output queued
+    /// gets there. 16 KiB at least; 0, and what is more, is 4 GiB, beyond which no client may have output queued
     /// [default: 1GiB]
     #[arg(
         id = "kv-client-output",
@@ -140,8 +140,8 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-log-reply", long = "kv-log-reply", value_name = "SIZE")]
     pub(crate) log_reply: Option<Size>,
 
-    /// Shows the log with --kv-log-keys though ingest asks for tokens or certificates: whoever may read keys reads all
-    /// streams, unless ACL says otherwise
+    /// Shows the log with --kv-log-keys though ingest asks for tokens or certificates:
+    /// a client that may read keys reads all streams, unless ACL says otherwise
     #[arg(id = "kv-log-past-tokens", long = "kv-log-past-tokens")]
     pub(crate) log_past_tokens: bool,
 

@@ -84,7 +84,7 @@ where
         type Value = Vec<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a number, [SCOPE=]VALUE, or a list of those")
+            f.write_str("a number, [SCOPE=]VALUE, or a list of them")
         }
         fn visit_i64<E: de::Error>(self, n: i64) -> Result<Vec<String>, E> {
             Ok(vec![n.to_string()])

@@ -124,7 +124,7 @@ impl Settings {
         }
         if options.handshake.is_some_and(|span| span.limit().is_none()) {
             return Err(Failure::usage(
-                "--handshake 0: without a limit, whoever connects and says nothing would stay for ever",
+                "--handshake 0: without a limit, a client that connects and sends nothing would stay for ever",
             ));
         }
         if options.durable.group_wait() > GROUP_WAIT_MAX {

@@ -23,8 +23,8 @@ pub(crate) struct TlsOptions {
     #[arg(long = "tls-key", id = "tls_key", value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Authorities, in PEM form: clients must show a certificate of one of them. Who does is let in
-    /// from other hosts too; TLS without it is no authentication
+    /// Authorities, in PEM form: clients must show a certificate of one of them. A
+    /// client that does is let in from other hosts too; TLS without it is no authentication
     #[arg(long = "tls-client-ca", id = "tls_client_ca", value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
 }

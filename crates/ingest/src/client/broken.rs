@@ -43,8 +43,7 @@ pub enum Broken {
     },
     /// The server has messages of this producer that this client has not sent.
     #[error(
-        "the server has messages up to {mark} of this producer, but only those up to {sent} were sent \
-         here: somebody else uses its name"
+        "the server has messages up to {mark} of this producer, but only those up to {sent} were sent here: another program uses its name"
     )]
     NameTaken {
         /// The last id sent here.

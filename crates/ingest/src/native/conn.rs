@@ -412,7 +412,7 @@ impl Protocol for IngestConn {
             (Message::Read(answer), Role::Reader(reader)) => {
                 reader.answered(answer, &self.shared, cx);
             }
-            _ => unreachable!("nobody says that to it"),
+            _ => unreachable!("no such message is sent to it"),
         }
     }
 

@@ -528,7 +528,7 @@ impl Follower {
 
     fn opened(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
         let Some(owner) = self.owner else {
-            return self.give_up("nobody is to take it over".into());
+            return self.give_up("no server may take it over".into());
         };
         // It may have become so since it was looked at; the former owner opens the home again.
         if let Some(why) = self.unfit(held) {

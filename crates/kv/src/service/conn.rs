@@ -41,7 +41,7 @@ pub(super) const PATIENCE_MS: u64 = 5_000;
 /// What a client of another host is told while there is no password.
 const DENIED: &[u8] = b"-DENIED this server has no password, so it serves only clients on its own \
 host. From there, CONFIG SET requirepass gives it one; CONFIG SET protected-mode no, or the option \
---open of its command, opens it to everybody.\r\n";
+--open of its command, opens it to every host.\r\n";
 
 /// One connection of a [`RespService`](super::RespService).
 pub struct RespConn {

@@ -188,7 +188,7 @@ fn advice(now: &Figures) -> String {
     if now.held.clients > now.used / 4 {
         let _ = writeln!(
             text,
-            "Clients take {} bytes: CLIENT LIST shows whose, and maxmemory-clients bounds it.",
+            "Clients take {} bytes: CLIENT LIST shows which, and maxmemory-clients bounds it.",
             now.held.clients
         );
     }

@@ -75,7 +75,7 @@ pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {
         (b"help", []) => call.help(&[
             "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
             "SET-ACTIVE-EXPIRE <0|1>",
-            "    Setting it to 0 disables expiring keys that nobody asks for.",
+            "    Setting it to 0 disables expiring keys that no command reads.",
             "SLEEP <seconds>",
             "    Hold this connection's next command back.",
         ]),

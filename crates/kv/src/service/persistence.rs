@@ -69,7 +69,7 @@ fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static st
         _ => durable.log.is_synced(written),
     };
     if !synced && local > 0 && durable.log.never_settles() {
-        return Err("MISCONF the log has failed; nobody can say what is on the disk");
+        return Err("MISCONF the log has failed; what is on the disk is unknown");
     }
     Ok(synced)
 }

@@ -123,7 +123,7 @@ impl Replication {
         if is_over {
             now.ended = now.asked;
             now.role = Role::Follower;
-            now.refused = Some("nobody waited for it any more".into());
+            now.refused = Some("no client waited for it any more".into());
         }
         is_over
     }
@@ -300,7 +300,7 @@ pub(super) fn replicaof(call: &mut Call<'_, '_>) -> Flow {
         call.reply.error(match is_port {
             false => "ERR Invalid master port",
             true => {
-                "ERR whom a server follows is said when it starts, with --follow: see the documentation of replication"
+                "ERR the server to follow is set at the start, with --follow: see the documentation of replication"
             }
         });
         return Flow::Done;

@@ -118,7 +118,7 @@ impl Graveyard {
         self.lock().push_back(dead);
     }
 
-    /// Counts bytes that somebody has to look at before they are [buried](Graveyard::bury).
+    /// Counts bytes that a person has to look at before they are [buried](Graveyard::bury).
     pub(crate) fn hold(&self, bytes: i64) {
         self.bytes.fetch_add(bytes, Relaxed);
     }

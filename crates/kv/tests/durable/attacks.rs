@@ -80,7 +80,7 @@ fn waitaof_is_refused_when_the_log_has_failed() {
     world.send(0, &command("WAITAOF 1 0 0"));
     assert_eq!(
         world.heard(0),
-        "-MISCONF the log has failed; nobody can say what is on the disk|"
+        "-MISCONF the log has failed; what is on the disk is unknown|"
     );
 }
 

@@ -93,7 +93,7 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
         }
         Workload::Native(_) => return refused("the native protocol acknowledges what is in a log"),
         Workload::Kv(load) if load.command.is_some() => {
-            return refused("nobody but the server knows the reply to --command");
+            return refused("only the server knows the reply to --command");
         }
         Workload::Http(load) if load.requests.len() > 1 => {
             return refused("with one --path");
@@ -121,7 +121,7 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
 /// Is that server until it is killed.
 pub(super) fn serve(workload: &Workload) -> Result<(), Failure> {
     let started = null_server(workload, EngineChoice::Epoll);
-    let started = started.ok_or_else(|| Failure::usage("nobody knows the replies to this load"))?;
+    let started = started.ok_or_else(|| Failure::usage("the replies to this load are unknown"))?;
     let running = started.map_err(|e| Failure::failed(format!("cannot start: {e}")))?;
     let mut out = std::io::stdout().lock();
     for addr in running.addrs() {

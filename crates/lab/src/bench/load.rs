@@ -171,8 +171,8 @@ impl LoadArgs for IdleArgs {
 /// The load of connections that are opened and closed.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConnectArgs {
-    /// Bytes of the message that each connection has echoed before it is closed, which shows that
-    /// somebody has accepted it; 0 closes it at once
+    /// Bytes of the message that each connection has echoed before it is closed, which shows that a server
+    /// has accepted it; 0 closes it at once
     #[arg(long, default_value = "64", value_name = "BYTES", value_parser = count::bytes)]
     size: usize,
 }

@@ -54,7 +54,7 @@ pub(crate) enum Bench {
     Kv(single::Args<KvArgs>),
     /// A request to a web server; status, length and body of every reply are checked.
     Http(single::Args<HttpArgs>),
-    /// Bytes that nobody answers: what the machine can carry.
+    /// Bytes without an answer: what the machine can carry.
     Discard(single::Args<DiscardArgs>),
     /// Connections that are held, a share of them active: what they cost.
     Idle(single::Args<IdleArgs>),
@@ -78,7 +78,7 @@ pub(crate) enum Ab {
     Kv(ab::Args<KvArgs>),
     /// A request to a web server.
     Http(ab::Args<HttpArgs>),
-    /// Bytes that nobody answers.
+    /// Bytes without an answer.
     Discard(ab::Args<DiscardArgs>),
     /// Connections that are held.
     Idle(ab::Args<IdleArgs>),

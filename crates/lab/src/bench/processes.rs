@@ -71,7 +71,7 @@ pub(super) fn serve(at: PartAt, plan: &Plan, generator: &Generator) -> Result<()
     };
     let out = io::stdout().lock();
     serve_part(plan, generator, &target, at.part, io::stdin(), out)
-        .map_err(|e| Failure::failed(format!("whoever started this part has gone: {e}")))
+        .map_err(|e| Failure::failed(format!("the process that started this part has gone: {e}")))
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl Ready {
 fn found(addr: SocketAddr) -> Option<Process> {
     let pid = owner::listens_at(addr)?;
     show_line!(
-        "process       {pid} listens at {addr}: the CPU of whoever holds its connections is measured"
+        "process {pid} listens at {addr}: the CPU of the process that holds its connections is measured"
     );
     let process = Process::new(pid).with_children();
     Some(process.known_by(KnownBy::Listening))

@@ -99,7 +99,7 @@ impl Replies {
                         "{n} bytes behind a reply that said it was the connection's last"
                     )),
                     false => Fault::ReplyBeforeRequest
-                        .because(format!("{n} bytes that nobody asked for")),
+                        .because(format!("{n} bytes that were not asked for")),
                 });
             }
             let Some((n, end)) = self.step(rest)? else {

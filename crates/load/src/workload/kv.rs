@@ -237,7 +237,7 @@ impl Driver for Kv {
         let (mut answered, mut hits, mut misses) = (0, 0, 0);
         while at < bytes.len() {
             let Some(&command) = self.waiting.front() else {
-                let what = format!("{} bytes that nobody asked for", bytes.len() - at);
+                let what = format!("{} bytes that were not asked for", bytes.len() - at);
                 return Err(Fault::ReplyBeforeRequest.because(what));
             };
             let front = self.check(&bytes[at..], command, &desk.stage.pattern);

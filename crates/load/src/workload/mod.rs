@@ -86,7 +86,7 @@ pub enum Workload {
     Kv(KvLoad),
     /// Requests to a web server.
     Http(HttpLoad),
-    /// Bytes that nobody answers.
+    /// Bytes without an answer.
     Discard(DiscardLoad),
     /// Connections that are held.
     Idle(IdleLoad),
@@ -160,7 +160,7 @@ impl IdleLoad {
     }
 }
 
-/// Bytes that nobody answers.
+/// Bytes without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DiscardLoad {
     /// Bytes of a message, at least 1. Messages exist only in the counting.

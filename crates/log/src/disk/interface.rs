@@ -63,7 +63,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
 /// An open file.
 #[expect(
     clippy::len_without_is_empty,
-    reason = "nobody asks a file whether it is empty"
+    reason = "no code asks a file whether it is empty"
 )]
 pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.

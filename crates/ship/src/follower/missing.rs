@@ -31,8 +31,7 @@ impl<F, L: Lane> Follower<F, L> {
             around.counts.losses += 1;
             around.events.push(format!(
                 "{path}, shipped up to byte {acked}, is not there, nor in its directory under another \
-                 name: if it was removed or moved while nobody looked, what it had after that is not \
-                 shipped. If it comes back, as with its file system, shipping goes on there"
+                 name: if it was removed or moved between two looks, what it had after that is not shipped. If it comes back, as with its file system, shipping goes on there"
             ));
         }
         self.life = Life::Missing;

@@ -78,7 +78,7 @@ impl Rules {
         ];
         if let Some((name, _)) = zero.into_iter().find(|(_, is)| *is) {
             return Err(format!(
-                "`{name}` is 0, so nobody could connect; give at least 1"
+                "`{name}` is 0, so no client could connect; give at least 1"
             ));
         }
         let long = [

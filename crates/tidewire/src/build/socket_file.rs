@@ -176,7 +176,7 @@ fn give(path: &Path, access: Access) -> io::Result<()> {
     )?;
     if FileType::from_raw_mode(rustix::fs::fstat(&there)?.st_mode) != FileType::Socket {
         return Err(io::Error::other(
-            "somebody has put something else in the socket's place",
+            "another program has put something else in the socket's place",
         ));
     }
     // By the descriptor: the name may mean another file by now.
@@ -203,7 +203,7 @@ fn remove_dead(path: &Path, addr: &SocketAddrUnix, kind: SocketType) -> io::Resu
     let probe = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     match rustix::net::connect(&probe, addr) {
         Err(Errno::CONNREFUSED) => {
-            tracing::info!(path = %path.display(), "a socket that nobody listens on is replaced");
+            tracing::info!(path = %path.display(), "a socket without a listener is replaced");
             fs::remove_file(path)
         }
         // Gone meanwhile.
@@ -214,7 +214,7 @@ fn remove_dead(path: &Path, addr: &SocketAddrUnix, kind: SocketType) -> io::Resu
         )),
         Err(e) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
-            format!("there is a socket, and whether anybody listens there is unknown ({e})"),
+            format!("there is a socket, and whether a server listens there is unknown ({e})"),
         )),
     }
 }
@@ -235,7 +235,7 @@ fn lock_directory(path: &Path) -> io::Result<Option<File>> {
     }
     Err(io::Error::new(
         io::ErrorKind::WouldBlock,
-        "somebody holds a lock on the directory of the socket",
+        "another process holds a lock on the directory of the socket",
     ))
 }
 

@@ -165,7 +165,7 @@ pub trait Layer: Sized + 'static {
             at.peer_finished();
         } else {
             at.link()
-                .abort_because("the peer finished before it had said who it is");
+                .abort_because("the peer finished before it had sent its identity");
         }
     }
 
@@ -195,7 +195,7 @@ pub trait Layer: Sized + 'static {
     /// afterwards. Default: abort.
     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         at.link()
-            .abort_because("the peer took too long to say who it is");
+            .abort_because("the peer took too long to send its identity");
     }
 
     /// The connection is gone; `now` is the time. Not called once the layer has handed over.

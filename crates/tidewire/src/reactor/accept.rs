@@ -183,7 +183,7 @@ impl<D: Driver> Reactor<D> {
         let private = self.accepting.private.drain(..).filter_map(|s| s.upgrade());
         let begin_no_more = |socket: Arc<Descriptor>| {
             sys.begin_no_more(D::Sys::look(&socket)).unwrap_or_else(|e| {
-                tracing::info!(error = %e, "who connects at the last moment of a stop may be reset");
+                tracing::info!(error = %e, "a client that connects at the last moment of a stop may be reset");
                 true
             })
         };

@@ -260,7 +260,9 @@ fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
         return Err(Malformed("the cursor has no name"));
     }
     if subscribe.may_be_absent && !subscribe.follow {
-        return Err(Malformed("only who follows can wait for a stream"));
+        return Err(Malformed(
+            "only a reader that follows can wait for a stream",
+        ));
     }
     Ok(subscribe)
 }

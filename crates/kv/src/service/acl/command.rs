@@ -36,7 +36,7 @@ const HELP: &[&str] = &[
     "LOAD",
     "    Have the users of the ACL file and no others.",
     "LOG [<count>|RESET]",
-    "    Show who was refused what, or forget it.",
+    "    Show which client was refused which right, or forget it.",
     "SAVE",
     "    Write all users to the ACL file.",
     "SETUSER <username> <rule> [<rule> ...]",

@@ -97,8 +97,7 @@ impl Shown {
         match self.is_shut() {
             false => Ok(()),
             true => Err(Error::new(
-                "ERR ingest asks for tokens now, which nobody shows here; --kv-log-past-tokens of the server would \
-                 let the log be read all the same",
+                "ERR ingest asks for tokens now, and no client shows one here; --kv-log-past-tokens of the server would let the log be read without",
             )),
         }
     }

@@ -197,7 +197,7 @@ impl<const AHEAD: bool> Protocol for Conn<AHEAD> {
     fn posted(&mut self, message: Message, cx: &mut C<'_, AHEAD>) {
         match self {
             Conn::Server(server) => server.answered(message, cx),
-            Conn::Client(_) => unreachable!("nobody knows a client"),
+            Conn::Client(_) => unreachable!("the client is unknown"),
         }
     }
 

@@ -549,7 +549,7 @@ impl Run {
         drop(notes);
         self.check_resets();
         if open > waiting as u64 && self.peers.iter().all(Peer::is_done) {
-            self.wrong(format!("{open} are left open, and nobody is there"));
+            self.wrong(format!("{open} are left open, and no loop is left"));
         }
         let notes = self.record.lock();
         let lost: Vec<String> = notes
@@ -571,7 +571,7 @@ impl Run {
             let open = self.record.seen(&peer.from, |seen| seen.is_open());
             if open && matches!(kernel.net.status(peer.plain.end.other()), Status::Broken(_)) {
                 let of = &peer.from;
-                self.wrong(format!("{of}: is reset, and nobody is told"));
+                self.wrong(format!("{of}: is reset, and no peer is told"));
             }
         }
     }

@@ -155,7 +155,7 @@ impl Files {
 
     pub(super) fn get(&mut self, id: FileId) -> &mut File {
         let file = &mut self.all[id.0 as usize];
-        file.as_mut().expect("who has the id holds the file")
+        file.as_mut().expect("whatever has the id holds the file")
     }
 
     pub(super) fn find(&mut self, id: FileId) -> Option<&mut File> {
