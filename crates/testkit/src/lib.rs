@@ -3,6 +3,7 @@
 //! Only tests depend on this crate.
 
 pub mod browser;
+pub mod imports;
 pub mod pki;
 mod program;
 pub mod schema;
