@@ -9,29 +9,55 @@
 extern crate tidewire_command;
 
 mod bench;
-mod commands;
 mod help;
 mod lab;
 mod measured;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mimalloc::MiMalloc;
+use tidewire_command::exit::{self, Failure};
 use tidewire_command::man::Man;
 use tidewire_command::tree::Tree;
-use tidewire_command::{count, descriptors, exit, host, say, span, tls};
+use tidewire_command::version;
 
-use crate::commands::{Cli, Command};
-use crate::exit::Failure;
 use crate::help::Help;
 
 /// The allocator of `tidewire`, so that the generator costs what it cost when both were one program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// Loads servers, measures them, and says what may be believed.
+#[derive(Debug, Parser)]
+#[command(name = "tidewire", bin_name = "tidewire", version = version::short(), long_version = version::long(), max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Loads a server and measures it, or compares two.
+    #[command(subcommand)]
+    Bench(Box<bench::Bench>),
+    /// Runs a matrix of workloads and servers, and compares them.
+    Lab(lab::Args),
+    /// Describes these commands as JSON, for completions.
+    #[command(hide = true)]
+    Commands,
+    /// Writes pages for man, one for each command.
+    #[command(hide = true)]
+    Man(Man),
+}
+
+/// The command, with all that its help shows.
+fn command(help: Help) -> clap::Command {
+    help::shown(Cli::command(), help)
+}
+
 fn main() -> ExitCode {
-    let parsed = help::command(Help::asked())
+    let parsed = command(Help::asked())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
@@ -63,7 +89,7 @@ fn main() -> ExitCode {
 
 /// The commands that `tidewire` has from here.
 fn describe() -> Result<(), Failure> {
-    let command = help::command(Help::Long);
+    let command = command(Help::Long);
     let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
     let trees: Vec<Tree> = shown.map(Tree::from).collect();
     let text = serde_json::to_string(&trees)
@@ -75,7 +101,7 @@ fn describe() -> Result<(), Failure> {
 /// Pages for these commands; that of `tidewire` itself is written by `tidewire`.
 fn man(asked: &Man) -> Result<(), Failure> {
     let own = |name: &str| matches!(name, "bench" | "lab");
-    let written = asked.write(help::command(Help::Long), false, own)?;
+    let written = asked.write(command(Help::Long), false, own)?;
     show_line!("{written} pages in {}", asked.to.display());
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 /// The program whose `serve` is measured.
 const PROGRAM: &str = "tidewire";

@@ -10,7 +10,6 @@ use tidewire_testkit::imports::Imports;
 const LARGEST: &[(&str, usize)] = &[
     ("kafka", 10),
     ("kv", 61),
-    ("lab", 11),
     ("load", 11),
     ("ship", 8),
 ];

@@ -1,78 +1,24 @@
 //! Two servers, compared run by run.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_load::abba::{self, Comparison, RunFailed, Sample, Schedule};
 use tidewire_load::stats::{Bootstrap, ROUNDS_MIN};
 use tidewire_load::trust::{Kind, Trust};
-use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Workload};
+use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Workload};
 
 use super::arrivals;
-use super::counted::{CountArgs, Pair};
-use super::generator::GeneratorArgs;
-use super::load::{Load, LoadArgs};
+use super::comparison::{Args, Stand};
+use super::counted::Pair;
+use super::load::LoadArgs;
 use super::page;
 use super::page::ab::Spread;
-use super::side::{Server, Side};
-use super::target::Ready;
+use super::side::Server;
 use super::watch::Watcher;
-use super::{duet, output, single};
-use crate::count;
-use crate::exit::{Failure, UNTRUSTWORTHY};
-use crate::span::Span;
-
-/// A comparison. Both servers stay up all the time.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args<L: LoadArgs> {
-    #[command(flatten)]
-    load: L,
-    /// The base, as KEY=VALUE,...: engine, workers, placement, busy-poll, congestion and args for a
-    /// server to start; addr and perhaps pid for one that runs; cmd (to the end of the text) for another
-    /// program that prints `listening addr=...`; service=discard or service=ack/MODE to load that
-    /// with the same writes; name
-    #[arg(long, value_name = "SIDE")]
-    pub(super) a: Side,
-    /// What is compared with it
-    #[arg(long, value_name = "SIDE")]
-    pub(super) b: Side,
-    /// Rounds, each a run of either side and of the control
-    #[arg(long, default_value = "20", value_name = "N", value_parser = count::some)]
-    pub(super) rounds: u32,
-    /// How long a run is measured
-    #[arg(long, default_value = "500ms", value_name = "TIME")]
-    pub(super) round_time: Span,
-    /// Load before measuring, in each run
-    #[arg(long, default_value = "50ms", value_name = "TIME")]
-    pub(super) warmup: Span,
-    /// Leaves out the control, a second server like A
-    #[arg(long)]
-    no_control: bool,
-    /// Loads both servers at once instead of in turns, and compares them slice by slice: how they do under contention.
-    /// Take a --round-time of 2s and more
-    #[arg(long, conflicts_with = "no_control")]
-    duet: bool,
-    #[command(flatten)]
-    count: CountArgs,
-    #[command(flatten)]
-    pub(super) generator: GeneratorArgs,
-    /// Writes the result as JSON, every run included
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
-    /// Writes the result as one page that needs nothing else
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
-}
-
-/// A server with its load.
-pub(super) struct Stand {
-    pub(super) server: Ready,
-    pub(super) load: Load,
-    pub(super) arrivals: Arrivals,
-    pub(super) generator: Generator,
-}
+use super::{duet, output, runs};
+use tidewire_command::exit::{Failure, UNTRUSTWORTHY};
 
 /// Why a comparison ended early.
 #[derive(Debug, thiserror::Error)]
@@ -383,7 +329,7 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
     };
     let at = error.to_string();
     let Failure { status, message } = match error.source {
-        RunError::Load(e) => single::failed(&e, &stand.server),
+        RunError::Load(e) => runs::failed(&e, &stand.server),
         e @ (RunError::Interrupted | RunError::Nothing) => Failure::failed(e.to_string()),
     };
     Failure {
@@ -393,25 +339,6 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
 }
 
 impl<L: LoadArgs> Args<L> {
-    fn counted(&self, watcher: &mut Watcher) -> Result<Option<Pair>, Failure> {
-        let (load, generator) = (&self.load, &self.generator);
-        self.count
-            .pair(load, generator, [&self.a, &self.b], watcher)
-    }
-
-    fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
-        let load = side.load(base)?;
-        let server = Ready::find(side, &load.workload, &self.generator)?;
-        let generator = self.generator.generator(&load)?;
-        single::first(&self.load, &self.generator, &generator, &server)?;
-        Ok(Stand {
-            server,
-            load,
-            arrivals: single::arrivals(&self.load, &self.generator)?,
-            generator,
-        })
-    }
-
     fn one(&self, stand: &Stand, watcher: &mut Watcher) -> Result<(Outcome, Trust), RunError> {
         let extent = Extent::Time {
             warm_up: self.warmup.0,

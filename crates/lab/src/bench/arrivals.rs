@@ -2,9 +2,9 @@
 
 use tidewire_load::workload::{Arrivals, Rate, Spacing};
 
-use crate::count;
-use crate::exit::Failure;
-use crate::span::Span;
+use tidewire_command::count;
+use tidewire_command::exit::Failure;
+use tidewire_command::span::Span;
 
 /// The load model.
 #[derive(Clone, Debug, clap::Args)]
@@ -84,6 +84,6 @@ pub(super) fn described(arrivals: &Arrivals) -> String {
     };
     format!(
         ", {} a second{how}",
-        super::output::grouped(rate.per_second)
+        super::numbers::grouped(rate.per_second)
     )
 }

@@ -15,11 +15,11 @@ use tidewire_load::workload::{
 };
 
 use super::generator::GeneratorArgs;
+use super::runs;
 use super::side::{Server, Side};
-use super::single;
 use super::target::Ready;
 use super::watch::Watcher;
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 const WARM_UP: Duration = Duration::from_millis(300);
 const MEASURED: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl Ceiling {
         watcher.show("the generator's ceiling");
         let goes_on: workload::Watch<'_> = &mut |_| !watcher.interrupted();
         let outcome = workload::run(&plan, generator, server.target(), goes_on)
-            .map_err(|e| single::failed(&e, &server))?;
+            .map_err(|e| runs::failed(&e, &server))?;
         watcher.done();
         server.stop()?;
         let Some(metered) = outcome.metered.as_ref().filter(|_| !outcome.interrupted) else {

@@ -13,11 +13,11 @@ use super::http::HttpArgs;
 use super::kv::KvArgs;
 use super::load::{AckArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, LoadArgs};
 use super::processes;
+use super::runs;
 use super::side::Side;
-use super::single;
 use super::target::Ready;
 use super::watch::Watcher;
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 /// A load and who makes it.
 #[derive(Debug, Subcommand)]
@@ -59,16 +59,21 @@ impl Cell {
         }
     }
 
-    /// Counts what the server spends on each message.
-    pub(crate) fn count(&self, side: &Side, want: &Want<'_>) -> Result<Counts, Failure> {
+    /// Counts what the server spends on each message; the `place`-th of several that are counted at once.
+    pub(crate) fn count(
+        &self,
+        side: &Side,
+        want: &Want<'_>,
+        place: usize,
+    ) -> Result<Counts, Failure> {
         match self {
-            Cell::Echo(args) => args.count(side, want),
-            Cell::Ack(args) => args.count(side, want),
-            Cell::Kv(args) => args.count(side, want),
-            Cell::Http(args) => args.count(side, want),
-            Cell::Discard(args) => args.count(side, want),
-            Cell::Idle(args) => args.count(side, want),
-            Cell::Connect(args) => args.count(side, want),
+            Cell::Echo(args) => args.count(side, want, place),
+            Cell::Ack(args) => args.count(side, want, place),
+            Cell::Kv(args) => args.count(side, want, place),
+            Cell::Http(args) => args.count(side, want, place),
+            Cell::Discard(args) => args.count(side, want, place),
+            Cell::Idle(args) => args.count(side, want, place),
+            Cell::Connect(args) => args.count(side, want, place),
         }
     }
 
@@ -105,8 +110,8 @@ fn length(extent: Extent) -> Vec<String> {
 }
 
 impl<L: LoadArgs> Args<L> {
-    fn count(&self, side: &Side, want: &Want<'_>) -> Result<Counts, Failure> {
-        want.count(&self.load, &self.generator, side)
+    fn count(&self, side: &Side, want: &Want<'_>, place: usize) -> Result<Counts, Failure> {
+        want.count(&self.load, &self.generator.elsewhere(place), side)
     }
 
     fn run(
@@ -125,18 +130,18 @@ impl<L: LoadArgs> Args<L> {
         let plan = Plan {
             workload: load.workload,
             connections: self.generator.connections(),
-            arrivals: single::arrivals(&self.load, &self.generator)?,
+            arrivals: runs::arrivals(&self.load, &self.generator)?,
             extent,
         };
         let generator = self.generator.generator(&load)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
-        single::first(&self.load, &self.generator, &generator, &server)?;
+        runs::first(&self.load, &self.generator, &generator, &server)?;
         let goes_on: Watch<'_> = &mut |_| !watcher.interrupted();
         let words = std::iter::once("bench".to_owned()).chain(words.iter().cloned());
         let words = words.chain(length(extent)).map(OsString::from);
         let target = server.target();
         let outcome = processes::run(&self.generator, words, &plan, &generator, target, goes_on)
-            .map_err(|e| single::failed(&e, &server))?;
+            .map_err(|e| runs::failed(&e, &server))?;
         server.stop()?;
         Ok(Ran {
             trust: Trust::of(&plan, &outcome),

@@ -15,7 +15,7 @@ use tidewire_load::stats::{Bootstrap, Estimate, ROUNDS_MIN};
 use super::page;
 use super::page::compare::{Pair, Runs};
 use super::sameness::{self, Of};
-use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
+use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
 
 /// A comparison of two results.
 #[derive(Debug, clap::Args)]

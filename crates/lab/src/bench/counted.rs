@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::thread;
 
 use serde::Serialize;
 use tidewire_load::abba::Comparison;
@@ -21,22 +22,25 @@ use super::scratch::Scratch;
 use super::side::{Server, Side};
 use super::target::Ready;
 use super::watch::Watcher;
-use super::{output, single};
-use crate::count;
-use crate::exit::Failure;
+use super::{output, runs};
+use tidewire_command::count;
+use tidewire_command::exit::Failure;
 
 /// How long a server under a tool may owe a reply: it is fifty times as slow.
 const STALL: std::time::Duration = std::time::Duration::from_secs(20);
 /// How long a server is looked at doing nothing.
 const IDLE: std::time::Duration = std::time::Duration::from_millis(600);
-/// Segments of each start.
+/// Fewest and most segments of each start: more than the fewest where segments differ.
 const SEGMENTS: u32 = 3;
+const SEGMENTS_MOST: u32 = 16;
+/// How well the mean of the segments has to be known.
+const WITHIN: f64 = 0.004;
 /// Fewest rounds of a segment.
 const ROUNDS_MIN: u32 = 20;
 /// Most rounds before anything is counted.
 const WARM_UP_MAX: u32 = 100;
-/// Starts of each server.
-const STARTS: usize = 2;
+/// Starts of each server: seeds of hashes and addresses differ from one to the other.
+pub(crate) const STARTS: usize = 2;
 /// Messages of a run of connections that are opened and closed.
 const RUN: u64 = 50;
 /// A server is held still while so many bytes are sent: more may not fit into the kernel's buffers.
@@ -60,7 +64,7 @@ pub(super) struct CountArgs {
     /// Counts, and does not time
     #[arg(long, conflicts_with_all = ["duet", "html"])]
     count_only: bool,
-    /// Messages of a segment; there are three in each of two starts of a server
+    /// Messages of a segment; there are at least three in each of two starts of a server
     #[arg(long, default_value = "200", value_name = "N", value_parser = count::some)]
     count_messages: u32,
 }
@@ -98,17 +102,51 @@ impl Want<'_> {
         let job = Job::of(args, generator, side, self)?;
         let missing = |e: counting::CountError| Failure::failed(e.to_string());
         callgrind::installed().map_err(missing)?;
-        let instructions = job.instructions()?;
-        let calls = match self.calls && strace::installed().is_ok() {
-            true => Some(job.calls()?),
-            false => None,
-        };
+        let calls = self.calls && strace::installed().is_ok();
+        let (instructions, calls) = thread::scope(|scope| {
+            let beside = calls && side.may_run_twice();
+            let beside = beside.then(|| scope.spawn(|| job.calls()));
+            let instructions = job.instructions();
+            let calls = match beside {
+                Some(running) => Some(joined(running)),
+                None => calls.then(|| job.calls()),
+            };
+            (instructions, calls)
+        });
+        let (instructions, calls) = (instructions?, calls.transpose()?);
         Ok(Counts {
             scripted: job.rounds && !instructions.restless,
             instructions,
             calls,
         })
     }
+}
+
+/// Counts all of these starts of servers at once, where the servers may run beside each other; else one after the other. What
+/// is counted does not depend on what runs beside it, and together they have a larger share of a busy machine.
+pub(crate) fn at_once<T: Sync>(
+    all: &[T],
+    servers: &[&Side],
+    count: impl Fn(&T) -> Result<Counts, Failure> + Sync,
+) -> Result<Vec<Counts>, Failure> {
+    if !servers.iter().all(|side| side.may_run_twice()) {
+        return all.iter().map(count).collect();
+    }
+    thread::scope(|scope| {
+        let count = &count;
+        let running: Vec<_> = all
+            .iter()
+            .map(|one| scope.spawn(move || count(one)))
+            .collect();
+        // All are waited for, whatever the first has come to.
+        let ended: Vec<Result<Counts, Failure>> = running.into_iter().map(joined).collect();
+        ended.into_iter().collect()
+    })
+}
+
+fn joined<T>(running: thread::ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+    let ended = running.join();
+    ended.unwrap_or_else(|_| Err(Failure::failed("counting ended in a panic")))
 }
 
 /// A load to be counted on one server.
@@ -166,6 +204,8 @@ impl<'a, L: LoadArgs> Job<'a, L> {
                 warm_up: rounds.div_ceil(4).clamp(3, WARM_UP_MAX),
                 rounds,
                 segments: SEGMENTS,
+                segments_most: SEGMENTS_MOST,
+                within: WITHIN,
                 idle: IDLE,
                 hold: script.rounds && (connections > 1 || bytes > AT_ONCE) && bytes <= HELD_MAX,
             },
@@ -211,7 +251,7 @@ impl<'a, L: LoadArgs> Job<'a, L> {
     /// The server is killed at the end: under callgrind one that waits in io_uring cannot hear that it is to stop.
     fn sample(&self, tool: &mut dyn Counter, server: Ready) -> Result<Counted, Failure> {
         let pid = server.pid().unwrap_or_default();
-        single::first(self.args, self.generator_args, &self.generator, &server)?;
+        runs::first(self.args, self.generator_args, &self.generator, &server)?;
         let mut counted = Counted::default();
         let target = server.target();
         let done = match self.rounds {
@@ -230,7 +270,7 @@ impl<'a, L: LoadArgs> Job<'a, L> {
                 counting::sample(tool, pid, &self.sampling, &mut run).map(|of| counted = of)
             }
         };
-        done.map_err(|e| single::failed(&e, &server))?;
+        done.map_err(|e| runs::failed(&e, &server))?;
         Ok(counted)
     }
 }
@@ -373,27 +413,27 @@ impl CountArgs {
             calls: false,
             ..want
         };
-        let mut counts: [Vec<Counts>; 2] = Default::default();
-        for start in 0..STARTS {
-            for (side, counts) in sides.iter().zip(&mut counts) {
-                watcher.show(&format!(
-                    "counting {}, start {} of {STARTS}",
-                    side.name,
-                    start + 1
-                ));
-                let want = if start == 0 { &want } else { &later };
-                let counted = want.count(load, generator, side);
-                counts.push(counted.map_err(|mut failure| {
-                    failure.message = format!("counting {}: {}", side.name, failure.message);
-                    failure
-                })?);
-                if watcher.interrupted() {
-                    watcher.done();
-                    return Err(Failure::failed("interrupted while counting"));
-                }
-            }
-        }
+        let starts = (0..STARTS).flat_map(|start| [(start, 0), (start, 1)]);
+        let starts: Vec<(usize, usize)> = starts.collect();
+        watcher.show(&format!("counting both, {STARTS} starts of each"));
+        let counted = at_once(&starts, &sides, |&(start, side)| {
+            let want = if start == 0 { &want } else { &later };
+            let (place, side) = (2 * start + side, sides[side]);
+            let counted = want.count(load, &generator.elsewhere(place), side);
+            counted.map_err(|mut failure| {
+                failure.message = format!("counting {}: {}", side.name, failure.message);
+                failure
+            })
+        });
+        let interrupted = watcher.interrupted();
         watcher.done();
+        if interrupted {
+            return Err(Failure::failed("interrupted while counting"));
+        }
+        let mut counts: [Vec<Counts>; 2] = Default::default();
+        for ((_, side), counted) in starts.iter().zip(counted?) {
+            counts[*side].push(counted);
+        }
         Ok(Some(Pair::of(&counts)))
     }
 }

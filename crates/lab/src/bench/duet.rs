@@ -10,12 +10,12 @@ use tidewire_load::workload::{
     self, Arrivals, Extent, Generator, Plan, Progress, Target, Workload,
 };
 
-use super::ab::{self, Stand};
+use super::comparison::{Args, Stand};
 use super::load::LoadArgs;
 use super::page;
 use super::watch::Watcher;
-use super::{arrivals, output, single};
-use crate::exit::{Failure, UNTRUSTWORTHY};
+use super::{arrivals, output, runs};
+use tidewire_command::exit::{Failure, UNTRUSTWORTHY};
 
 /// The result for machines.
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct Shown<'a> {
 
 /// Runs it and shows what came out. Runs of A beside B and of A beside the control alternate, and so does who begins.
 pub(super) fn run<L: LoadArgs>(
-    args: &ab::Args<L>,
+    args: &Args<L>,
     a: &Stand,
     b: &Stand,
     control: &Stand,
@@ -140,7 +140,7 @@ struct Half {
     generator: Generator,
 }
 
-impl<L: LoadArgs> ab::Args<L> {
+impl<L: LoadArgs> Args<L> {
     fn half(&self, stand: &Stand) -> Half {
         Half {
             target: stand.server.target().clone(),
@@ -192,8 +192,8 @@ impl<L: LoadArgs> ab::Args<L> {
         });
         let one = one.map_err(|_| Failure::failed("the load of one server ended in a panic"))?;
         let (of_a, of_other) = if other_first { (two, one) } else { (one, two) };
-        let of_a = of_a.map_err(|e| single::failed(&e, &a.server))?;
-        let of_other = of_other.map_err(|e| single::failed(&e, &other.server))?;
+        let of_a = of_a.map_err(|e| runs::failed(&e, &a.server))?;
+        let of_other = of_other.map_err(|e| runs::failed(&e, &other.server))?;
         if watcher.interrupted() {
             return Ok(None);
         }

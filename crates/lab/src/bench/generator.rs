@@ -8,11 +8,11 @@ use tidewire_load::workload::{Arrivals, Generator, Rate};
 
 use super::arrivals::ArrivalArgs;
 use super::load::Load;
-use super::processes::PartAt;
-use crate::count;
-use crate::exit::Failure;
-use crate::span::Span;
-use crate::tls::TlsArgs;
+use super::part::PartAt;
+use tidewire_command::count;
+use tidewire_command::exit::Failure;
+use tidewire_command::span::Span;
+use tidewire_command::tls::TlsArgs;
 
 /// Addresses that look like 127.0.x.y.
 const SOURCES_MAX: u32 = 65_000;
@@ -139,6 +139,18 @@ impl GeneratorArgs {
     /// How messages of whatever rate are spread.
     pub(crate) fn rate(&self) -> Rate {
         self.arrivals.rate()
+    }
+
+    /// The same with server and generator on other cores, for what runs beside others of its kind: the `place`-th of
+    /// them. Cores that were said stay.
+    pub(super) fn elsewhere(&self, place: usize) -> GeneratorArgs {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let on = |core: usize| self.by_default(core % cores);
+        GeneratorArgs {
+            server_cpu: self.server_cpu.or_else(|| on(place)),
+            client_cpu: self.client_cpu.or_else(|| on(place + 1)),
+            ..self.clone()
+        }
     }
 
     /// The core of a server that is started.

@@ -4,8 +4,8 @@ use tidewire_load::workload::{HttpLoad, HttpRequest, Workload};
 
 use super::load::{Load, LoadArgs, at_least_one, bounded};
 use super::url::Url;
-use crate::count;
-use crate::exit::Failure;
+use tidewire_command::count;
+use tidewire_command::exit::Failure;
 
 /// The HTTP load.
 #[derive(Clone, Debug, clap::Args)]

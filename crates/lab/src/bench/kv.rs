@@ -8,9 +8,9 @@ use tidewire_load::workload::{
 };
 
 use super::load::{First, Load, LoadArgs, bounded};
-use super::output::grouped;
-use crate::count;
-use crate::exit::Failure;
+use super::numbers::grouped;
+use tidewire_command::count;
+use tidewire_command::exit::Failure;
 
 /// Longest value.
 const VALUE_MAX: usize = 8_192;

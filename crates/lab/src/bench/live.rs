@@ -17,7 +17,8 @@ use tidewire_load::histogram::{Latencies, LatencySummary};
 use tidewire_load::workload::{Extent, Plan, Progress};
 
 use super::arrivals;
-use super::output::{described, grouped, micros};
+use super::numbers::{grouped, micros};
+use super::output::described;
 
 /// Rates that are kept for the little chart.
 const KEPT: usize = 300;

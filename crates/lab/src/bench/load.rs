@@ -9,8 +9,8 @@ use tidewire_load::workload::{
     Rounds, Workload,
 };
 
-use crate::count;
-use crate::exit::Failure;
+use tidewire_command::count;
+use tidewire_command::exit::Failure;
 
 use super::url::Url;
 
@@ -18,7 +18,7 @@ use super::url::Url;
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// The options of one kind of load.
-pub(crate) trait LoadArgs: clap::Args + Clone {
+pub(crate) trait LoadArgs: clap::Args + Clone + Sync {
     /// Checks them.
     fn load(&self) -> Result<Load, Failure>;
 

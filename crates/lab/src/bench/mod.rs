@@ -8,6 +8,7 @@ mod arrivals;
 mod ceiling;
 mod cell;
 mod compare;
+mod comparison;
 mod counted;
 mod duet;
 mod generator;
@@ -15,9 +16,13 @@ mod http;
 mod kv;
 mod live;
 mod load;
+mod numbers;
 mod output;
 mod page;
+mod part;
 mod processes;
+mod rates;
+mod runs;
 mod sameness;
 mod scratch;
 mod search;
@@ -29,11 +34,12 @@ mod watch;
 
 use clap::Subcommand;
 
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 pub(crate) use self::cell::{Cell, Ran};
-pub(crate) use self::counted::Want;
-pub(crate) use self::output::{environment, grouped, write};
+pub(crate) use self::counted::{STARTS, Want, at_once};
+pub(crate) use self::numbers::grouped;
+pub(crate) use self::output::{environment, write};
 pub(crate) use self::page::{command, stacked, write as write_page};
 pub(crate) use self::scratch::Scratch;
 pub(crate) use self::side::{Server, Side};
@@ -71,24 +77,24 @@ pub(crate) enum Bench {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ab {
     /// Messages that come back.
-    Echo(ab::Args<EchoArgs>),
+    Echo(comparison::Args<EchoArgs>),
     /// Messages that are acknowledged.
-    Ack(ab::Args<AckArgs>),
+    Ack(comparison::Args<AckArgs>),
     /// GET and SET, or a command of one's own, with random keys.
-    Kv(ab::Args<KvArgs>),
+    Kv(comparison::Args<KvArgs>),
     /// A request to a web server.
-    Http(ab::Args<HttpArgs>),
+    Http(comparison::Args<HttpArgs>),
     /// Bytes without an answer.
-    Discard(ab::Args<DiscardArgs>),
+    Discard(comparison::Args<DiscardArgs>),
     /// Connections that are held.
-    Idle(ab::Args<IdleArgs>),
+    Idle(comparison::Args<IdleArgs>),
     /// Connections that are opened and closed.
-    Connect(ab::Args<ConnectArgs>),
+    Connect(comparison::Args<ConnectArgs>),
 }
 
 /// Runs it.
 pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
-    crate::descriptors::raise_limit();
+    tidewire_command::descriptors::raise_limit();
     match bench {
         Bench::Echo(args) => single::run(&args),
         Bench::Ack(args) => single::run(&args),

@@ -11,12 +11,22 @@ use tidewire_load::histogram::LatencySummary;
 use tidewire_load::meter::Metered;
 use tidewire_load::report::Report;
 use tidewire_load::stats::Samples;
-use tidewire_load::workload::{Outcome, Round, Schedule, Workload};
+use tidewire_load::trust::Trust;
+use tidewire_load::workload::{Outcome, Plan, Round, Schedule, Workload};
 
 use super::ceiling::Ceiling;
 use super::kv;
-use super::single::Ran;
-use crate::exit::Failure;
+use super::numbers::{grouped, micros};
+use tidewire_command::exit::Failure;
+
+/// What is shown of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Ran<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) outcome: &'a Outcome,
+    pub(super) trust: &'a Trust,
+    pub(super) ceiling: Option<&'a Ceiling>,
+}
 
 /// A run as a few lines.
 pub(super) fn text(ran: &Ran<'_>) -> String {
@@ -298,15 +308,6 @@ fn latencies(of: &LatencySummary) -> String {
     )
 }
 
-pub(super) fn micros(us: f64) -> String {
-    match us {
-        us if us >= 10_000.0 => format!("{:.1} ms", us / 1e3),
-        us if us >= 100.0 => format!("{us:.0} us"),
-        us if us >= 1.0 => format!("{us:.2} us"),
-        us => format!("{:.1} ns", us * 1e3),
-    }
-}
-
 /// Width of the names in front of figures.
 pub(super) const NAMES: usize = 13;
 
@@ -318,24 +319,6 @@ impl Lines {
         // A string takes everything.
         let _ = writeln!(self.0, "{name:<NAMES$} {value}");
     }
-}
-
-/// A whole number with commas; a small one that is not whole, to three digits.
-pub(crate) fn grouped(n: f64) -> String {
-    if n > 0.0 && n < 100.0 && n.fract() != 0.0 {
-        let digits = (2.0 - n.log10().floor()).clamp(1.0, 9.0) as usize;
-        let text = format!("{n:.digits$}");
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    }
-    let digits = format!("{:.0}", n.max(0.0));
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Facts about this machine, now.
@@ -394,13 +377,5 @@ mod tests {
         ] {
             assert_eq!(utc(seconds), text);
         }
-    }
-
-    #[test]
-    fn figures_are_grouped_and_units_fit() {
-        assert_eq!(grouped(1_234_567.2), "1,234,567");
-        assert_eq!(grouped(123.0), "123");
-        assert_eq!(micros(0.0123), "12.3 ns");
-        assert_eq!(micros(12_345.0), "12.3 ms");
     }
 }

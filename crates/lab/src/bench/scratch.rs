@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 /// A directory for as long as this lives.
 pub(crate) struct Scratch(PathBuf);

@@ -1,22 +1,22 @@
 //! Rates: the highest that holds an objective, and how latency rises with them.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
 use tidewire_load::search::{Held, Objective, Probe, Search, knee};
-use tidewire_load::trust::{Kind, Trust};
+use tidewire_load::trust::Trust;
 use tidewire_load::workload::{
     self, Arrivals, Extent, Generator, Outcome, Plan, Rate, Watch, Workload,
 };
 
+use super::numbers::{grouped, micros};
 use super::page;
+use super::rates::{Phase, Point, RatesFound};
 use super::target::Ready;
 use super::watch::Watcher;
-use super::{output, single};
-use crate::count;
-use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
+use super::{output, runs};
+use tidewire_command::count;
+use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
 
 /// How long a run is if nobody says: there are dozens.
 const DURATION: Duration = Duration::from_secs(1);
@@ -64,65 +64,17 @@ impl SearchArgs {
             (!probe.holds(objective, rate.per_second)).then(|| {
                 let at = probe
                     .latency_ns
-                    .map_or("no reply".into(), |ns| output::micros(ns as f64 / 1e3));
+                    .map_or("no reply".into(), |ns| micros(ns as f64 / 1e3));
                 format!(
                     "{objective} is missed at {} a second: {at}, and {} a second were answered",
-                    output::grouped(rate.per_second),
-                    output::grouped(probe.achieved)
+                    grouped(rate.per_second),
+                    grouped(probe.achieved)
                 )
             })
         });
         let missed: Vec<String> = missed.collect();
         (!missed.is_empty()).then(|| missed.join("; "))
     }
-}
-
-/// What a run was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Phase {
-    /// As fast as replies come.
-    Capacity,
-    Sweep,
-    Search,
-}
-
-/// A run.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Point {
-    pub(super) phase: Phase,
-    /// Messages a second; what was answered, where there was no rate.
-    pub(super) offered: f64,
-    pub(super) achieved: f64,
-    pub(super) p50_ns: Option<u64>,
-    pub(super) p99_ns: Option<u64>,
-    pub(super) p99_9_ns: Option<u64>,
-    pub(super) server_cpu_ns_per_request: Option<f64>,
-    /// All objectives, if there are any.
-    pub(super) holds: Option<bool>,
-    /// What speaks against it.
-    pub(super) doubts: Vec<Kind>,
-    /// Quantiles and latencies.
-    pub(super) spectrum: Vec<(f64, u64)>,
-}
-
-/// The result.
-#[derive(Debug, Serialize)]
-pub(super) struct Shown<'a> {
-    workload: &'a Workload,
-    connections: usize,
-    server: SocketAddr,
-    server_engine: Option<&'a str>,
-    /// The first of them.
-    pub(super) objective: Option<Objective>,
-    /// All of them.
-    pub(super) objectives: &'a [Objective],
-    pub(super) held: Option<&'a Held>,
-    /// Answered a second without a rate.
-    capacity: Option<f64>,
-    pub(super) knee: Option<f64>,
-    interrupted: bool,
-    pub(super) points: &'a [Point],
 }
 
 /// Why no more runs are made.
@@ -182,7 +134,7 @@ pub(super) fn run(
     let points = &hunt.points;
     let swept = points.iter().filter(|point| point.phase == Phase::Sweep);
     let curve = swept.filter_map(|point| Some((point.offered, point.p50_ns? as f64)));
-    let shown = Shown {
+    let shown = RatesFound {
         workload: &plan.workload,
         connections: plan.connections,
         server: server.target().addr,
@@ -282,12 +234,12 @@ impl Hunt<'_> {
         };
         let number = self.points.len() + 1;
         let what = arrivals.rate().map_or("no rate".into(), |rate| {
-            format!("{} a second", output::grouped(rate.per_second))
+            format!("{} a second", grouped(rate.per_second))
         });
         self.watcher.show(&format!("run {number}: {what}"));
         let goes_on: Watch<'_> = &mut |_| !self.watcher.interrupted();
         let outcome = workload::run(&plan, self.generator, self.server.target(), goes_on)
-            .map_err(|e| Stop::Failed(single::failed(&e, self.server)))?;
+            .map_err(|e| Stop::Failed(runs::failed(&e, self.server)))?;
         if outcome.interrupted || self.watcher.interrupted() {
             return Err(Stop::Interrupted);
         }
@@ -338,104 +290,5 @@ fn probe(outcome: &Outcome, objective: &Objective) -> Probe {
     Probe {
         achieved: outcome.requests_per_second(),
         latency_ns: (felt.count() > 0).then(|| felt.quantile_ns(objective.quantile)),
-    }
-}
-
-impl Shown<'_> {
-    /// What came out, in words.
-    pub(super) fn sentences(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        let objectives = self.objectives.iter().map(Objective::to_string);
-        let objectives = objectives.collect::<Vec<_>>().join(" and ");
-        match (self.objective, self.held) {
-            (Some(_), Some(held)) => {
-                let rate = output::grouped(held.rate);
-                let (low, high) = (held.between.low, held.between.high);
-                all.push(format!(
-                    "{objectives} is held at {rate} a second, in every one of the runs that confirmed it; {} searches \
-                     came to {} a second, 95 % interval {} to {}.",
-                    held.found.len(),
-                    output::grouped(held.between.value),
-                    output::grouped(low),
-                    output::grouped(high)
-                ));
-                if held.at_most {
-                    all.push("That is as far as was looked: it may hold at more.".into());
-                }
-            }
-            (Some(_), None) if !self.interrupted => {
-                all.push(format!(
-                    "{objectives} is held at no rate that could be confirmed."
-                ));
-            }
-            _ => {}
-        }
-        match self.knee {
-            Some(rate) => all.push(format!(
-                "The knee is at {} a second: beyond it, latency rises faster than the rate.",
-                output::grouped(rate)
-            )),
-            None if self.points.iter().any(|point| point.phase == Phase::Sweep) => {
-                all.push("No knee: rate by latency still rises at the last rate.".into());
-            }
-            None => {}
-        }
-        if let Some(capacity) = self.capacity {
-            all.push(format!(
-                "Without a rate, {} a second were answered.",
-                output::grouped(capacity)
-            ));
-        }
-        if self.interrupted {
-            all.push("Interrupted: this is what there was.".into());
-        }
-        all
-    }
-
-    /// What speaks against runs, and how many.
-    pub(super) fn doubts(&self) -> Vec<String> {
-        let mut counts = std::collections::BTreeMap::<String, usize>::new();
-        // That a server does not keep a rate beyond what it can is what is looked for.
-        let kinds = self.points.iter().flat_map(|point| &point.doubts);
-        for kind in kinds.filter(|kind| !matches!(kind, Kind::Unsent | Kind::ServerIdle)) {
-            *counts.entry(kind.to_string()).or_default() += 1;
-        }
-        let all = self.points.len();
-        let counts = counts.into_iter();
-        counts
-            .map(|(kind, runs)| format!("{kind} ({runs} of {all} runs)"))
-            .collect()
-    }
-
-    /// The sweep and the confirmed rate as rows.
-    pub(super) fn table(&self) -> Vec<Vec<String>> {
-        let head = [
-            "offered", "answered", "p50", "p99", "p99.9", "us CPU", "held",
-        ];
-        let time =
-            |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| output::micros(ns as f64 / 1e3));
-        let rows = self.points.iter().filter(|point| match self.held {
-            // Of a search, the runs of the rate that it came to.
-            Some(held) if point.phase == Phase::Search => point.offered == held.rate,
-            _ => point.phase == Phase::Sweep || self.held.is_none(),
-        });
-        let rows = rows.map(|point| {
-            let cpu = point.server_cpu_ns_per_request;
-            vec![
-                output::grouped(point.offered),
-                output::grouped(point.achieved),
-                time(point.p50_ns),
-                time(point.p99_ns),
-                time(point.p99_9_ns),
-                cpu.map_or("-".to_owned(), |ns| format!("{:.2}", ns / 1e3)),
-                point
-                    .holds
-                    .map_or("-", |holds| if holds { "yes" } else { "no" })
-                    .to_owned(),
-            ]
-        });
-        std::iter::once(head.map(str::to_owned).to_vec())
-            .chain(rows)
-            .collect()
     }
 }

@@ -10,8 +10,8 @@ use tidewire_ingest::{Level, client};
 use tidewire_load::workload::{AckLoad, DiscardLoad, NativeLoad, Workload};
 
 use super::load::Load;
-use crate::exit::Failure;
-use crate::host;
+use tidewire_command::exit::Failure;
+use tidewire_command::host;
 
 /// A server, and what is different about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,6 +131,16 @@ fn service(text: &str) -> Result<Service, String> {
 }
 
 impl Side {
+    /// Whether two of this server may run at once: only where each takes a free port. Two that share one port would share
+    /// connections.
+    pub(crate) fn may_run_twice(&self) -> bool {
+        match &self.server {
+            Server::Own(_) => true,
+            Server::Program(words) => words.iter().any(|word| word.ends_with(":0")),
+            Server::ProgramAt { .. } | Server::There { .. } => false,
+        }
+    }
+
     /// The load for this side: that of the command, or for another service one of the same writes.
     pub(crate) fn load(&self, of: Load) -> Result<Load, Failure> {
         let workload = match (self.service, of.workload) {
@@ -208,6 +218,22 @@ mod tests {
             side("service=ack/async").service,
             Some(Service::Ack(Mode::Async))
         );
+    }
+
+    #[test]
+    fn only_a_server_that_takes_a_free_port_may_run_twice() {
+        for (text, may) in [
+            ("engine=uring", true),
+            ("cmd=./before serve echo --listen echo=127.0.0.1:0", true),
+            (
+                "cmd=./before serve echo --listen echo=127.0.0.1:7000",
+                false,
+            ),
+            ("cmd=./before", false),
+            ("addr=127.0.0.1:7", false),
+        ] {
+            assert_eq!(side(text).may_run_twice(), may, "{text}");
+        }
     }
 
     #[test]

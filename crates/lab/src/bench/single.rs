@@ -20,11 +20,11 @@ use super::search::{self, SearchArgs};
 use super::side::{Server, Side};
 use super::target::Ready;
 use super::watch::Watcher;
-use super::{output, page, processes};
-use crate::count;
-use crate::exit::{Failure, MISSED, UNTRUSTWORTHY};
-use crate::host;
-use crate::span::Span;
+use super::{output, page, processes, runs};
+use tidewire_command::count;
+use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
+use tidewire_command::host;
+use tidewire_command::span::Span;
 
 /// How long a run is if nobody says.
 const DURATION: Duration = Duration::from_secs(3);
@@ -128,7 +128,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let server = Ready::find(&args.side(), &load.workload, &args.generator)?;
     let target = server.target();
     let generator = args.generator(&load)?;
-    first(&args.load, &args.generator, &generator, &server)?;
+    runs::first(&args.load, &args.generator, &generator, &server)?;
     if args.search.is_wanted(plan.arrivals.rate().is_some()) {
         args.generator
             .in_one_process("--sweep, nor with --slo without --rate")?;
@@ -144,7 +144,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let done = processes::run(&args.generator, words, &plan, &generator, target, watch);
     drop(live);
     watcher.done();
-    let outcome = done.map_err(|e| failed(&e, &server))?;
+    let outcome = done.map_err(|e| runs::failed(&e, &server))?;
     let ceiling = match args.ceiling && !outcome.interrupted {
         true => Ceiling::of(&plan, &args.generator, &generator, &mut watcher)?,
         false => None,
@@ -163,7 +163,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
         let rate = outcome.requests_per_second();
         trust.beside_ceiling(rate, ceiling.requests_per_second);
     }
-    let ran = Ran {
+    let ran = output::Ran {
         plan: &plan,
         outcome: &outcome,
         trust: &trust,
@@ -215,71 +215,6 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             }
         }
     }
-}
-
-/// Loads a server with what has to be there before anything is measured.
-pub(super) fn first<L: LoadArgs>(
-    args: &L,
-    made_by: &GeneratorArgs,
-    generator: &workload::Generator,
-    server: &Ready,
-) -> Result<(), Failure> {
-    for first in args.first()? {
-        let plan = Plan {
-            workload: first.workload,
-            // As many as one process may hold: only what is measured is made by several.
-            connections: made_by.connections().div_ceil(made_by.processes()),
-            arrivals: Arrivals::Closed,
-            extent: first.extent,
-        };
-        let done = workload::run(&plan, generator, server.target(), &mut |_| true);
-        done.map_err(|e| match (&e, first.refused) {
-            (workload::Failure::WrongReply { what, .. }, Some(why)) => {
-                Failure::failed(format!("{why}: {what} ({})", server.target().addr))
-            }
-            _ => failed(&e, server),
-        })?;
-    }
-    Ok(())
-}
-
-/// When messages of the load are sent.
-pub(super) fn arrivals<L: LoadArgs>(
-    load: &L,
-    generator: &GeneratorArgs,
-) -> Result<Arrivals, Failure> {
-    let arrivals = generator.arrivals(load.own_rate(generator.connections()))?;
-    if arrivals.rate().is_some() && load.says_batch() {
-        return Err(Failure::usage(
-            "--batch with --rate: by the clock, a write has what is due",
-        ));
-    }
-    Ok(arrivals)
-}
-
-/// What a failed run means for whoever called.
-pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
-    let words = server.last_words();
-    let words = if words.is_empty() {
-        String::new()
-    } else {
-        format!("\nthe server's stderr ends with:\n{words}")
-    };
-    let message = format!("{error}{words}");
-    if error.is_wrong_answer() {
-        Failure::wrong(message)
-    } else {
-        Failure::failed(format!("{} ({})", message, server.target().addr))
-    }
-}
-
-/// What is shown of a run.
-#[derive(Clone, Copy)]
-pub(super) struct Ran<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) outcome: &'a Outcome,
-    pub(super) trust: &'a Trust,
-    pub(super) ceiling: Option<&'a Ceiling>,
 }
 
 impl<L: LoadArgs> Args<L> {
@@ -334,7 +269,7 @@ impl<L: LoadArgs> Args<L> {
         let arrivals = match self.search.is_wanted(has_rate) {
             // A search has rates of its own.
             true => Arrivals::Closed,
-            false => arrivals(&self.load, &self.generator)?,
+            false => runs::arrivals(&self.load, &self.generator)?,
         };
         let plan = Plan {
             workload: load.workload,

@@ -14,8 +14,8 @@ use tidewire_load::workload::{Target, Workload};
 use super::generator::GeneratorArgs;
 use super::scratch::Scratch;
 use super::side::{Server, Side};
-use crate::exit::Failure;
 use crate::measured;
+use tidewire_command::exit::Failure;
 
 /// How long a server may take to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);

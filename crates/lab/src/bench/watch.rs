@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use tidewire_load::workload::Progress;
 
-use super::output::grouped;
-use crate::exit::Failure;
+use super::numbers::grouped;
+use tidewire_command::exit::Failure;
 
 /// Runs shorter than this show no progress.
 const SILENT: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Watcher {
     /// Wipes what was shown.
     pub(crate) fn done(&mut self) {
         if std::mem::take(&mut self.shown) {
-            crate::say::write(format_args!("\r\x1b[K"));
+            tidewire_command::say::write(format_args!("\r\x1b[K"));
         }
     }
 }

@@ -9,15 +9,16 @@ use std::process::{Command, Stdio};
 
 use clap::Parser;
 use serde::Deserialize;
+use tidewire_load::count::callgrind;
 use tidewire_load::count::table::{self, Table};
-use tidewire_load::count::verdict::Spread;
-use tidewire_load::count::{Counted, callgrind};
 
 use crate::bench::{Cell, Scratch, Server, Side, Want, Watcher};
-use crate::count;
-use crate::exit::{FAILED, Failure, MISSED};
 use crate::measured;
+use tidewire_command::count;
+use tidewire_command::exit::{FAILED, Failure, MISSED};
 
+use super::cost::Cost;
+use super::ship_cost;
 use super::suite::words;
 
 /// The paths.
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     /// Has the servers run from this build of tidewire instead
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Messages of a segment; there are three in each of two starts of a server
+    /// Messages of a segment; there are at least three in each of two starts of a server
     /// [default: those of the table that is compared with, or 1k]
     #[arg(long, value_name = "N", value_parser = count::some)]
     messages: Option<u32>,
@@ -69,9 +70,13 @@ struct Paths {
 struct Line {
     name: String,
     /// More of the server's command line.
+    #[serde(default)]
     serve: String,
     /// As behind `tidewire bench`.
+    #[serde(default)]
     load: String,
+    /// The path is that of `tidewire ship` instead, with lines of so many bytes.
+    ship: Option<usize>,
     /// A Lua script for {script-file}.
     script: Option<String>,
 }
@@ -198,6 +203,12 @@ impl Args {
         files: &Files,
         messages: u32,
     ) -> Result<Option<table::Path>, Failure> {
+        if let Some(length) = path.ship {
+            let scratch = Scratch::new(None)?;
+            let program = self.program()?;
+            let cost = ship_cost::of(&program, scratch.path(), length)?;
+            return Ok(Some(entry(path, cost)));
+        }
         let needs_certificate = path.serve.contains("{cert-file}");
         if needs_certificate && !files.certificate() {
             show_line!(
@@ -223,22 +234,16 @@ impl Args {
             calls: !self.no_calls,
             binary: self.binary.as_deref(),
         };
-        // Two starts: seeds of hashes and addresses differ from one to the other, and so does what the clock does in between.
-        let later = Want {
-            calls: false,
-            ..want
-        };
-        let counts = load.cell.count(&side, &want)?;
-        let again = load.cell.count(&side, &later)?;
-        let instructions = Counted::together(&[counts.instructions, again.instructions]);
-        let spread = Spread::of(&instructions.segments);
-        Ok(Some(table::Path {
-            name: path.name.clone(),
-            cost: spread.median,
-            spread: spread.share(),
-            calls: counts.calls.map(|calls| Spread::of(&calls.segments).median),
-            profile: instructions.profile,
-        }))
+        let cost = Cost::of(&load.cell, &side, &want)?;
+        Ok(Some(entry(path, cost)))
+    }
+
+    /// The program whose paths are counted.
+    fn program(&self) -> Result<PathBuf, Failure> {
+        match &self.binary {
+            Some(binary) => Ok(binary.clone()),
+            None => measured::program(),
+        }
     }
 
     /// Messages of a segment.
@@ -253,10 +258,7 @@ impl Args {
 
     /// On what counts depend, as far as it can be known.
     fn made_on(&self, valgrind: String, messages: u32) -> Result<Vec<(String, String)>, Failure> {
-        let binary = match &self.binary {
-            Some(binary) => binary.clone(),
-            None => measured::program()?,
-        };
+        let binary = self.program()?;
         let cannot = |e| Failure::failed(format!("cannot read {}: {e}", binary.display()));
         let bytes = fs::read(&binary).map_err(cannot)?;
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -328,8 +330,8 @@ impl Args {
 
 /// What the table begins with.
 const HEAD: &str = "\
-# What a message costs on each path of the servers: instructions of user code, from the lowest to the highest of three
-# segments in each of two starts, system calls; then the functions by themselves. Made by: tidewire lab counts --write docs/counts.txt
+# What a message costs on each path of the servers: instructions of user code on the average of the segments of two starts, how
+# well that is known (half of its 95 % interval), system calls; then the functions by themselves. Made by: tidewire lab counts --write docs/counts.txt
 # Compared by: tidewire lab counts --check docs/counts.txt";
 
 /// A text that only a build with debug assertions has.
@@ -345,6 +347,17 @@ fn compiler(bytes: &[u8]) -> Option<String> {
         .take_while(|byte| byte.is_ascii_graphic() || *byte == b' ')
         .collect();
     String::from_utf8(text).ok()
+}
+
+/// What the table has of a path.
+fn entry(path: &Line, cost: Cost) -> table::Path {
+    table::Path {
+        name: path.name.clone(),
+        cost: cost.instructions,
+        spread: cost.within,
+        calls: cost.system_calls,
+        profile: cost.profile,
+    }
 }
 
 fn read(path: &Path) -> Result<Table, Failure> {
@@ -433,6 +446,14 @@ mod tests {
         assert_eq!(names.len(), paths.len());
         let files = Files::new().unwrap();
         for path in &paths {
+            if path.ship.is_some() {
+                assert!(
+                    path.load.is_empty() && path.serve.is_empty(),
+                    "{}",
+                    path.name
+                );
+                continue;
+            }
             let load = words(&files.filled(&path.load)).unwrap();
             let read = Load::try_parse_from(load);
             assert!(read.is_ok(), "{}: {}", path.name, read.unwrap_err());

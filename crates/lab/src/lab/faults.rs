@@ -1,6 +1,6 @@
 //! Servers that failed under a workload. They end with it, and nothing else does.
 
-use crate::exit::{Failure, WRONG};
+use tidewire_command::exit::{Failure, WRONG};
 
 use super::record::Place;
 

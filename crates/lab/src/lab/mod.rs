@@ -3,11 +3,13 @@
 //! A suite says what is run ([`suite`]); each run is kept as a line ([`record`]); [`result`] makes of the lines what is
 //! shown, as text, JSON or a page ([`page`]).
 
+mod cost;
 mod counts;
 mod faults;
 mod page;
 mod record;
 mod result;
+mod ship_cost;
 mod suite;
 
 use std::path::PathBuf;
@@ -16,11 +18,12 @@ use std::time::Duration;
 use tidewire_load::preflight;
 use tidewire_load::workload::Extent;
 
-use crate::bench::{Watcher, environment, write, write_page};
-use crate::count;
-use crate::exit::{Failure, UNTRUSTWORTHY};
-use crate::span::Span;
+use crate::bench::{Want, Watcher, environment, write, write_page};
+use tidewire_command::count;
+use tidewire_command::exit::{Failure, UNTRUSTWORTHY, WRONG};
+use tidewire_command::span::Span;
 
+use self::cost::Cost;
 use self::faults::Faults;
 use self::record::{FORMAT, Header, Place, Records, Run};
 use self::result::{Matrix, Times};
@@ -61,6 +64,10 @@ pub(crate) struct Args {
     /// Shows what would be run, and runs nothing
     #[arg(long)]
     plan: bool,
+    /// Counts too, behind the runs: the instructions of user code and the system calls that each native server spends on
+    /// a message of each workload, under valgrind and strace
+    #[arg(long)]
+    count: bool,
     /// Writes the result as JSON, every run included
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -76,6 +83,9 @@ enum Instead {
     Counts(counts::Args),
 }
 
+/// Messages of a segment that is counted.
+const MESSAGES_COUNTED: u32 = 200;
+
 /// A run to be made.
 struct Task<'a> {
     place: Place,
@@ -86,7 +96,7 @@ struct Task<'a> {
 /// Runs it and shows what came out.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(Instead::Counts(counts)) = &args.instead {
-        crate::descriptors::raise_limit();
+        tidewire_command::descriptors::raise_limit();
         return counts.run();
     }
     let text = Suite::text(args.suite.as_deref().unwrap_or_default())?;
@@ -94,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         show!("{text}");
         return Ok(());
     }
-    crate::descriptors::raise_limit();
+    tidewire_command::descriptors::raise_limit();
     let suite = args.suite(&text)?;
     let tasks = tasks(&suite, args.seed);
     show_plan(&suite, tasks.len());
@@ -113,7 +123,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         run_ms: header.run_ms,
         warm_up_ms: header.warm_up_ms,
     };
-    let matrix = Matrix::of(&suite, &records.runs, times, &faults)?;
+    let mut matrix = Matrix::of(&suite, &records.runs, times, &faults)?;
+    let miscounted = match args.count && whole {
+        true => count_all(&suite, &mut matrix, &mut watcher)?,
+        false => None,
+    };
     show!("{facts}");
     show!("{matrix}");
     if !whole {
@@ -126,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(to) = &args.json {
         write(to, "lab", facts, &matrix)?;
     }
-    if let Some(failure) = faults.failure() {
+    if let Some(failure) = faults.failure().or(miscounted) {
         return Err(failure);
     }
     match matrix.doubt() {
@@ -298,6 +312,46 @@ fn measure(
         records.add(Run::of(task.place.clone(), &ran))?;
     }
     Ok(true)
+}
+
+/// Counts what each server spends on a message of each workload. Where that cannot be had (a virtual machine, a load
+/// without replies), the reason is kept instead. Returns the first wrong reply.
+fn count_all(
+    suite: &Suite,
+    matrix: &mut Matrix,
+    watcher: &mut Watcher,
+) -> Result<Option<Failure>, Failure> {
+    let want = Want {
+        messages: MESSAGES_COUNTED,
+        calls: true,
+        binary: None,
+    };
+    let mut wrong = None;
+    for (work, row) in suite.workloads.iter().zip(&mut matrix.workloads) {
+        let cell = work.cell().map_err(Failure::usage)?;
+        for column in row.servers.iter_mut().filter(|column| !column.control) {
+            let host = suite.servers.iter().find(|host| host.name == column.name);
+            let Some(host) = host.filter(|_| column.fault.is_none()) else {
+                continue;
+            };
+            if watcher.interrupted() {
+                return Ok(wrong);
+            }
+            watcher.show(&format!("counting {}, {}", work.name, host.name));
+            match Cost::of(&cell, &host.side()?, &want) {
+                Ok(cost) => column.counted = Some(cost),
+                Err(mut failure) => {
+                    failure.message = format!("{}, {}: {}", work.name, host.name, failure.message);
+                    column.not_counted = Some(failure.message.clone());
+                    if failure.status == WRONG {
+                        wrong.get_or_insert(failure);
+                    }
+                }
+            }
+        }
+    }
+    watcher.done();
+    Ok(wrong)
 }
 
 #[cfg(test)]

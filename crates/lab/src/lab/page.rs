@@ -6,7 +6,7 @@ use tidewire_load::page::{Bar, Cell, Chart, Dots, Line, Page, Section};
 
 use crate::bench::{command, grouped, stacked};
 
-use super::result::{CPU, Column, HEADS, Matrix, Row, figure};
+use super::result::{CPU, Column, Matrix, Row, figure};
 
 /// The page.
 pub(super) fn page(matrix: &Matrix, facts: &Environment) -> Page {
@@ -223,8 +223,6 @@ fn section(row: &Row) -> Section {
         .servers
         .iter()
         .filter_map(|column| column.sentence(&row.base));
-    let heads = HEADS.map(str::to_owned).to_vec();
-    let cells = row.servers.iter().map(|column| column.cells().to_vec());
     Section {
         heading: row.name.clone(),
         sentences: std::iter::once(format!("{}; {} blocks of runs", row.load, row.rounds))
@@ -233,9 +231,10 @@ fn section(row: &Row) -> Section {
         doubts: row
             .faults()
             .map(str::to_owned)
+            .chain(row.not_counted().map(|why| format!("not counted: {why}")))
             .chain(row.doubts())
             .collect(),
-        table: std::iter::once(heads).chain(cells).collect(),
+        table: row.table(),
         charts: vec![cpu(row), rates(row), dots(row), spectrum(row)],
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tidewire_load::abba::Sample;
 
 use crate::bench::Ran;
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 /// Version of the lines; it rises when a reader would have to change.
 pub(super) const FORMAT: u32 = 1;

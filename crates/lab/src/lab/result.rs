@@ -8,11 +8,12 @@ use tidewire_load::abba::{MetricComparison, Recording, Sample};
 use tidewire_load::stats::{Bootstrap, ROUNDS_MIN, Samples};
 use tidewire_load::trust::Kind;
 
+use super::cost::Cost;
 use super::faults::Faults;
 use super::record::Run;
 use super::suite::{Host, Suite};
 use crate::bench::grouped;
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 /// What a comparison is about first.
 pub(super) const CPU: &str = "server_cpu_ns_per_request";
@@ -65,6 +66,12 @@ pub(super) struct Column {
     pub(super) medians: BTreeMap<String, f64>,
     /// Compared with the base; the base itself is compared with nothing.
     pub(super) comparisons: Vec<MetricComparison>,
+    /// What a message costs it, where that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) counted: Option<Cost>,
+    /// Why it was not counted, though that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_counted: Option<String>,
     pub(super) runs: Vec<Run>,
 }
 
@@ -116,6 +123,8 @@ impl Matrix {
                     fault: fault(host).map(str::to_owned),
                     medians: medians(&runs),
                     comparisons: Vec::new(),
+                    counted: None,
+                    not_counted: None,
                     runs,
                 });
             }
@@ -228,6 +237,31 @@ impl Row {
         plain.filter_map(|column| column.fault.as_deref())
     }
 
+    /// The table: heads and a line for each server. Counts are a column of it where any server was counted.
+    pub(super) fn table(&self) -> Vec<Vec<String>> {
+        let is_counted = self.servers.iter().any(|column| column.counted.is_some());
+        let heads = HEADS.map(str::to_owned).to_vec();
+        let cells = self.servers.iter().map(|column| column.cells().to_vec());
+        let mut table: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
+        if is_counted {
+            let counts = self.servers.iter().map(|column| match &column.counted {
+                Some(cost) => grouped(cost.instructions.round()),
+                None => "-".to_owned(),
+            });
+            let heads = std::iter::once(COUNTED.to_owned());
+            for (cells, count) in table.iter_mut().zip(heads.chain(counts)) {
+                cells.push(count);
+            }
+        }
+        table
+    }
+
+    /// Why servers were not counted.
+    pub(super) fn not_counted(&self) -> impl Iterator<Item = &str> {
+        let all = self.servers.iter();
+        all.filter_map(|column| column.not_counted.as_deref())
+    }
+
     /// What spoils runs, and how many of which server.
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut kinds: BTreeMap<&str, Vec<(String, usize)>> = BTreeMap::new();
@@ -318,8 +352,11 @@ pub(super) fn figure(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// The head of the column of instructions of user code for each message.
+const COUNTED: &str = "instr.";
+
 /// The heads of such a table.
-pub(super) const HEADS: [&str; 6] = [
+const HEADS: [&str; 6] = [
     "server",
     "us CPU",
     "x base",
@@ -339,21 +376,22 @@ impl fmt::Display for Matrix {
             {
                 writeln!(f, "{sentence}")?;
             }
-            let heads = HEADS.map(str::to_owned);
-            for cells in [heads]
-                .into_iter()
-                .chain(row.servers.iter().map(Column::cells))
-            {
-                let [name, rest @ ..] = cells;
+            for cells in row.table() {
+                let [name, rest @ ..] = &cells[..] else {
+                    continue;
+                };
                 let name: String = name.chars().take(24).collect();
                 write!(f, "{name:<24}")?;
-                for (cell, width) in rest.iter().zip([9, 7, 13, 12, 10]) {
+                for (cell, width) in rest.iter().zip([9, 7, 13, 12, 10, 10]) {
                     write!(f, " {cell:>width$}")?;
                 }
                 writeln!(f)?;
             }
             for fault in row.faults() {
                 writeln!(f, "fault: {fault}")?;
+            }
+            for reason in row.not_counted() {
+                writeln!(f, "not counted: {reason}")?;
             }
             for doubt in row.doubts() {
                 writeln!(f, "note: {doubt}")?;

@@ -7,9 +7,9 @@ use clap::Parser;
 use serde::Deserialize;
 
 use crate::bench::{Cell, Server, Side};
-use crate::exit::Failure;
-use crate::host;
-use crate::span::Span;
+use tidewire_command::exit::Failure;
+use tidewire_command::host;
+use tidewire_command::span::Span;
 
 /// Those built in.
 const BUILT_IN: [(&str, &str); 6] = [

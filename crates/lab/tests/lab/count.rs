@@ -81,7 +81,9 @@ fn as_a_server() {
 fn side(name: &str, settings: &str) -> String {
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
-    format!("name={name},cmd=env {settings} {own} --exact count::as_a_server --nocapture")
+    format!(
+        "name={name},cmd=env {settings} AT=127.0.0.1:0 {own} --exact count::as_a_server --nocapture"
+    )
 }
 
 fn counted(a: &str, b: &str, more: &[&str]) -> Output {

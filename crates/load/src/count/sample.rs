@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::quiet::Quiet;
+use super::verdict::Mean;
 use super::{CountError, Counter, Profile, Threads};
 use crate::workload::Failure;
 
@@ -25,8 +26,12 @@ pub struct Sampling {
     pub warm_up: u32,
     /// Rounds of a segment, at least 1.
     pub rounds: u32,
-    /// Segments, at least 1.
+    /// Fewest segments, at least 1.
     pub segments: u32,
+    /// Most segments: there are more than the fewest where their mean is not known well enough.
+    pub segments_most: u32,
+    /// How well it has to be known: half of its interval, as a share.
+    pub within: f64,
     /// How long the server is looked at doing nothing.
     pub idle: Duration,
     /// Holds the server still while a round is sent: for rounds that are more than one piece of the network's.
@@ -96,7 +101,11 @@ pub fn sample(
     };
     let mut counted = Counted::default();
     let mut profile = Profile::default();
-    for _ in 0..sampling.segments {
+    for number in 0..sampling.segments_most.max(sampling.segments) {
+        let is_known = || Mean::of(&[&counted.segments]).within <= sampling.within;
+        if number >= sampling.segments && is_known() {
+            break;
+        }
         let begin = Instant::now();
         sampler.rounds(sampling.rounds)?;
         let elapsed = begin.elapsed();
@@ -250,6 +259,8 @@ mod tests {
             warm_up: 3,
             rounds: 10,
             segments: 4,
+            segments_most: 4,
+            within: 0.0,
             idle: Duration::from_secs(1),
             hold: false,
         };

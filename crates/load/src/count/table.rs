@@ -20,7 +20,7 @@ pub struct Path {
     pub name: String,
     /// The cost of a message.
     pub cost: f64,
-    /// From the lowest segment to the highest, as a share.
+    /// Half of the interval of the cost, as a share: how well it is known.
     pub spread: f64,
     /// System calls of a message, where they were counted.
     pub calls: Option<f64>,

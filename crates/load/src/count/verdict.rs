@@ -38,6 +38,48 @@ impl Spread {
     }
 }
 
+/// Quantiles of Student's distribution by degrees of freedom, from 1, for an interval of 95 %.
+const STUDENT: [f64; 12] = [
+    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18,
+];
+
+/// What a message costs on the average of all segments, and how well that is known.
+///
+/// A garbage collector, a table that grows, or the keys that a segment happens to draw make segments differ; more segments
+/// make their mean better known. So this, and not the distance between segments, is what a change is compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean.
+    pub value: f64,
+    /// Half of its 95 % interval, as a share of it; infinite if it is not known from fewer than two segments.
+    pub within: f64,
+}
+
+impl Mean {
+    /// Of the segments of several starts. What starts differ by is in the interval as well.
+    pub fn of(starts: &[&[f64]]) -> Mean {
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+        let all = starts.concat();
+        let (value, n) = (mean(&all), all.len());
+        if n < 2 {
+            return Mean {
+                value,
+                within: f64::INFINITY,
+            };
+        }
+        let squares = all.iter().map(|count| (count - value).powi(2));
+        let deviation = (squares.sum::<f64>() / (n - 1) as f64).sqrt();
+        let student = STUDENT.get(n - 2).copied().unwrap_or(2.0);
+        let means = starts.iter().filter(|of| !of.is_empty()).map(|of| mean(of));
+        let apart = means.map(|of| (of - value).abs()).fold(0.0, f64::max);
+        let half = (student * deviation / (n as f64).sqrt()).max(apart);
+        Mean {
+            value,
+            within: half / value.max(f64::MIN_POSITIVE),
+        }
+    }
+}
+
 /// What counts say of B beside A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -139,6 +181,21 @@ impl Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mean_is_known_the_better_the_more_segments_there_are_and_no_better_than_starts_differ() {
+        let even = Mean::of(&[&[100.0, 100.0, 100.0]]);
+        assert_eq!((even.value, even.within), (100.0, 0.0));
+        assert!(Mean::of(&[&[100.0]]).within.is_infinite());
+        // A collector's saw: three segments do not show one percent, twenty do.
+        let saw = [99.0, 100.0, 101.0];
+        let few = Mean::of(&[&saw]);
+        let many = Mean::of(&[&saw.repeat(7)]);
+        assert!(few.within > 0.02 && many.within < 0.005, "{few:?} {many:?}");
+        assert_eq!((few.value, many.value), (100.0, 100.0));
+        let apart = Mean::of(&[&[99.0; 9], &[101.0; 9]]);
+        assert!(apart.within >= 0.01, "{apart:?}");
+    }
     use crate::abba::{Recording, Sample};
     use crate::stats::Bootstrap;
 

@@ -7,7 +7,7 @@ use tidewire_load::stats::{Estimate, Samples};
 use tidewire_load::workload::Outcome;
 
 use super::{command, stacked};
-use crate::bench::output;
+use crate::bench::numbers::grouped;
 
 const CPU: &str = "server_cpu_ns_per_request";
 
@@ -102,7 +102,7 @@ fn table(comparison: &Comparison, is_kept_back: bool) -> Vec<Vec<String>> {
         let [_, control] = of(metric.control_ratio);
         let (label, scale) = label(&metric.name);
         let figure = |value: f64| match value * scale {
-            value if value.abs() >= 1_000.0 => output::grouped(value),
+            value if value.abs() >= 1_000.0 => grouped(value),
             value if value.abs() >= 100.0 => format!("{value:.0}"),
             value => format!("{value:.2}"),
         };

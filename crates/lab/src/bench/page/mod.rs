@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tidewire_load::page::Page;
 
-use crate::exit::Failure;
+use tidewire_command::exit::Failure;
 
 /// The command that was given, as a shell would take it.
 pub(crate) fn command() -> String {

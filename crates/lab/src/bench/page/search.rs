@@ -4,12 +4,12 @@ use tidewire_load::environment::Environment;
 use tidewire_load::page::{Chart, Column, Dots, Line, Page, Section};
 
 use super::command;
-use crate::bench::search::{Phase, Point, Shown};
+use crate::bench::rates::{Phase, Point, RatesFound};
 
 /// The page; `data` is all of it as JSON.
 pub(in crate::bench) fn page(
     title: String,
-    shown: &Shown<'_>,
+    shown: &RatesFound<'_>,
     table: Vec<Vec<String>>,
     data: String,
     facts: &Environment,
@@ -33,7 +33,7 @@ pub(in crate::bench) fn page(
     }
 }
 
-fn charts(shown: &Shown<'_>) -> Vec<Chart> {
+fn charts(shown: &RatesFound<'_>) -> Vec<Chart> {
     let of = |phase: Phase| {
         shown
             .points

@@ -5,7 +5,8 @@ use tidewire_load::page::{Bar, Chart, Line, Page, Section};
 use tidewire_load::workload::Outcome;
 
 use super::{command, stacked};
-use crate::bench::single::Ran;
+use crate::bench::numbers::grouped;
+use crate::bench::output::Ran;
 use crate::bench::{arrivals, output};
 
 /// The page; `data` is all of it as JSON.
@@ -16,14 +17,14 @@ pub(in crate::bench) fn page(ran: &Ran<'_>, data: String, facts: &Environment) -
         trust,
         ..
     } = *ran;
-    let rate = output::grouped(outcome.requests_per_second());
+    let rate = grouped(outcome.requests_per_second());
     let load = output::described(&plan.workload) + &arrivals::described(&plan.arrivals);
     Page {
         title: load,
         verdict: vec![
             format!(
                 "{rate} a second on {} connections.",
-                output::grouped(plan.connections as f64)
+                grouped(plan.connections as f64)
             ),
             format!("The figures are {}.", trust.standing),
         ],
