@@ -16,6 +16,9 @@ pub enum Proto {
 /// Bytes that a number with its line end and type has, at most, or a length with those of a string.
 const SMALL: usize = 32;
 
+/// Bytes of a string for which the buffer is made long enough at once.
+const LARGE: usize = 64 << 10;
+
 impl Default for Reply {
     fn default() -> Reply {
         Reply::new(Proto::default())
@@ -173,9 +176,18 @@ impl Reply {
         if !self.has_room(bytes.len() + SMALL) {
             return;
         }
+        if bytes.len() >= LARGE {
+            self.make_room(bytes.len() + SMALL);
+        }
         self.head(b'$', bytes.len());
         self.buf.extend_from_slice(bytes);
         self.line_end();
+    }
+
+    /// Room for all of a large reply at once: for its line end alone the buffer would become twice as large, and be copied.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) {
+        self.buf.reserve(bytes);
     }
 
     /// An integer as a string of bytes.
@@ -363,6 +375,17 @@ mod tests {
         let mut reply = Reply::new(proto);
         write(&mut reply);
         String::from_utf8(reply.take()).unwrap()
+    }
+
+    #[test]
+    fn a_large_string_takes_no_more_room_than_it_needs() {
+        for before in ["", "+OK\r\n"] {
+            let mut reply = Reply::new(Proto::Resp3);
+            reply.raw(before.as_bytes());
+            let text = vec![b'x'; 10 << 20];
+            reply.bulk(&text);
+            assert!(reply.take().capacity() < text.len() + 1_000);
+        }
     }
 
     #[test]

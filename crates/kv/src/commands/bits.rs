@@ -3,7 +3,7 @@
 use super::parse::{integer, is, range};
 use super::strings::{LONGEST, make_room};
 use super::{Ctx, Done, Error, FAST, Keys, MEMORY, READ, Spec, WRITE};
-use crate::store::{Deadline, Form, Value, ValueRef, events};
+use crate::store::{Form, Value, ValueRef, events};
 
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("setbit", 4, WRITE | MEMORY, Keys::ONE, setbit),
@@ -234,7 +234,8 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         });
     }
     let len = operands.iter().map(|s| s.len()).max().unwrap_or(0);
-    let mut result = operands[0].to_vec();
+    let mut result = Vec::with_capacity(len);
+    result.extend_from_slice(operands[0]);
     result.resize(len, 0);
     let others = if name == "not" {
         &operands[..]
@@ -248,7 +249,7 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         let removed = ctx.db.remove(to);
         ctx.db.event_stored(events::STRING, "set", to, removed);
     } else {
-        ctx.db.set_string(to, &result, Deadline::Clear);
+        ctx.db.set(to, Value::Str(result));
         ctx.db.set_form(to, Form::Edited);
         ctx.db.event(events::STRING, "set", to);
     }

@@ -1,13 +1,14 @@
 //! What changes the libraries of functions. Not a command of clients: FUNCTION finds out what a text is, and then has it
 //! kept by this, which is what stands in the log.
 
-use super::{Ctx, Done, Error, Keys, MEMORY, Spec, WRITE};
+use super::{Ctx, Done, Error, Keys, MEMORY, REMOVES, Spec, WRITE};
 
 /// `function put NAME CODE`, `function remove NAME`, `function clear`.
 pub(crate) static FUNCTION: Spec = Spec::new("function", -2, WRITE | MEMORY, Keys::All, function);
 
 /// As [`FUNCTION`], where it may run when memory is short.
-pub(crate) static FEWER_FUNCTIONS: Spec = Spec::new("function", -2, WRITE, Keys::All, function);
+pub(crate) static FEWER_FUNCTIONS: Spec =
+    Spec::new("function", -2, WRITE | REMOVES, Keys::All, function);
 
 fn function(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     match args[1..] {

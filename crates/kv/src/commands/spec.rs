@@ -247,11 +247,11 @@ impl Spec {
         self.flags & UNBOUNDED != 0
     }
 
-    /// Whether it makes nothing longer, and may make room.
+    /// Whether it makes nothing longer, and may make room, given these arguments.
     #[inline]
     #[must_use]
-    pub fn removes(&self) -> bool {
-        self.flags & REMOVES != 0
+    pub fn removes(&self, args: &[&[u8]]) -> bool {
+        self.flags & (REMOVES | CREATES) != 0 && (self.flags & REMOVES != 0 || !creates(args))
     }
 
     /// Whether it may need more memory, given these arguments.

@@ -13,6 +13,10 @@ pub(super) struct Held {
     pub(super) logs: u64,
     /// Scripts and what runs them.
     pub(super) scripts: u64,
+    /// Libraries of functions.
+    pub(super) functions: u64,
+    /// Users, with their rules and passwords.
+    pub(super) users: u64,
     /// Published messages on their way to subscribers.
     pub(super) messages: u64,
 }
@@ -27,12 +31,15 @@ impl Held {
             tracking: noted.saturating_sub(tracked),
             logs: (shared.slowlog.bytes() + shared.acl.log.bytes()) as u64,
             scripts: super::script::memory(shared),
+            functions: shared.store.library_bytes() as u64,
+            users: shared.acl.bytes() as u64,
             messages: shared.hub.queued_bytes() as u64,
         }
     }
 
     /// All of it.
     pub(super) fn sum(&self) -> u64 {
-        self.clients + self.tracking + self.logs + self.scripts + self.messages
+        let told = self.clients + self.tracking + self.logs + self.messages;
+        told + self.scripts + self.functions + self.users
     }
 }

@@ -138,6 +138,8 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "mem_tracking_gone", held.tracking);
     line(text, "mem_logs", held.logs);
     line(text, "mem_messages", held.messages);
+    line(text, "mem_users", held.users);
+    line(text, "used_memory_functions", held.functions);
     line(text, "maxmemory_clients", call.shared.clients_limit());
     line(text, "maxmemory", most);
     line(text, "maxmemory_human", human(most));

@@ -98,7 +98,7 @@ fn stats(call: &mut Call<'_, '_>) {
         ("cluster.links".into(), whole(0)),
         ("aof.buffer".into(), whole(0)),
         ("lua.caches".into(), whole(now.held.scripts)),
-        ("functions.caches".into(), whole(0)),
+        ("functions.caches".into(), whole(now.held.functions)),
     ];
     for (db, bytes) in &now.databases {
         all.push((format!("db.{db}"), Figure::Table(*bytes as i64)));

@@ -8,7 +8,7 @@ use tidewire::Cx;
 
 use super::acl::Where;
 use super::batch::Batch;
-use super::call::{Call, Flow};
+use super::call::{Asked, Call, Flow};
 use super::conn::RespConn;
 use super::holdings::Holding;
 use super::memory;
@@ -485,7 +485,21 @@ impl RespConn {
                             Ran::Done => self.note_read(batch, spec, args),
                             other => unreachable!("within a transaction: {other:?}"),
                         },
-                        (What::Session(spec), None) => at.session(self, spec, args, reply),
+                        (What::Session(spec), None) => match spec.name {
+                            "function" => {
+                                let _ = self.function(batch, args, true, reply, at);
+                            }
+                            "script" => {
+                                let shared = at.here();
+                                let mut asked = Asked {
+                                    shared: &shared,
+                                    reply,
+                                    args,
+                                };
+                                script::answer(&mut asked, at);
+                            }
+                            _ => at.session(self, spec, args, reply),
+                        },
                     }
                 }
             }

@@ -138,6 +138,8 @@ impl RespConn {
                     outcome
                 } else if spec.name == "function" {
                     self.function(batch, args, false, reply, &mut At::Loop(cx))
+                } else if spec.name == "script" {
+                    self.script(batch, args, reply, cx)
                 } else if let Some(kind) = Kind::of(spec.name) {
                     self.eval(kind, batch, args, reply, cx)
                 } else {

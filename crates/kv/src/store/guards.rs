@@ -1,10 +1,10 @@
 //! The locks that a runner holds. Always taken in ascending order, so that nobody waits in a circle.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{MutexGuard, PoisonError};
 
 use super::Store;
 use super::events::Classes;
+use super::lock::ShardGuard;
 use super::pending::Pending;
 use super::set::ShardSet;
 use super::shard::Shard;
@@ -12,9 +12,9 @@ use super::shard::Shard;
 /// Locks held. Most commands need one shard; that case touches no list.
 pub(crate) struct Guards<'s> {
     pub(super) store: &'s Store,
-    one: Option<(usize, MutexGuard<'s, Shard>)>,
+    one: Option<(usize, ShardGuard<'s>)>,
     /// In ascending order; empty where it is one.
-    many: Vec<(usize, MutexGuard<'s, Shard>)>,
+    many: Vec<(usize, ShardGuard<'s>)>,
     /// A script keeps some of them; and whether it did so at any time since this was set to false.
     is_kept: bool,
     pub(super) met_kept: bool,
@@ -144,8 +144,8 @@ impl<'s> Guards<'s> {
     }
 
     #[inline]
-    fn lock(&mut self, at: usize) -> MutexGuard<'s, Shard> {
-        let shard = self.store.lock(at);
+    fn lock(&mut self, at: usize) -> ShardGuard<'s> {
+        let shard = self.store.lock_next(at);
         self.note(shard.is_kept);
         shard
     }
@@ -189,7 +189,7 @@ impl<'s> Guards<'s> {
     pub(crate) fn come_back_to(&mut self, shards: &ShardSet) {
         debug_assert!(self.one.is_none() && self.many.is_empty());
         for at in shards.iter() {
-            self.many.push((at, self.store.lock(at)));
+            self.many.push((at, self.store.lock_next(at)));
         }
     }
 
@@ -201,7 +201,7 @@ impl<'s> Guards<'s> {
         debug_assert!(self.one.is_none() && self.many.is_empty());
         self.left.sort_unstable();
         for at in std::mem::take(&mut self.left) {
-            let mut shard = self.store.lock(at);
+            let mut shard = self.store.lock_next(at);
             shard.is_kept = false;
             self.many.push((at, shard));
         }
@@ -329,7 +329,7 @@ impl Drop for Guards<'_> {
 
 /// Where a shard is among those held.
 #[inline]
-fn index(held: &[(usize, MutexGuard<'_, Shard>)], store: &Store, at: usize) -> Option<usize> {
+fn index(held: &[(usize, ShardGuard<'_>)], store: &Store, at: usize) -> Option<usize> {
     if held.len() == store.shards.len() {
         return Some(at);
     }
@@ -337,10 +337,3 @@ fn index(held: &[(usize, MutexGuard<'_, Shard>)], store: &Store, at: usize) -> O
 }
 
 const UNNAMED: &str = "a command used a key that it does not name";
-
-/// The guard of a lock, whatever happened to those who held it: a panic ends one connection.
-pub(crate) fn unpoisoned<'a>(
-    lock: Result<MutexGuard<'a, Shard>, PoisonError<MutexGuard<'a, Shard>>>,
-) -> MutexGuard<'a, Shard> {
-    lock.unwrap_or_else(PoisonError::into_inner)
-}

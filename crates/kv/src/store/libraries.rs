@@ -145,6 +145,17 @@ impl Store {
         all.values().cloned().collect()
     }
 
+    /// Bytes of memory that they take, those too that a unit under way is about to replace.
+    pub(crate) fn library_bytes(&self) -> usize {
+        let state = self.libraries.state();
+        let newest = state.all.values().map(Library::bytes).sum::<usize>();
+        let before = state
+            .before
+            .as_ref()
+            .filter(|before| !Arc::ptr_eq(before, &state.all));
+        newest + before.map_or(0, |before| before.values().map(Library::bytes).sum())
+    }
+
     /// How often they were changed.
     pub(crate) fn library_changes(&self, seen: Seen) -> u64 {
         match seen {

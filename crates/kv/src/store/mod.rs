@@ -30,6 +30,7 @@ mod image;
 mod libraries;
 mod limits;
 mod loading;
+mod lock;
 mod memory;
 mod pending;
 mod policy;
@@ -53,7 +54,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[doc(hidden)]
 pub use effect::Mistakes;
@@ -545,21 +546,6 @@ impl Store {
 
     pub(crate) fn all_shards(&self) -> ShardSet {
         ShardSet::first(self.shards.len())
-    }
-
-    #[inline]
-    fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
-        guards::unpoisoned(self.shards[at].0.lock())
-    }
-
-    /// The lock of a shard, unless somebody has it.
-    #[inline]
-    fn try_lock(&self, at: usize) -> Option<MutexGuard<'_, Shard>> {
-        match self.shards[at].0.try_lock() {
-            Ok(shard) => Some(shard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// Under the lock of a shard that a script keeps, so that the script does not end before it is told.

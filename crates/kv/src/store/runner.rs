@@ -236,7 +236,7 @@ impl<'s> Runner<'s> {
         let store = self.guards.store();
         // A transaction has reserved before it began.
         if spec.is_write() && !self.in_transaction {
-            self.guards.removes = spec.removes();
+            self.guards.removes = spec.removes(args);
             if let Err(why) = self.guards.reserve(store.bound(spec, args), self.now_ms) {
                 return self.refuse(why, reply);
             }
@@ -282,7 +282,7 @@ impl<'s> Runner<'s> {
         for (spec, args) in commands.filter(|(spec, _)| spec.is_write()) {
             bound += store.bound(spec, args);
             grows |= spec.is_unbounded();
-            removes &= spec.removes();
+            removes &= spec.removes(args);
         }
         if bound == 0 {
             return Ok(());
@@ -793,7 +793,7 @@ impl<'s> Runner<'s> {
         let shown = self.guards.effects().is_some();
         if shown {
             let bound = store.bound(waiter.spec, args);
-            self.guards.removes = waiter.spec.removes();
+            self.guards.removes = waiter.spec.removes(args);
             match self.guards.reserve(bound, self.now_ms) {
                 Ok(()) => {}
                 Err(NoRoom::Busy) => return Served::Later,

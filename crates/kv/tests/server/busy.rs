@@ -2,7 +2,7 @@
 
 use crate::wire::{Client, Server, Value, everywhere, of_words, until};
 use std::cell::RefCell;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 
 /// Sends a command whose words may have spaces in them.
@@ -358,6 +358,97 @@ fn a_transaction_with_a_script_holds_up_no_loop() {
         let queued = ask(&mut runner, &["EVAL", "while true do end", "0"]);
         assert_eq!(queued, Value::Simple("QUEUED".into()));
         assert_eq!(runner.ask("EXEC"), Value::Null);
+    });
+}
+
+/// A long text takes long to compile. Here it waits for the thread, which another script has; on a loop it would be answered at once.
+#[test]
+fn a_long_text_is_not_compiled_on_a_loop() {
+    let text = format!("return '{}'", "x".repeat(100_000));
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut other = server.client();
+        assert_eq!(other.ask("CONFIG SET busy-reply-threshold 0"), Value::ok());
+        // A short one is.
+        assert!(matches!(other.ask("SCRIPT LOAD return"), Value::Bulk(_)));
+        let mut runner = server.client();
+        begin(&mut runner, &mut other, &["EVAL", "while true do end", "0"]);
+        let (mut loader, mut queuing) = (server.client(), server.client());
+        assert_eq!(queuing.ask("MULTI"), Value::ok());
+        let queued = Value::Simple("QUEUED".into());
+        assert_eq!(ask(&mut queuing, &["SCRIPT", "LOAD", &text]), queued);
+        assert_eq!(ask(&mut queuing, &["PING"]), queued);
+        send(&mut queuing, &["EXEC"]);
+        send(&mut loader, &["SCRIPT", "LOAD", &text]);
+        until("both to be run", || match other.ask("CLIENT LIST") {
+            Value::Bulk(list) => list.contains("cmd=script") && list.contains("cmd=exec"),
+            _ => false,
+        });
+        for client in [&loader, &queuing] {
+            client.socket.set_nonblocking(true).unwrap();
+            let peeked = client.socket.peek(&mut [0]);
+            let is_silent = matches!(&peeked, Err(error) if error.kind() == ErrorKind::WouldBlock);
+            assert!(is_silent, "{peeked:?}");
+            client.socket.set_nonblocking(false).unwrap();
+        }
+        until("the script to be killed", || {
+            other.ask("SCRIPT KILL") == Value::ok()
+        });
+        let Value::Bulk(name) = loader.reply() else {
+            panic!("no name");
+        };
+        let answers = queuing.reply().array();
+        assert_eq!(answers[0], Value::Bulk(name.clone()));
+        assert_eq!(answers[1], Value::Simple("PONG".into()));
+        let long = Value::Bulk("x".repeat(100_000));
+        assert_eq!(other.ask(&format!("EVALSHA {name} 0")), long);
+        let wrong = format!("return {}", "(".repeat(100_000));
+        refused(
+            ask(&mut loader, &["SCRIPT", "LOAD", &wrong]),
+            "ERR Error compiling script",
+        );
+    });
+}
+
+/// To load a library is to run it.
+#[test]
+fn a_transaction_that_loads_a_library_runs_beside_the_loops() {
+    everywhere(|server| {
+        println!("{}", server.name);
+        let mut runner = server.client();
+        let code = |name: &str, body: &str| {
+            format!(
+                "#!lua name={name}\n{body} redis.register_function('{name}', function() return redis.call('incr', 'n') end)"
+            )
+        };
+        assert_eq!(runner.ask("MULTI"), Value::ok());
+        for words in [
+            &["FUNCTION", "LOAD", &code("f", "")][..],
+            &["FCALL", "f", "0"],
+            &["FUNCTION", "LOAD", &code("g", "while true do end")],
+            &["FCALL", "g", "0"],
+            &["SET", "k", "v"],
+            &["FUNCTION", "LIST"],
+            &["SCRIPT", "LOAD", "return 1"],
+            &["SCRIPT", "EXISTS", "none"],
+            &["SCRIPT", "FLUSH"],
+            &["FUNCTION", "FLUSH"],
+        ] {
+            assert_eq!(ask(&mut runner, words), Value::Simple("QUEUED".into()));
+        }
+        send(&mut runner, &["EXEC"]);
+        let answers = runner.reply().array();
+        assert_eq!(answers[0], Value::Bulk("f".into()));
+        assert_eq!(answers[1], Value::Int(1));
+        refused(answers[2].clone(), "ERR");
+        refused(answers[3].clone(), "ERR Function not found");
+        assert_eq!(answers[4], Value::ok());
+        assert_eq!(answers[5].clone().array().len(), 1);
+        assert!(matches!(answers[6], Value::Bulk(_)));
+        assert_eq!(answers[7], Value::Array(vec![Value::Int(0)]));
+        assert_eq!(answers[8], Value::ok());
+        assert_eq!(answers[9], Value::ok());
+        assert_eq!(runner.ask("FUNCTION LIST"), Value::Array(Vec::new()));
     });
 }
 

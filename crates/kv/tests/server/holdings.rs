@@ -430,3 +430,50 @@ fn a_client_that_is_ended_is_gone_at_once() {
         }
     });
 }
+
+/// Libraries and users are no client's, and are counted all the same.
+#[test]
+fn libraries_and_users_count_and_users_are_bounded() {
+    let mut w = World::new();
+    let mut c = w.client();
+    let sum = |w: &mut World, c: &mut Client| info(w, c, "used_memory_overhead");
+    let (before, users) = (sum(&mut w, &mut c), info(&mut w, &mut c, "mem_users"));
+    let code = format!(
+        "#!lua name=f\nredis.register_function('f',function()return'{}'end)",
+        "x".repeat(100_000)
+    );
+    let load = crate::wire::of_words(&["FUNCTION", "LOAD", &code]);
+    w.sim.send(c.peer, &load);
+    let loaded = w.answer(&mut c);
+    assert!(loaded.starts_with('$'), "{loaded}");
+    let functions = info(&mut w, &mut c, "used_memory_functions");
+    assert!((100_000..110_000).contains(&functions), "{functions}");
+    assert!(sum(&mut w, &mut c) >= before + 100_000);
+    w.check(&mut c, "FUNCTION FLUSH", "+OK|");
+    assert_eq!(info(&mut w, &mut c, "used_memory_functions"), 0);
+    let rules: Vec<String> = (0..8)
+        .map(|n| format!("~{n}{}", "p".repeat(60_000)))
+        .collect();
+    let rules = rules.join(" ");
+    w.check(&mut c, &format!("ACL SETUSER u {rules}"), "+OK|");
+    let with_one = info(&mut w, &mut c, "mem_users");
+    assert!(with_one > users + 480_000, "{with_one}");
+    w.check(&mut c, "ACL SETUSER u resetkeys", "+OK|");
+    assert!(info(&mut w, &mut c, "mem_users") < users + 10_000);
+    // Up to so much; what makes less of it is taken.
+    let refused = (0..200).find(|n| {
+        let said = w.ask(&mut c, &format!("ACL SETUSER u{n} {rules}"));
+        said != "+OK|"
+    });
+    assert!(refused.is_some_and(|n| n > 30), "{refused:?}");
+    assert!(info(&mut w, &mut c, "mem_users") <= 64 << 20);
+    let said = w.ask(&mut c, &format!("ACL SETUSER u {rules}"));
+    let error = "-ERR the names and rules of all users would take more than 64 MiB|";
+    assert_eq!(said, error);
+    w.check(&mut c, "ACL SETUSER u1 resetkeys", "+OK|");
+    w.check(&mut c, "ACL DELUSER u0", ":1|");
+    w.check(&mut c, &format!("ACL SETUSER u {rules}"), "+OK|");
+    let all: Vec<String> = (0..200).map(|n| format!("u{n}")).collect();
+    w.ask(&mut c, &format!("ACL DELUSER u {}", all.join(" ")));
+    assert_eq!(info(&mut w, &mut c, "mem_users"), users);
+}

@@ -30,6 +30,7 @@ mod holdings;
 mod hostile;
 mod latency;
 mod loading;
+mod locks;
 #[allow(
     clippy::disallowed_methods,
     reason = "it starts threads beside a server on real sockets"

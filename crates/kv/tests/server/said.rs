@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Client, World, on_every_shape};
+use crate::wire::command;
 use tidewire_kv::service::Settings;
 
 fn info(w: &mut World, c: &mut Client, name: &str) -> String {
@@ -309,16 +310,22 @@ fn bitfield_that_gets_needs_the_right_to_read_alone() {
     );
 }
 
-/// The batch holds the shard of the watched key when EXEC is refused, which lets go of the watch.
+/// The batch holds the shard of the watched key when EXEC is refused, which lets go of the watch. All of it comes in one
+/// piece, for only then it is one batch; commands in lines never are.
 #[test]
 fn exec_refused_in_one_flight_with_a_write_to_a_watched_key_answers() {
-    let mut w = World::new();
-    let mut c = w.client();
-    w.check(&mut c, "WATCH k", "+OK|");
-    for line in ["SET k v", "EXEC now", "PING"] {
-        w.send(&c, line);
+    for (before, exec) in [
+        ("WATCH k", "EXEC now"),
+        ("WATCH k other", "EXEC now"),
+        ("WATCH other", "EXEC now"),
+    ] {
+        let mut w = World::new();
+        let mut c = w.client();
+        w.check(&mut c, before, "+OK|");
+        let lines = ["SET k v", exec, "PING"].map(command);
+        w.sim.send(c.peer, &lines.concat());
+        let said = w.answer(&mut c);
+        assert!(said.starts_with("+OK|-EXECABORT"), "{said}");
+        assert!(said.ends_with("|+PONG|"), "{said}");
     }
-    let said = w.answer(&mut c);
-    assert!(said.starts_with("+OK|-EXECABORT"), "{said}");
-    assert!(said.ends_with("|+PONG|"), "{said}");
 }

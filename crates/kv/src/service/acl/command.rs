@@ -8,7 +8,7 @@ use super::category;
 use super::leaves::leaves;
 use super::rights::{Rights, name_of_call};
 use super::selector::Selector;
-use super::users::{Account, DEFAULT};
+use super::users::{Account, DEFAULT, Refused};
 use super::{file, rules};
 use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
@@ -151,8 +151,14 @@ fn set_user(call: &mut Call<'_, '_>, name: &[u8], rules: &[&[u8]]) {
         Ok(rights) => rights,
         Err(bad) => return call.reply.error([b"ERR ", &bad.to_client().0[..]].concat()),
     };
-    if !acl.put(name, rights, &shared.attention) {
-        return call.reply.error("ERR there are 10000 users already");
+    match acl.put(name, rights, &shared.attention) {
+        Ok(()) => {}
+        Err(Refused::Users) => return call.reply.error("ERR there are 10000 users already"),
+        Err(Refused::Memory) => {
+            return call
+                .reply
+                .error("ERR the names and rules of all users would take more than 64 MiB");
+        }
     }
     drop(changing);
     if let Some(user) = known {

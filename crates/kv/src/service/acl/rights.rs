@@ -129,6 +129,12 @@ impl Rights {
         }
     }
 
+    /// Bytes of memory that they take, about.
+    pub(super) fn bytes(&self) -> usize {
+        let passwords = self.passwords.len() * size_of::<Hash>();
+        size_of::<Rights>() + passwords + self.selectors().map(Selector::bytes).sum::<usize>()
+    }
+
     /// Whether nothing is forbidden.
     pub(crate) fn is_unrestricted(&self) -> bool {
         self.unrestricted

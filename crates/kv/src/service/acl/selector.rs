@@ -114,6 +114,24 @@ impl Selector {
         all.for_each(|leaf| self.put(leaf, may));
     }
 
+    /// Bytes of memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        const EACH: usize = size_of::<Box<[u8]>>();
+        let keys = self.keys.iter().map(|known| known.text.len());
+        let channels = self.channels.iter().map(|known| known.text.len());
+        // Each pattern has its text, and is taken apart beside it.
+        let patterns = keys.chain(channels).map(|len| PATTERN_COST + 2 * len);
+        let args = self.first_args.values().flatten();
+        let args = args.map(|arg| 2 * EACH + arg.len());
+        let rules = self.rules.iter().map(|rule| 2 * EACH + rule.len());
+        let bits = self.may.capacity() * size_of::<u64>();
+        size_of::<Selector>()
+            + bits
+            + patterns.sum::<usize>()
+            + args.sum::<usize>()
+            + rules.sum::<usize>()
+    }
+
     /// Applies a rule.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<(), Wrong> {
         let word = rule.to_ascii_lowercase();

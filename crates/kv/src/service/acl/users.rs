@@ -13,6 +13,21 @@ use crate::service::attention::Attention;
 /// Users that there may be.
 pub(super) const USERS_MAX: usize = 10_000;
 
+/// Memory that the names, rules and passwords of all users may take, as ACL SETUSER makes them; bytes.
+pub(super) const BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that a user takes beside its name and rights.
+const EACH: usize = 256;
+
+/// Why a user cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// There are as many as there may be.
+    Users,
+    /// They take as much memory as they may.
+    Memory,
+}
+
 /// Who everybody is at first.
 pub(super) const DEFAULT: &[u8] = b"default";
 
@@ -48,6 +63,11 @@ impl Account {
         let mut held = self.rights.write().unwrap_or_else(PoisonError::into_inner);
         *held = Arc::new(rights);
     }
+
+    /// Bytes of memory that it takes, about.
+    fn bytes(&self) -> usize {
+        EACH + self.name.len() + self.rights().bytes()
+    }
 }
 
 type Accounts = BTreeMap<Box<[u8]>, Arc<Account>>;
@@ -64,6 +84,8 @@ const UNRESTRICTED: u8 = 4;
 pub(crate) struct Acl {
     accounts: RwLock<Accounts>,
     default: Arc<Account>,
+    /// Of all accounts.
+    bytes: AtomicUsize,
     /// What of the default user is asked at every connection.
     default_is: AtomicU8,
     /// One change after the other.
@@ -81,6 +103,7 @@ impl Acl {
     pub(crate) fn new(password: Option<&str>) -> Acl {
         let default = Account::new(DEFAULT, Rights::of_default(password));
         let acl = Acl {
+            bytes: AtomicUsize::new(default.bytes()),
             accounts: RwLock::new([(default.name.clone(), default.clone())].into()),
             default,
             default_is: AtomicU8::new(0),
@@ -152,9 +175,29 @@ impl Acl {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a user, or gives it other rights. False if there are too many.
-    pub(super) fn put(&self, name: &[u8], rights: Rights, attention: &Attention) -> bool {
-        match self.find(name) {
+    /// Bytes of memory that all users take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Makes a user, or gives it other rights.
+    ///
+    /// # Errors
+    /// There are too many users, or they take too much memory; nothing has changed.
+    pub(super) fn put(
+        &self,
+        name: &[u8],
+        rights: Rights,
+        attention: &Attention,
+    ) -> Result<(), Refused> {
+        let known = self.find(name);
+        let before = known.as_ref().map_or(0, |account| account.bytes());
+        let after = EACH + name.len() + rights.bytes();
+        // What makes less of it is taken in any case.
+        if after > before && self.bytes() - before + after > BYTES_MAX {
+            return Err(Refused::Memory);
+        }
+        match known {
             Some(account) => account.set(rights),
             None => {
                 let mut accounts = self
@@ -162,13 +205,15 @@ impl Acl {
                     .write()
                     .unwrap_or_else(PoisonError::into_inner);
                 if accounts.len() >= USERS_MAX {
-                    return false;
+                    return Err(Refused::Users);
                 }
                 accounts.insert(name.into(), Account::new(name, rights));
             }
         }
+        self.bytes.fetch_add(after, Relaxed);
+        self.bytes.fetch_sub(before, Relaxed);
         self.changed(attention);
-        true
+        Ok(())
     }
 
     /// Deletes a user.
@@ -180,6 +225,7 @@ impl Acl {
         let account = accounts.remove(name)?;
         drop(accounts);
         account.gone.store(true, Relaxed);
+        self.bytes.fetch_sub(account.bytes(), Relaxed);
         self.changed(attention);
         Some(account)
     }
@@ -204,6 +250,8 @@ impl Acl {
         for gone in before.values() {
             gone.gone.store(true, Relaxed);
         }
+        let bytes = accounts.values().map(|account| account.bytes()).sum();
+        self.bytes.store(bytes, Relaxed);
         drop(accounts);
         self.changed(attention);
     }
@@ -211,9 +259,12 @@ impl Acl {
     /// Gives the default user this password and no other, or none.
     pub(crate) fn set_default_password(&self, password: Option<&str>, attention: &Attention) {
         let _alone = self.begin_change();
+        let before = self.default.bytes();
         let mut rights = Rights::clone(&self.default.rights());
         rights.set_password(password);
         self.default.set(rights);
+        self.bytes.fetch_add(self.default.bytes(), Relaxed);
+        self.bytes.fetch_sub(before, Relaxed);
         self.changed(attention);
     }
 

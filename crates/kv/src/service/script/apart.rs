@@ -21,12 +21,13 @@ use tidewire::{Cx, Permit};
 
 use super::at::At;
 use super::cache::Script;
-use super::command::busy_text;
+use super::command::{answer, busy_text};
 use super::run::Kind;
 use super::vm::Interpreter;
 use crate::reply::Reply;
 use crate::service::acl::Place;
 use crate::service::batch::Batch;
+use crate::service::call::Asked;
 use crate::service::clients::Card;
 use crate::service::conn::{PATIENCE_MS, RETRY, RespConn};
 use crate::service::holdings::{Holding, arguments_memory};
@@ -53,6 +54,8 @@ pub(in crate::service) enum Work {
     Exec(Box<Transaction>),
     /// FUNCTION LOAD or RESTORE.
     Function,
+    /// SCRIPT LOAD of a long text.
+    Load,
 }
 
 impl Work {
@@ -145,7 +148,9 @@ impl Apart {
         while let Ok(job) = self.jobs.try_recv() {
             let mut reply = Reply::new(job.session.proto);
             match job.work {
-                Work::Script { .. } | Work::Function => reply.error(busy_text(&job.shared)),
+                Work::Script { .. } | Work::Function | Work::Load => {
+                    reply.error(busy_text(&job.shared))
+                }
                 Work::Exec(transaction) => {
                     transaction.forget(&job.shared.store);
                     reply.error(ABORTED_BUSY);
@@ -300,6 +305,15 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
             }
             Work::Exec(_) => conn.exec_beside(&mut batch, &mut reply, at),
             Work::Function => conn.function(&mut batch, &args, false, &mut reply, at),
+            Work::Load => {
+                let mut asked = Asked {
+                    shared: &shared,
+                    reply: &mut reply,
+                    args: &args,
+                };
+                answer(&mut asked, at);
+                Outcome::Done
+            }
         };
         if outcome == Outcome::Later {
             drop(batch);

@@ -48,7 +48,7 @@ impl Place for At<'_, '_> {
 }
 
 impl At<'_, '_> {
-    pub(super) fn here(&self) -> Here {
+    pub(in crate::service) fn here(&self) -> Here {
         match self {
             At::Loop(cx) => cx.local.shared.clone(),
             At::Apart(apart) => Rc::new(apart.shared.clone()),

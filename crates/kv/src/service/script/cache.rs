@@ -21,6 +21,8 @@ use crate::service::message::Message;
 const EVAL_MAX: usize = 500;
 /// Bytes of all scripts together, at most.
 pub(super) const BYTES_MAX: usize = 64 << 20;
+/// A longer text is not compiled on a loop, if there is a thread for scripts; bytes.
+pub(super) const TEXT_ON_LOOP: usize = 32 << 10;
 /// Bytes that one takes beside its text, about.
 const EACH: usize = 256;
 
@@ -62,10 +64,8 @@ impl Script {
     pub(super) fn note_time(&self, took: Duration, wrote: bool) {
         /// A script that takes less runs on the loops from then on: it holds up nobody there.
         const QUICK: Duration = Duration::from_millis(5);
-        /// A longer text is not compiled on a loop.
-        const SMALL: usize = 32 << 10;
         // One that has written could not be ended there.
-        let is_long = took > QUICK || self.text.len() > SMALL || wrote && !self.is_brief();
+        let is_long = took > QUICK || self.text.len() > TEXT_ON_LOOP || wrote && !self.is_brief();
         self.slow.store(is_long, Relaxed);
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::at::At;
+use super::cache::TEXT_ON_LOOP;
 use super::run::{compile_error, interpreter};
 use crate::commands::subcommands::Subcommands;
 use crate::service::call::{Asked, Call, Flow};
@@ -39,10 +40,21 @@ pub(in crate::service) fn unreachable(_: &mut Call<'_, '_>) -> Flow {
 /// Runs SCRIPT.
 pub(in crate::service) fn script(call: &mut Call<'_, '_>) -> Flow {
     let shared = call.shared.clone();
-    let scripts = &shared.scripts;
+    let mut asked = Asked {
+        shared: &shared,
+        reply: call.reply,
+        args: call.args,
+    };
+    answer(&mut asked, &mut At::Loop(call.cx));
+    Flow::Done
+}
+
+/// Runs SCRIPT on a loop or on the thread for scripts.
+pub(in crate::service) fn answer(call: &mut Asked<'_>, at: &mut At<'_, '_>) {
+    let scripts = &call.shared.scripts;
     let sub = call.args[1].to_ascii_lowercase();
     match (&sub[..], &call.args[2..]) {
-        (b"load", [text]) => load(call, text),
+        (b"load", [text]) => load(call, text, at),
         (b"exists", names @ [_, ..]) => {
             call.reply.array(names.len());
             for name in names {
@@ -61,11 +73,15 @@ pub(in crate::service) fn script(call: &mut Call<'_, '_>) -> Flow {
                     .error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
             }
         }
-        (b"kill", []) => kill(&mut call.asked(), false),
+        (b"kill", []) => kill(call, false),
         (b"help", []) => call.help(HELP),
         _ => call.subcommand_error("script"),
     }
-    Flow::Done
+}
+
+/// Whether this call of SCRIPT loads a text that takes long to compile.
+pub(in crate::service) fn is_long_load(args: &[&[u8]]) -> bool {
+    matches!(args, [_, sub, text] if text.len() > TEXT_ON_LOOP && sub.eq_ignore_ascii_case(b"load"))
 }
 
 /// Ends the script that runs, or the function, if it has written nothing.
@@ -114,13 +130,13 @@ pub(in crate::service) fn may_run_when_busy(entry: &Entry, args: &[&[u8]]) -> bo
     }
 }
 
-fn load(call: &mut Call<'_, '_>, text: &[u8]) {
-    let shared = call.shared.clone();
-    let script = match shared.scripts.of(text) {
+fn load(call: &mut Asked<'_>, text: &[u8], at: &mut At<'_, '_>) {
+    let scripts = &call.shared.scripts;
+    let script = match scripts.of(text) {
         Ok(script) => script,
         Err(error) => return call.reply.error(error.0),
     };
-    let mut interpreter = match interpreter(&mut At::Loop(call.cx)) {
+    let mut interpreter = match interpreter(at) {
         Ok(interpreter) => interpreter,
         Err(why) => {
             return call
@@ -130,11 +146,11 @@ fn load(call: &mut Call<'_, '_>, text: &[u8]) {
     };
     let compiled = interpreter.vm.compile(&script.name, &script.text);
     interpreter.tell();
-    call.cx.local.interpreter = Some(interpreter);
+    *at.interpreter() = Some(interpreter);
     if let Err(why) = compiled {
         return call.reply.error(compile_error(&why));
     }
-    match shared.scripts.keep(&script, true) {
+    match scripts.keep(&script, true) {
         Ok(()) => call.reply.bulk(script.name.as_bytes()),
         Err(error) => call.reply.error(error.0),
     }

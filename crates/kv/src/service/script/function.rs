@@ -145,7 +145,7 @@ impl RespConn {
         at: &mut At<'_, '_>,
     ) -> Outcome {
         let sub = args[1].to_ascii_lowercase();
-        if matches!(&sub[..], b"load" | b"restore")
+        if runs_lua(args)
             && !in_transaction
             && let At::Loop(cx) = at
             && may_send_away(batch)
@@ -189,6 +189,12 @@ impl RespConn {
         self.heed_libraries(batch.shared);
         Outcome::Done
     }
+}
+
+/// Whether this call of FUNCTION runs the code of a library.
+pub(super) fn runs_lua(args: &[&[u8]]) -> bool {
+    let is = |word: &[u8]| args[1].eq_ignore_ascii_case(word);
+    is(b"load") || is(b"restore")
 }
 
 /// What is only shown.

@@ -20,7 +20,7 @@ pub(super) use apart::Away;
 pub(super) use at::At;
 pub(crate) use cache::Scripts;
 pub(super) use command::{
-    SUBCOMMANDS, busy_text, info, may_run_when_busy, memory, script, unreachable,
+    SUBCOMMANDS, answer, busy_text, info, may_run_when_busy, memory, script, unreachable,
 };
 pub(super) use function::SUBCOMMANDS as FUNCTION_SUBCOMMANDS;
 pub(crate) use run::Kind;

@@ -11,7 +11,8 @@ use tidewire_lua::{Answer, Ended, Fcall, Run, Stop};
 use super::apart::Work;
 use super::at::At;
 use super::cache::Script;
-use super::command::busy_text;
+use super::command::{busy_text, is_long_load, script};
+use super::function;
 use super::functions;
 use super::host::{Commands, ELSEWHERE, LATER, runs_apart};
 use super::vm::{Interpreter, What};
@@ -169,6 +170,20 @@ impl RespConn {
         let outcome = self.run_script(script, given, batch, reply, at);
         batch.end();
         outcome
+    }
+
+    /// Runs SCRIPT: a long text is loaded on the thread for scripts.
+    pub(crate) fn script(
+        &mut self,
+        batch: &Batch<'_>,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        if is_long_load(args) && may_send_away(batch) && self.send_away(Work::Load, args, cx) {
+            return Outcome::Waits;
+        }
+        self.call(script, args, reply, cx, false)
     }
 
     /// Runs a script within a transaction, whose locks are held.
@@ -340,23 +355,32 @@ pub(in crate::service) fn runs_beside(
     batch: &Batch<'_>,
     cx: &mut Cx<'_, RespConn>,
 ) -> bool {
-    let may_be_long = |(entry, _): &(&Entry, _)| entry.runs_script() || entry.name == "publish";
+    let may_be_long = |(entry, _): &(&Entry, _)| {
+        entry.runs_script() || matches!(entry.name, "publish" | "function" | "script")
+    };
     if !may_send_away(batch) || !commands.iter().any(may_be_long) {
         return false;
     }
-    let is_long = |(entry, args): &(&'static Entry, &[&[u8]])| {
-        if entry.name == "publish" {
-            return batch.shared.hub.is_costly(args[1]).then_some(());
+    let is_long = |(entry, args): &(&'static Entry, &[&[u8]])| match entry.name {
+        "publish" => batch.shared.hub.is_costly(args[1]).then_some(()),
+        // To load a library is to run it.
+        "function" => function::runs_lua(args).then_some(()),
+        "script" => is_long_load(args).then_some(()),
+        name => {
+            let kind = Kind::of(name)?;
+            let found = find_script(kind, args, batch.libraries_seen(), &mut At::Loop(cx));
+            let (script, _) = found.ok()?;
+            (script.slow.load(Relaxed) || !script.is_brief()).then_some(())
         }
-        let kind = Kind::of(entry.name)?;
-        let found = find_script(kind, args, batch.libraries_seen(), &mut At::Loop(cx));
-        let (script, _) = found.ok()?;
-        (script.slow.load(Relaxed) || !script.is_brief()).then_some(())
     };
     commands.iter().find_map(is_long).is_some()
         && commands.iter().all(|(entry, _)| match entry.what {
             Command::Data(spec) => spec.name != "memory",
-            Command::Session(_) => entry.runs_script() || runs_apart(entry),
+            Command::Session(_) => {
+                entry.runs_script()
+                    || runs_apart(entry)
+                    || matches!(entry.name, "function" | "script")
+            }
         })
 }
 
