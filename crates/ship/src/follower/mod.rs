@@ -16,6 +16,7 @@ use crate::fingerprint::{Fingerprint, HEAD};
 use crate::lag::Lag;
 use crate::line::Line;
 use crate::network::{Lane, Network};
+use crate::pattern::is_packed;
 use crate::settings::Settings;
 use crate::shipper::{Counts, Fatal};
 use crate::state::Entry;
@@ -569,7 +570,10 @@ impl<F, L: Lane> Follower<F, L> {
                 self.buffer.close_lines();
             }
             let is_late = settings.partial_after.is_some_and(|after| quiet >= after);
-            if self.buffer.has_rest() && (has_left || is_late) {
+            // Nothing is added to what was compressed.
+            let is_final =
+                is_packed(&self.entry.path) && (quiet >= settings.rotate_wait || settings.once);
+            if self.buffer.has_rest() && (has_left || is_late || is_final) {
                 self.buffer.close_all();
             }
             driven.busy |= self.buffer.has_messages();

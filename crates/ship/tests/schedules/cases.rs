@@ -493,3 +493,16 @@ fn what_is_followed_is_listed_with_how_far_it_is_behind() {
     let caught_up = case.process.following(case.now).all(|f| f.lag.is_zero());
     assert!(caught_up);
 }
+
+/// Where a pattern names it, it has its name for ever.
+#[test]
+fn the_last_line_of_a_compressed_file_needs_no_end() {
+    let mut case = Case::new();
+    case.write("a.gz", "one\ntwo");
+    let every = Pattern::new(Path::new("/log/*"), false).unwrap();
+    let outside = (case.files.clone(), case.wire.clone(), case.kept.clone());
+    let checkpoint = case.kept.0.borrow().clone();
+    case.process = Shipper::new(outside, settings(), (vec![every], Vec::new()), checkpoint);
+    case.run(5);
+    assert_eq!(case.stored(), ["one two"], "{:?}", case.events);
+}
