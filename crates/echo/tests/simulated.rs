@@ -2,6 +2,8 @@
 
 #[path = "../../tidewire/tests/shared/converse.rs"]
 mod converse;
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
 
 use converse::{converse, exactly};
 use tidewire::Limits;
@@ -38,4 +40,15 @@ fn discard_takes_it_all_and_says_nothing() {
             &|_, got, whole| exactly(got, b"", whole),
         )
     });
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "what_comes_back_is_what_was_sent",
+        "discard_takes_it_all_and_says_nothing",
+    ];
+    for test in tests {
+        (0..6).for_each(|seed| twice::says_the_same(test, seed, "network: "));
+    }
 }

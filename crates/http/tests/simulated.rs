@@ -3,6 +3,8 @@
 
 #[path = "../../tidewire/tests/shared/converse.rs"]
 mod converse;
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
 
 use std::time::Duration;
 
@@ -75,4 +77,10 @@ fn requests_are_answered_in_order_whatever_happens() {
             exactly(&timeless(got.to_vec()), &expected[n], whole)
         })
     });
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let test = "requests_are_answered_in_order_whatever_happens";
+    (0..6).for_each(|seed| twice::says_the_same(test, seed, "network: "));
 }

@@ -4,7 +4,7 @@
 //! as long as one of them lasted for longer than a tick; behind that there are only the numbers in their names.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::file_system::{FileId, Seen};
@@ -51,17 +51,41 @@ fn numbered(path: &Path) -> Option<(&str, u64)> {
 /// that each new one gets the next number.
 pub(crate) fn put_in_order(files: &mut [Seen]) {
     files.sort_by_key(times);
-    if files.is_sorted_by(|one, other| times(one) < times(other)) {
+    let has_packed = files.iter().any(|seen| is_packed(&seen.path));
+    if !has_packed && files.is_sorted_by(|one, other| times(one) < times(other)) {
         return;
     }
-    // By name, how often a later one has a larger number, less how often it has a smaller one.
+    let rising = directions(files);
+    let number = |seen: &Seen| {
+        let (name, number) = numbered(&seen.path)?;
+        let is_rising = rising.get(name).is_some_and(|&by| by > 0);
+        // At most five digits.
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        Some(if is_rising { number } else { -number })
+    };
+    let begun = begun_before(files, number);
+    let times = |seen: &Seen| {
+        let (first, modified, changed) = times(seen);
+        (*begun.get(&seen.id).unwrap_or(&first), modified, changed)
+    };
+    files.sort_by_key(times);
+    // Of one moment, what has no number is the one that is written to.
+    let place = |seen: &Seen| (number(seen).is_none(), number(seen));
+    for tied in files.chunk_by_mut(|one, other| times(one) == times(other)) {
+        tied.sort_by(|one, other| (place(one), &one.path).cmp(&(place(other), &other.path)));
+    }
+}
+
+/// By name, how often a later file has a larger number, less how often it has a smaller one. The files are in the order of their times, of which
+/// those of compressed files are told apart only from each other.
+fn directions(files: &[Seen]) -> BTreeMap<String, i64> {
     let mut rising: BTreeMap<String, i64> = BTreeMap::new();
-    let mut last: BTreeMap<&str, (&Seen, u64)> = BTreeMap::new();
-    for seen in &*files {
+    let mut last: BTreeMap<(&str, bool), (&Seen, u64)> = BTreeMap::new();
+    for seen in files {
         let Some((name, number)) = numbered(&seen.path).filter(|_| seen.len > 0) else {
             continue;
         };
-        if let Some((before, less)) = last.insert(name, (seen, number))
+        if let Some((before, less)) = last.insert((name, is_packed(&seen.path)), (seen, number))
             && times(before) < times(seen)
         {
             let by = match number.cmp(&less) {
@@ -72,18 +96,57 @@ pub(crate) fn put_in_order(files: &mut [Seen]) {
             *rising.entry(name.to_owned()).or_default() += by;
         }
     }
-    let number = |seen: &Seen| {
-        let (name, number) = numbered(&seen.path)?;
-        let is_rising = rising.get(name).is_some_and(|&by| by > 0);
-        // At most five digits.
-        let number = i64::try_from(number).unwrap_or(i64::MAX);
-        Some(if is_rising { number } else { -number })
-    };
-    // Of one moment, what has no number is the one that is written to.
-    let place = |seen: &Seen| (number(seen).is_none(), number(seen));
-    for tied in files.chunk_by_mut(|one, other| times(one) == times(other)) {
-        tied.sort_by(|one, other| (place(one), &one.path).cmp(&(place(other), &other.path)));
+    rising
+}
+
+/// When compressed files were begun at the latest that were written to, for a moment, after the next one had been made, as by a writer that
+/// has not noticed the rotation: right before the first of those that are later by their numbers was made, unless one that is earlier was made or
+/// written after that, as where files are copied and truncated, which keep their birth.
+fn begun_before(files: &[Seen], number: impl Fn(&Seen) -> Option<i64>) -> BTreeMap<FileId, i128> {
+    // By name, the plain files with their places in the order of numbers; the one that is written to is the last.
+    let mut plain: BTreeMap<&str, Vec<(i64, i128)>> = BTreeMap::new();
+    for seen in files.iter().filter(|seen| !is_packed(&seen.path)) {
+        let Some(born) = seen.id.born else { continue };
+        let name = seen.path.file_name().and_then(|name| name.to_str());
+        let (name, place) = match (numbered(&seen.path), number(seen)) {
+            (Some((name, _)), Some(place)) => (name, place),
+            _ => (name.unwrap_or_default(), i64::MAX),
+        };
+        plain.entry(name).or_default().push((place, born));
     }
+    let paths: BTreeSet<&Path> = files.iter().map(|seen| &*seen.path).collect();
+    // What is still being compressed is beside what it is made of, and was written just now.
+    let is_whole =
+        |seen: &&Seen| is_packed(&seen.path) && !paths.contains(&*seen.path.with_extension(""));
+    let mut packed: BTreeMap<&str, Vec<(i64, i128)>> = BTreeMap::new();
+    for seen in files.iter().filter(is_whole) {
+        if let (Some((name, _)), Some(place)) = (numbered(&seen.path), number(seen)) {
+            packed.entry(name).or_default().push((place, seen.modified));
+        }
+    }
+    let mut begun = BTreeMap::new();
+    for seen in files.iter().filter(|seen| is_packed(&seen.path)) {
+        let (Some((name, _)), Some(place)) = (numbered(&seen.path), number(seen)) else {
+            continue;
+        };
+        let of_name = || plain.get(name).into_iter().flatten();
+        let later = of_name().filter(|(other, _)| *other > place);
+        let earlier = of_name().filter(|(other, _)| *other < place);
+        let earlier = earlier.map(|(_, born)| *born);
+        let packed = packed.get(name).into_iter().flatten();
+        let earlier = earlier.chain(
+            packed
+                .filter(|(other, _)| *other < place)
+                .map(|(_, at)| *at),
+        );
+        if let Some(next) = later.map(|(_, born)| *born).min()
+            && next <= seen.modified
+            && earlier.max().is_none_or(|last| last < next)
+        {
+            begun.insert(seen.id, next - 1);
+        }
+    }
+    begun
 }
 
 #[cfg(test)]
@@ -97,7 +160,10 @@ mod tests {
             path: PathBuf::from(format!("/l/{name}")),
             id: FileId {
                 device: 1,
-                inode: 1,
+                inode: name
+                    .bytes()
+                    .map(u64::from)
+                    .fold(7, |all, byte| all * 31 + byte),
                 born: Some(born),
             },
             len: 1,
@@ -166,5 +232,38 @@ mod tests {
     fn what_was_compressed_has_the_time_of_its_last_writing() {
         let packed = [("a.2.gz", [50, 9, 50]), ("a.1", [10, 20, 51])];
         assert_eq!(ordered(&packed), ["a.2.gz", "a.1"]);
+    }
+
+    /// Its writer had not noticed for a moment that it was rotated, so that its last writing came after the next one was made.
+    #[test]
+    fn what_was_written_late_and_compressed_then_comes_before_the_next_one() {
+        let late = [
+            ("a.3.gz", [60, 12, 60]),
+            ("a.2.gz", [50, 24, 50]),
+            ("a.1", [20, 29, 51]),
+            ("a", [30, 40, 40]),
+        ];
+        assert_eq!(ordered(&late), ["a.3.gz", "a.2.gz", "a.1", "a"]);
+        // The oldest is being compressed.
+        let begun = [&late[..], &[("a.4", [1, 9, 9]), ("a.4.gz", [70, 70, 70])]].concat();
+        let all = ordered(&begun);
+        assert_eq!(all[..5], ["a.4", "a.3.gz", "a.2.gz", "a.1", "a"]);
+        let now = [("a.1.gz", [50, 31, 50]), ("a", [30, 40, 40])];
+        assert_eq!(ordered(&now), ["a.1.gz", "a"]);
+        let rising = [
+            ("a.1", [1, 5, 9]),
+            ("a.2", [6, 19, 29]),
+            ("a.3.gz", [50, 31, 50]),
+            ("a.4", [30, 40, 41]),
+        ];
+        assert_eq!(ordered(&rising), ["a.1", "a.2", "a.3.gz", "a.4"]);
+        // Copied and truncated: what is written to is as old as the path.
+        let copied = [
+            ("a.3.gz", [60, 20, 60]),
+            ("a.2", [30, 30, 61]),
+            ("a.1.gz", [62, 40, 62]),
+            ("a", [1, 50, 50]),
+        ];
+        assert_eq!(ordered(&copied), ["a.3.gz", "a", "a.2", "a.1.gz"]);
     }
 }

@@ -101,6 +101,10 @@ impl FileSystem for Disk {
         }
     }
 
+    fn wall(&self) -> i128 {
+        nanos(SystemTime::now())
+    }
+
     fn data_from(&self, file: &Opened, offset: u64) -> u64 {
         let Kind::Plain(file) = &file.0 else {
             return offset;
@@ -164,11 +168,14 @@ fn files_in(directory: &Path) -> io::Result<Vec<Seen>> {
     Ok(found)
 }
 
-fn seen(path: &Path, metadata: &fs::Metadata) -> Seen {
-    let nanos = |time: SystemTime| match time.duration_since(UNIX_EPOCH) {
+fn nanos(time: SystemTime) -> i128 {
+    match time.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_nanos() as i128,
         Err(before) => -(before.duration().as_nanos() as i128),
-    };
+    }
+}
+
+fn seen(path: &Path, metadata: &fs::Metadata) -> Seen {
     Seen {
         path: path.to_owned(),
         id: FileId {

@@ -1,5 +1,6 @@
 //! What is asked of a file system; real ones and those of tests answer alike.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -112,6 +113,20 @@ pub trait FileSystem {
     /// # Errors
     /// What the system says.
     fn read_at(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// The time of the clock that [`Seen::modified`] is of, in nanoseconds since the Unix epoch.
+    fn wall(&self) -> i128;
+
+    /// Names in these directories are watched from now on, and in no others. Why some cannot be, where that was not said before: then
+    /// only looking at them tells.
+    fn watch(&self, _directories: &BTreeSet<PathBuf>) -> Option<String> {
+        None
+    }
+
+    /// Whether a name has come, gone or changed in a watched directory since this was asked last.
+    fn has_news(&self) -> bool {
+        false
+    }
 
     /// The first offset from `offset` on that is not in a hole, or the file's length.
     fn data_from(&self, _file: &Self::File, offset: u64) -> u64 {

@@ -13,13 +13,18 @@ use std::time::Duration;
 use crate::age::put_in_order;
 use crate::file_system::{FileId, FileSystem, Found, Seen, directory_of};
 use crate::fingerprint::Fingerprint;
-use crate::follower::{Follower, Life, Likeness, is_no_copy};
+use crate::follower::{Follower, Life, Likeness, is_no_copy, read};
 use crate::network::Network;
 use crate::pattern::{Pattern, is_packed, originals};
+use crate::settings::From;
 use crate::shipper::Shipper;
 use crate::state::{Entry, Surveyed};
 use crate::store::Store;
 use crate::trail::{Lists, Trail};
+
+/// Bytes in which the beginning of a line is looked for at once, and at most.
+const BACK: u64 = 64 << 10;
+const LINE_MAX: u64 = 16 << 20;
 
 /// A named file that may be a copy which is being made.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +57,8 @@ struct Scan {
     undecided: Vec<Seen>,
     /// The trails of paths.
     paths: BTreeMap<PathBuf, usize>,
+    /// By what a path may have been called before a rotation, the trails of such paths: a pattern may name rotated files too.
+    families: BTreeMap<PathBuf, Vec<usize>>,
     /// The trails of what paths lead to.
     targets: BTreeMap<PathBuf, usize>,
     /// The trails with files of an inode.
@@ -60,6 +67,8 @@ struct Scan {
     unsettled: BTreeSet<usize>,
     /// Files followed.
     files: usize,
+    /// Files that were last written too long ago.
+    ignored: BTreeSet<FileId>,
 }
 
 impl Scan {
@@ -69,6 +78,10 @@ impl Scan {
     {
         for (at, trail) in trails.iter().enumerate() {
             self.paths.insert(trail.path.clone(), at);
+            for name in originals(&trail.path) {
+                let original = directory_of(&trail.path).join(name);
+                self.families.entry(original).or_default().push(at);
+            }
             for follower in &trail.followers {
                 let inode = follower.entry.id.inode;
                 self.inodes.entry(inode).or_default().insert(at);
@@ -124,6 +137,10 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             follower.is_checked |= follower.had_head && !scan.unsure.contains(directory);
         }
         self.note_unmatched(&found);
+        self.emptied.are_new = false;
+        if scan.unsure.is_empty() {
+            self.emptied.files.clear();
+        }
         self.survey(scan);
         self.bound();
         self.look(now, true);
@@ -158,6 +175,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         found.sort_by(|one, other| one.path.cmp(&other.path));
         let is_partial = !hidden.is_empty();
         self.counts.left_out = hidden.len() as u64;
+        self.counts.ignored = 0;
         (found, is_partial, will_pass)
     }
 
@@ -180,6 +198,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 add(path);
             }
         }
+        // What changes from here on is seen, or told.
+        self.events.extend(self.files.watch(&directories));
         let mut lists = BTreeMap::new();
         for directory in directories {
             match self.files.list(&directory) {
@@ -195,6 +215,34 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             }
         }
         scan.lists = Rc::new(lists);
+    }
+
+    /// Whether a file that no follower has was last written too long ago.
+    fn is_too_old(&self, seen: &Seen) -> bool {
+        let oldest = self.settings.ignore_older.map(|age| age.as_nanos() as i128);
+        oldest.is_some_and(|age| self.files.wall() - seen.modified > age)
+    }
+
+    /// Where a file that is met begins.
+    fn start_of(&self, seen: &Seen) -> io::Result<u64> {
+        let is_there_at_first =
+            !self.has_scanned && !self.surveyed.contains_key(directory_of(&seen.path));
+        if self.settings.from == From::Start || !is_there_at_first {
+            return Ok(0);
+        }
+        let file = self.files.open(&seen.path)?;
+        let len = self.files.stat(&file)?.len;
+        let mut at = len;
+        // A line that has no end as yet is shipped, from its beginning.
+        while at > 0 && len - at < LINE_MAX {
+            let from = at.saturating_sub(BACK);
+            let bytes = read(&self.files, &file, from, (at - from) as usize)?;
+            if let Some(feed) = memchr::memrchr(b'\n', &bytes) {
+                return Ok(from + feed as u64 + 1);
+            }
+            at = from;
+        }
+        Ok(if at == 0 { 0 } else { len })
     }
 
     /// Which files followers have.
@@ -284,7 +332,10 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let last = trails
             .iter()
             .find_map(|&at| self.trails[at].followers.back());
+        let emptied = self.emptied.files.get(&seen.id);
+        let emptied = emptied.and_then(|followed| scan.paths.get(followed).copied());
         let is_newer = match (self.surveyed.get(directory_of(&seen.path)), last) {
+            _ if emptied.is_some() => true,
             (Some(surveyed), _) => surveyed.is_newer(seen),
             (None, Some(last)) => Surveyed::as_of(&last.entry).is_newer(seen),
             (None, None) => false,
@@ -292,13 +343,16 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         if !is_newer || (trails.is_empty() && wanted.is_none()) {
             return Ok(());
         }
+        if self.is_too_old(seen) {
+            return Ok(());
+        }
         match self.judge(&trails, seen, now)? {
             Verdict::Undecided => scan.undecided.push(seen.clone()),
             Verdict::Known => {}
             Verdict::New => {
                 let mut unsettled = trails.iter().filter(|at| scan.unsettled.contains(at));
-                let at = match (unsettled.next(), wanted) {
-                    (Some(&at), _) => at,
+                let at = match (emptied.or(unsettled.next().copied()), wanted) {
+                    (Some(at), _) => at,
                     (None, Some(path)) if trails.is_empty() => self.trail(&path, scan),
                     _ => return Ok(()),
                 };
@@ -323,6 +377,21 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             false => None,
         };
         (trails, wanted)
+    }
+
+    /// These trails, and for a compressed file those of files that had its path, or another rotated one, before it was compressed.
+    fn relatives(&self, seen: &Seen, trails: &[usize], scan: &Scan) -> Vec<usize> {
+        let mut all = trails.to_vec();
+        if is_packed(&seen.path) {
+            let directory = directory_of(&seen.path);
+            for name in originals(&seen.path) {
+                let family = scan.families.get(&directory.join(name));
+                all.extend(family.into_iter().flatten());
+            }
+            all.sort_unstable();
+            all.dedup();
+        }
+        all
     }
 
     /// What a file that no follower has is to the followers of these paths.
@@ -406,11 +475,17 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         if self.recall(seen, scan, now)? {
             return Ok(());
         }
+        if self.is_too_old(seen) {
+            self.counts.ignored += 1;
+            scan.ignored.insert(seen.id);
+            return Ok(());
+        }
         let (trails, _) = self.originals(seen, scan);
         let mut missed = None;
-        if !trails.is_empty() {
+        let relatives = self.relatives(seen, &trails, scan);
+        if !relatives.is_empty() {
             let mut unsettled = trails.iter().filter(|at| scan.unsettled.contains(at));
-            match self.judge(&trails, seen, now)? {
+            match self.judge(&relatives, seen, now)? {
                 Verdict::Known => return Ok(()),
                 Verdict::New => missed = unsettled.next().copied(),
                 Verdict::Undecided => {
@@ -463,12 +538,18 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             self.follow(at, seen.clone(), scan, now, true);
             return Ok(());
         }
+        let start = self.start_of(seen)?;
         let at = self.trail(&seen.path, scan);
         if !self.trails[at].followers.is_empty() {
             self.go_on_with_grown(at, scan, now)?;
             scan.unsettled.insert(at);
         }
         self.follow(at, seen.clone(), scan, now, false);
+        if start > 0
+            && let Some(follower) = self.trails[at].followers.back_mut()
+        {
+            follower.entry.acked = start;
+        }
         Ok(())
     }
 
@@ -643,8 +724,10 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             // An empty one may be the place of a file system that is not mounted.
             if is_first || !all.is_empty() {
                 // What came after names were looked for must be new if it is rotated before the next look.
-                let is_unmet =
-                    |seen: &Seen| !self.tracked.contains(&seen.id) && self.is_wanted(&seen.path);
+                let is_unmet = |seen: &Seen| {
+                    let is_met = self.tracked.contains(&seen.id) || scan.ignored.contains(&seen.id);
+                    !is_met && self.is_wanted(&seen.path)
+                };
                 // A file that was undecided may have grown or been renamed since.
                 let is_undecided =
                     |seen: &Seen| scan.undecided.iter().any(|other| other.id == seen.id);

@@ -16,6 +16,16 @@ pub enum Oversized {
     Fail,
 }
 
+/// Where files begin that are there when their directory is looked through for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum From {
+    /// At their start.
+    #[default]
+    Start,
+    /// Behind their last whole line. Files that come later begin at their start.
+    End,
+}
+
 /// The settings of a [`Shipper`](crate::Shipper).
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -28,6 +38,11 @@ pub struct Settings {
     pub poll: Duration,
     /// Ends when everything there is was shipped.
     pub once: bool,
+    /// Where files begin that are there at first. Default: at their start.
+    pub from: From,
+    /// Files that were last written longer ago than this when they are met are not followed before they are written again. Default: all
+    /// are followed.
+    pub ignore_older: Option<Duration>,
     /// How long a file that was rotated away must be quiet before what follows it is begun, and
     /// before a line without an end is taken for whole. Default 2 s.
     pub rotate_wait: Duration,
@@ -69,6 +84,8 @@ impl Default for Settings {
             servers: Vec::new(),
             poll: Duration::from_millis(250),
             once: false,
+            from: From::default(),
+            ignore_older: None,
             rotate_wait: Duration::from_secs(2),
             linger: Duration::from_secs(600),
             partial_after: None,

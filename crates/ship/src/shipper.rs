@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::file_system::{FileId, FileSystem};
-use crate::follower::{Around, Driven, Follower, Life};
+use crate::follower::{Around, Driven, Emptied, Follower, Life};
 use crate::line::Line;
 use crate::network::Network;
 use crate::pattern::Pattern;
@@ -17,6 +17,8 @@ use crate::trail::Trail;
 
 /// Names are looked for once in so many polls.
 const SCAN: u32 = 4;
+/// So many times a poll names are looked for where they change all the time.
+const NEWS: u32 = 5;
 /// Longest path in the name of a producer; of longer ones the end is shown.
 const SHOWN: usize = 130;
 /// With `once`, how long a checkpoint that cannot be written is tried again.
@@ -64,6 +66,28 @@ pub struct Counts {
     pub set_back: u64,
     /// Bytes of removed files that are held open at present.
     pub held: u64,
+    /// Named files that are not followed because they were last written too long ago.
+    pub ignored: u64,
+}
+
+/// A file that is followed, or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Following {
+    /// The path under which it was seen last.
+    pub path: PathBuf,
+    /// The name under which servers know it.
+    pub producer: String,
+    /// `followed`; `rotated` (not yet shipped whole), `lingering` (shipped, and still looked at), `done`, `missing`, `failing` (it cannot
+    /// be read at present), `failed`.
+    pub state: &'static str,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Everything before this offset is dealt with.
+    pub acked: u64,
+    /// Bytes that no server is known to have.
+    pub behind: u64,
+    /// For how long the first of these has been there.
+    pub lag: Duration,
 }
 
 /// See the library. Whoever drives it calls [`step`](Shipper::step) again at once while it is busy,
@@ -85,6 +109,12 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     /// Polls since names were looked for; none at first, and where a name has something that no follower has yet.
     polls: Option<u32>,
     polled: Duration,
+    /// When names were looked for last.
+    scanned: Duration,
+    /// Names have changed since.
+    has_news: bool,
+    /// Names were looked for, once at least.
+    pub(crate) has_scanned: bool,
     /// Files that wait for a lane, as of the last time that all were driven.
     waiting: usize,
     /// Trails that have a lane, or whose followers had more to do.
@@ -95,6 +125,7 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     turn: usize,
     /// The files that followers have.
     pub(crate) tracked: BTreeSet<FileId>,
+    pub(crate) emptied: Emptied,
     /// By server, the producers of which something was acknowledged last.
     last: BTreeMap<String, Vec<String>>,
     /// Up to what directories are known.
@@ -164,11 +195,15 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             events: Vec::new(),
             polls: None,
             polled: Duration::ZERO,
+            scanned: Duration::ZERO,
+            has_news: false,
+            has_scanned: false,
             waiting: 0,
             hot: Vec::new(),
             queue: VecDeque::new(),
             turn: 0,
             tracked: BTreeSet::new(),
+            emptied: Emptied::default(),
             surveyed: checkpoint.directories,
             last: checkpoint.last,
             undecided: BTreeMap::new(),
@@ -215,6 +250,19 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             counts.held += follower.held();
         }
         counts
+    }
+
+    /// All files, in the order of their paths and, for one path, of age. `now` is that of [`step`](Shipper::step).
+    pub fn following(&self, now: Duration) -> impl Iterator<Item = Following> {
+        self.followers().map(move |follower| Following {
+            path: follower.entry.path.clone(),
+            producer: follower.entry.producer.clone(),
+            state: follower.state(),
+            len: follower.len,
+            acked: follower.entry.acked,
+            behind: follower.behind(),
+            lag: follower.lag(now),
+        })
     }
 
     pub(crate) fn followers(&self) -> impl Iterator<Item = &Follower<F::File, N::Lane>> {
@@ -266,10 +314,15 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             self.polled = now;
         }
         self.polls = Some(polls);
-        let is_scan = polls >= SCAN && !self.stopping;
+        self.has_news |= self.files.has_news();
+        let since = now.saturating_sub(self.scanned);
+        let is_news = self.has_news && since >= self.settings.poll / NEWS;
+        let is_scan = (polls >= SCAN || is_news) && !self.stopping;
         if is_scan {
             self.polls = Some(0);
+            (self.scanned, self.has_news) = (now, false);
             self.scan(now);
+            self.has_scanned = true;
         } else if is_due {
             self.look(now, false);
         }
@@ -357,6 +410,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             free,
             waiting: self.waiting,
             tracked: &mut self.tracked,
+            emptied: &mut self.emptied,
             stopping: self.stopping,
             must_scan: false,
             was_set_back: false,
@@ -483,6 +537,10 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Writes the checkpoint; whether that was possible.
     pub fn save(&mut self, now: Duration) -> bool {
+        if self.emptied.are_new {
+            // What they have now is known to no follower yet.
+            self.scan(now);
+        }
         let mut checkpoint = Checkpoint {
             server: Some(self.server().to_owned()),
             files: self.inert.clone(),

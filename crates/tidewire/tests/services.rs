@@ -6,6 +6,8 @@ mod converse;
 #[path = "../examples/proxy.rs"]
 #[allow(dead_code, reason = "an example has a main function too")]
 mod proxy;
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
 
 use std::time::Duration;
 
@@ -80,4 +82,16 @@ fn faults_and_traces_do_not_show_in_what_is_said() {
             &|n, got, whole| exactly(got, &talks[n], whole),
         )
     });
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "a_proxy_passes_on_what_is_said",
+        "a_header_of_the_proxy_protocol_says_who_it_is",
+        "faults_and_traces_do_not_show_in_what_is_said",
+    ];
+    for test in tests {
+        (0..6).for_each(|seed| twice::says_the_same(test, seed, "network: "));
+    }
 }

@@ -1,6 +1,8 @@
 //! TLS on the simulated network: every split, small buffers, both ends.
 
 mod common;
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
 
 use std::time::Duration;
 
@@ -328,5 +330,16 @@ fn what_is_not_tls_is_cut() {
         sim.run_for(Duration::from_secs(1));
         assert_eq!(sim.counters(at).closed_for(Closed::ByProtocol("")), 1);
         assert_eq!(sim.counters(at).open, 0);
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "an_echo_survives_every_network",
+        "a_server_that_dies_has_not_said_its_farewell",
+    ];
+    for test in tests {
+        (0..4).for_each(|seed| twice::says_the_same(test, seed, "sizes: "));
     }
 }

@@ -35,6 +35,9 @@ impl<F, L: Lane> Follower<F, L> {
         self.left.get_or_insert(around.now);
         around.must_scan = true;
         around.tracked.remove(&self.entry.id);
+        around
+            .emptied
+            .note(self.entry.id, self.entry.followed.clone());
         self.seeking = Some(around.now);
         self.seek_copy(around)
     }

@@ -7,13 +7,16 @@ mod place;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::buffer::{Buffer, Cutting, Filled};
 use crate::file_system::{FileId, FileSystem};
 use crate::fingerprint::{Fingerprint, HEAD};
+use crate::lag::Lag;
 use crate::line::Line;
 use crate::network::{Lane, Network};
+use crate::pattern::is_packed;
 use crate::settings::Settings;
 use crate::shipper::{Counts, Fatal};
 use crate::state::Entry;
@@ -43,6 +46,23 @@ pub(crate) enum Life {
     Failed,
 }
 
+/// Files that were truncated, and have other contents now, which their followers leave to others. Such a file may have been renamed since, when no
+/// pattern names it and its birth does not tell that what it has is new.
+#[derive(Debug, Default)]
+pub(crate) struct Emptied {
+    /// The paths that were followed to them.
+    pub(crate) files: BTreeMap<FileId, PathBuf>,
+    /// Some have come since names were looked for last. The checkpoint must not forget them before they have been looked for.
+    pub(crate) are_new: bool,
+}
+
+impl Emptied {
+    pub(crate) fn note(&mut self, id: FileId, followed: PathBuf) {
+        self.files.insert(id, followed);
+        self.are_new = true;
+    }
+}
+
 /// What a step needs of the rest of the world.
 pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) files: &'a F,
@@ -58,6 +78,8 @@ pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) waiting: usize,
     /// Files that followers have: no copies.
     pub(crate) tracked: &'a mut BTreeSet<FileId>,
+    /// Files that were truncated.
+    pub(crate) emptied: &'a mut Emptied,
     /// Nothing new is begun.
     pub(crate) stopping: bool,
     /// Names are to be looked for at once: a file was truncated and what it has now has no follower, or a file has got
@@ -127,6 +149,7 @@ pub(crate) struct Follower<F, L> {
     crowded: Option<Trouble>,
     /// That it is missing was counted as a loss.
     is_loss: bool,
+    lag: Lag,
 }
 
 impl<F, L> std::fmt::Debug for Follower<F, L> {
@@ -193,6 +216,7 @@ impl<F, L: Lane> Follower<F, L> {
             trouble: None,
             crowded: None,
             is_loss: false,
+            lag: Lag::default(),
             entry,
         }
     }
@@ -248,6 +272,27 @@ impl<F, L: Lane> Follower<F, L> {
         match self.life {
             Life::Active | Life::Lingering(_) => self.len.saturating_sub(self.entry.acked),
             Life::Done | Life::Missing | Life::Failed => 0,
+        }
+    }
+
+    /// For how long the first byte that no server is known to have has been there.
+    pub(crate) fn lag(&self, now: Duration) -> Duration {
+        match self.behind() {
+            0 => Duration::ZERO,
+            _ => self.lag.of(now, self.entry.acked),
+        }
+    }
+
+    /// What becomes of it, in a word.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.life {
+            _ if self.is_in_trouble() => "failing",
+            Life::Active if self.left.is_some() => "rotated",
+            Life::Active => "followed",
+            Life::Lingering(_) => "lingering",
+            Life::Done => "done",
+            Life::Missing => "missing",
+            Life::Failed => "failed",
         }
     }
 
@@ -375,6 +420,8 @@ impl<F, L: Lane> Follower<F, L> {
         if !self.is_checked && self.has_head() {
             around.must_scan = true;
         }
+        self.lag.saw(around.now, self.len);
+        self.lag.dealt(self.entry.acked);
         driven.dirty = before != (self.len, self.life, self.entry.id);
         driven
     }
@@ -523,7 +570,10 @@ impl<F, L: Lane> Follower<F, L> {
                 self.buffer.close_lines();
             }
             let is_late = settings.partial_after.is_some_and(|after| quiet >= after);
-            if self.buffer.has_rest() && (has_left || is_late) {
+            // Nothing is added to what was compressed.
+            let is_final =
+                is_packed(&self.entry.path) && (quiet >= settings.rotate_wait || settings.once);
+            if self.buffer.has_rest() && (has_left || is_late || is_final) {
                 self.buffer.close_all();
             }
             driven.busy |= self.buffer.has_messages();

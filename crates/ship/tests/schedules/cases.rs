@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tidewire_ship::{Checkpoint, Counts, Pattern, Settings, Shipper, Store};
+use tidewire_ship::{Checkpoint, Counts, Following, From, Pattern, Settings, Shipper, Store};
 
 use crate::files::{Files, Life, Tree};
 use crate::servers::{Net, Server, Wire};
@@ -372,4 +372,137 @@ fn what_was_compressed_is_gone_on_with() {
         stored.sort();
         assert_eq!(stored, [first, "three"], "{:?}", case.events);
     }
+}
+
+/// What is there at first begins behind its last whole line; what comes later, or while no process runs, at its start.
+#[test]
+fn files_begin_at_their_end_where_that_is_asked_for() {
+    let mut case = Case::new();
+    let at_the_end = || Settings {
+        from: From::End,
+        ..settings()
+    };
+    case.write("a.log", "one\ntwo\nthr");
+    case.write("b.log", "no line yet");
+    case.process = begun(&case.files, &case.wire, &case.kept, at_the_end());
+    case.run(2);
+    assert_eq!(case.stored(), [""; 0]);
+    case.write("a.log", "ee\nfour\n");
+    case.write("b.log", " but now\n");
+    case.write("c.log", "came later\n");
+    let counts = case.run(2);
+    let mut stored = case.stored();
+    stored.sort();
+    let all = ["came later", "no line yet but now", "three four"];
+    assert_eq!(stored, all, "{:?}", case.events);
+    assert_eq!(counts.behind, 0);
+    // Another process.
+    case.write("d.log", "came while nothing ran\n");
+    case.rotate("a.log");
+    case.write("a.log", "new\n");
+    case.process = begun(&case.files, &case.wire, &case.kept, at_the_end());
+    case.run(5);
+    let mut stored = case.stored();
+    stored.sort();
+    let all = [
+        "came later",
+        "came while nothing ran",
+        "new",
+        "no line yet but now",
+        "three four",
+    ];
+    assert_eq!(stored, all, "{:?}", case.events);
+}
+
+#[test]
+fn files_that_are_old_are_not_followed_before_they_are_written_again() {
+    let mut case = Case::new();
+    case.write("old.log", "old\n");
+    for n in 0..20 {
+        case.write("young.log", &format!("{n}\n"));
+    }
+    let settings = Settings {
+        ignore_older: Some(Duration::from_nanos(10)),
+        ..settings()
+    };
+    case.process = begun(&case.files, &case.wire, &case.kept, settings);
+    let counts = case.run(2);
+    assert_eq!((counts.files, counts.ignored), (1, 1));
+    assert_eq!(case.stored().len(), 1);
+    case.write("old.log", "again\n");
+    let counts = case.run(2);
+    assert_eq!((counts.files, counts.ignored), (2, 0));
+    assert!(case.stored().contains(&"old again".to_owned()));
+}
+
+/// Between two looks, far apart.
+#[test]
+fn what_the_system_tells_is_looked_at_at_once() {
+    let mut case = Case::new();
+    let settings = Settings {
+        poll: Duration::from_secs(3600),
+        ..settings()
+    };
+    case.process = begun(&case.files, &case.wire, &case.kept, settings);
+    case.run(1);
+    case.now += Duration::from_secs(1000);
+    case.write("a.log", "one\n");
+    case.run(1);
+    assert_eq!(case.stored(), [""; 0]);
+    case.files.tree.borrow_mut().has_news = true;
+    case.run(1);
+    assert_eq!(case.stored(), ["one"], "{:?}", case.events);
+}
+
+#[test]
+fn what_is_followed_is_listed_with_how_far_it_is_behind() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.run(2);
+    case.wire.net.borrow_mut().servers[0].is_down = true;
+    case.run(2);
+    case.write("a.log", "three\n");
+    case.rotate("a.log");
+    let since = case.now;
+    case.run(10);
+    let now = case.now;
+    let all: Vec<Following> = case.process.following(now).collect();
+    assert_eq!(all.len(), 2, "{all:?}");
+    let Following {
+        path,
+        producer,
+        state,
+        len,
+        acked,
+        behind,
+        lag,
+    } = &all[0];
+    // It is open, and no name of it is needed.
+    assert_eq!(path, Path::new("/log/a.log"));
+    assert_eq!((all[1].state, all[1].len), ("followed", 0));
+    assert!(producer.contains("/log/a.log#"), "{producer}");
+    assert_eq!((*state, *len, *acked, *behind), ("rotated", 10, 4, 6));
+    // Not more than a poll later.
+    let longest = now - since;
+    assert!(
+        *lag <= longest && *lag + Duration::from_millis(20) >= longest,
+        "{lag:?} of {longest:?}"
+    );
+    case.wire.net.borrow_mut().servers[0].is_down = false;
+    case.run(20);
+    let caught_up = case.process.following(case.now).all(|f| f.lag.is_zero());
+    assert!(caught_up);
+}
+
+/// Where a pattern names it, it has its name for ever.
+#[test]
+fn the_last_line_of_a_compressed_file_needs_no_end() {
+    let mut case = Case::new();
+    case.write("a.gz", "one\ntwo");
+    let every = Pattern::new(Path::new("/log/*"), false).unwrap();
+    let outside = (case.files.clone(), case.wire.clone(), case.kept.clone());
+    let checkpoint = case.kept.0.borrow().clone();
+    case.process = Shipper::new(outside, settings(), (vec![every], Vec::new()), checkpoint);
+    case.run(5);
+    assert_eq!(case.stored(), ["one two"], "{:?}", case.events);
 }

@@ -1,4 +1,4 @@
-//! A file system in memory.
+//! A file system in memory; what is done there may be done in a real directory as well, which is followed then.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use fastrand::Rng;
-use tidewire_ship::{FileId, FileSystem, Found, Pattern, Seen, is_packed};
+use tidewire_ship::{Disk, FileId, FileSystem, Found, Opened, Pattern, Seen, is_packed};
+
+use crate::mirror::Mirror;
 
 /// Counts down to the moment at which the process is killed.
 #[derive(Clone, Default)]
@@ -65,6 +67,10 @@ pub(crate) struct Tree {
     time: i128,
     /// So many moments have one time: of the clock of a file system only ticks are seen.
     pub(crate) tick: i128,
+    /// Where the system tells of names that change, they have.
+    pub(crate) has_news: bool,
+    /// Everything is done in this real directory too.
+    pub(crate) mirror: Option<Mirror>,
 }
 
 impl Tree {
@@ -86,7 +92,22 @@ impl Tree {
         };
         self.names.insert(to.to_owned(), inode);
         self.inodes[inode].changed = self.moment();
+        if let Some(mirror) = &self.mirror {
+            mirror.rename(from, to);
+        }
         true
+    }
+
+    pub(crate) fn remove(&mut self, path: &Path) {
+        self.names.remove(path);
+        if let Some(mirror) = &self.mirror {
+            mirror.remove(path);
+        }
+    }
+
+    fn name_of(&self, inode: usize) -> Option<&Path> {
+        let mut named = self.names.iter().filter(|(_, at)| **at == inode);
+        named.next().map(|(path, _)| &**path)
     }
 
     pub(crate) fn create(&mut self, path: &Path, content: usize) -> usize {
@@ -111,6 +132,9 @@ impl Tree {
             is_partial: false,
         });
         self.names.insert(path.to_owned(), self.inodes.len() - 1);
+        if let Some(mirror) = &self.mirror {
+            mirror.create(path);
+        }
         self.inodes.len() - 1
     }
 
@@ -118,6 +142,9 @@ impl Tree {
         let now = self.moment();
         self.inodes[inode].bytes.extend_from_slice(bytes);
         (self.inodes[inode].modified, self.inodes[inode].changed) = (now, now);
+        if let (Some(mirror), Some(path)) = (&self.mirror, self.name_of(inode)) {
+            mirror.append(path, bytes);
+        }
     }
 
     pub(crate) fn truncate(&mut self, inode: usize, content: usize) {
@@ -125,6 +152,9 @@ impl Tree {
         self.inodes[inode].bytes.clear();
         (self.inodes[inode].modified, self.inodes[inode].changed) = (now, now);
         self.inodes[inode].content = content;
+        if let (Some(mirror), Some(path)) = (&self.mirror, self.name_of(inode)) {
+            mirror.truncate(path);
+        }
     }
 
     /// A directory's file system is unmounted, or mounted again; whether it is there now.
@@ -165,13 +195,29 @@ impl Tree {
 
     /// Compresses a file: another one with what it holds and the time of its last writing takes its place.
     pub(crate) fn pack(&mut self, path: &Path) -> PathBuf {
-        let old = self.names[path];
+        let packed = self.begin_to_pack(path);
+        self.end_packing(path, &packed);
+        packed
+    }
+
+    /// The compressed file is there, and not whole.
+    pub(crate) fn begin_to_pack(&mut self, path: &Path) -> PathBuf {
         let packed = PathBuf::from(format!("{}.gz", path.display()));
-        let new = self.create(&packed, self.inodes[old].content);
+        let new = self.create(&packed, self.inodes[self.names[path]].content);
+        self.inodes[new].is_partial = true;
+        packed
+    }
+
+    /// It is whole, has the time of the last writing, and the file has gone.
+    pub(crate) fn end_packing(&mut self, path: &Path, packed: &Path) {
+        let (old, new) = (self.names[path], self.names[packed]);
         self.inodes[new].bytes = self.inodes[old].bytes.clone();
         self.inodes[new].modified = self.inodes[old].modified;
-        self.names.remove(path);
-        packed
+        self.inodes[new].is_partial = false;
+        if let Some(mirror) = &self.mirror {
+            mirror.pack(path, packed);
+        }
+        self.remove(path);
     }
 
     fn seen(&self, path: &Path, at: usize) -> Seen {
@@ -198,11 +244,14 @@ pub(crate) struct Files {
 }
 
 /// An open file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Handle {
-    inode: usize,
-    /// The device as it was when this was opened.
-    device: u64,
+#[derive(Debug)]
+pub(crate) enum Handle {
+    Simulated {
+        inode: usize,
+        /// The device as it was when this was opened.
+        device: u64,
+    },
+    Real(Opened),
 }
 
 impl Files {
@@ -218,12 +267,15 @@ impl Files {
         }
     }
 
-    fn inode(&self, handle: Handle) -> io::Result<usize> {
-        let device = self.tree.borrow().inodes[handle.inode].id.device;
-        match device == handle.device {
-            true => Ok(handle.inode),
+    fn inode(&self, inode: usize, device: u64) -> io::Result<usize> {
+        match self.tree.borrow().inodes[inode].id.device == device {
+            true => Ok(inode),
             false => Err(io::Error::from_raw_os_error(116)),
         }
+    }
+
+    fn is_real(&self) -> bool {
+        self.tree.borrow().mirror.is_some()
     }
 }
 
@@ -232,6 +284,9 @@ impl FileSystem for Files {
 
     fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
         self.alive()?;
+        if self.is_real() {
+            return Disk.look(path);
+        }
         let tree = self.tree.borrow();
         let mut named = tree.visible().filter(|(name, _)| *name == path);
         Ok(named.next().map(|(path, inode)| tree.seen(path, *inode)))
@@ -239,6 +294,9 @@ impl FileSystem for Files {
 
     fn find(&self, pattern: &Pattern) -> io::Result<Found> {
         self.alive()?;
+        if self.is_real() {
+            return Disk.find(pattern);
+        }
         let tree = self.tree.borrow();
         let named = tree.visible().filter(|(path, _)| pattern.names(path));
         Ok(Found {
@@ -249,6 +307,9 @@ impl FileSystem for Files {
 
     fn list(&self, directory: &Path) -> io::Result<Vec<Seen>> {
         self.alive()?;
+        if self.is_real() {
+            return Disk.list(directory);
+        }
         let tree = self.tree.borrow();
         let near = tree
             .visible()
@@ -258,6 +319,9 @@ impl FileSystem for Files {
 
     fn open(&self, path: &Path) -> io::Result<Handle> {
         self.alive()?;
+        if self.is_real() {
+            return Disk.open(path).map(Handle::Real);
+        }
         let tree = self.tree.borrow();
         if tree.forbidden.contains(path) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -268,18 +332,32 @@ impl FileSystem for Files {
         if tree.inodes[inode].is_partial {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Handle { inode, device })
+        Ok(Handle::Simulated { inode, device })
     }
 
     fn stat(&self, file: &Handle) -> io::Result<Seen> {
         self.alive()?;
-        let inode = self.inode(*file)?;
+        let inode = match file {
+            Handle::Simulated { inode, device } => self.inode(*inode, *device)?,
+            Handle::Real(file) => return Disk.stat(file),
+        };
         Ok(self.tree.borrow().seen(Path::new(""), inode))
+    }
+
+    fn wall(&self) -> i128 {
+        self.tree.borrow().time
+    }
+
+    fn has_news(&self) -> bool {
+        std::mem::take(&mut self.tree.borrow_mut().has_news)
     }
 
     fn read_at(&self, file: &Handle, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.alive()?;
-        let inode = self.inode(*file)?;
+        let inode = match file {
+            Handle::Simulated { inode, device } => self.inode(*inode, *device)?,
+            Handle::Real(file) => return Disk.read_at(file, offset, into),
+        };
         let tree = self.tree.borrow();
         let rest = tree.inodes[inode]
             .bytes

@@ -4,23 +4,37 @@
 
 mod cases;
 mod files;
+mod mirror;
 mod servers;
+#[path = "../../../log/tests/simulated/twice.rs"]
+mod twice;
 mod world;
 
 use world::{Profile, World};
 
-/// `TIDEWIRE_SEEDS`: how many, or `7..8` for one that has failed.
-fn seeds() -> std::ops::Range<u64> {
-    let wanted = std::env::var("TIDEWIRE_SEEDS").unwrap_or("800".into());
+/// `TIDEWIRE_SEEDS`: how many instead of the usual number, or `7..9`; `TIDEWIRE_SEED`: the one that has failed.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    if let Ok(seed) = std::env::var("TIDEWIRE_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    let wanted = std::env::var("TIDEWIRE_SEEDS").unwrap_or(usual.to_string());
     let (from, to) = wanted.split_once("..").unwrap_or(("0", &wanted));
-    let number = |text: &str| text.parse().expect("a number");
     number(from)..number(to)
 }
 
 /// Runs every seed; the first that fails is named.
 fn all(profile: Profile) {
-    for seed in seeds() {
-        let run = std::panic::catch_unwind(|| World::new(seed, profile).run());
+    some(profile, 800);
+}
+
+fn some(profile: Profile, usual: u64) {
+    let is_traced = std::env::var_os("TIDEWIRE_TRACED").is_some();
+    for seed in seeds(usual) {
+        let run = std::panic::catch_unwind(|| match World::new(seed, profile) {
+            world if is_traced => println!("schedule: {:016x}", world.traced()),
+            world => world.run(),
+        });
         if run.is_err() {
             panic!("{profile:?}, seed {seed}: see above");
         }
@@ -79,44 +93,41 @@ fn a_server_that_is_set_back() {
     all(Profile::SetBack);
 }
 
-/// The same seed in two processes takes the same steps: tables with random keys, clocks and addresses would show.
+/// `TIDEWIRE_SEEDS=10000 cargo test --profile seeds -p tidewire-ship --test schedules histories` tries more.
+#[test]
+fn histories_with_all_that_can_happen_to_a_file() {
+    all(Profile::Mixed);
+}
+
+#[test]
+fn histories_with_all_that_can_happen_to_a_file_and_a_pattern() {
+    all(Profile::MixedPattern);
+}
+
+/// Fewer: each call is one of the system. `TIDEWIRE_SEEDS=200` tries more.
+#[test]
+fn histories_in_a_real_directory() {
+    some(Profile::Real, 40);
+}
+
 #[test]
 fn a_seed_is_the_same_schedule_in_another_process() {
-    const CHILD: &str = "TIDEWIRE_TRACED";
-    if std::env::var_os(CHILD).is_some() {
-        let profiles = [
-            Profile::Renamed,
-            Profile::Ticks,
-            Profile::Pattern,
-            Profile::Truncated,
-            Profile::Failover,
-            Profile::Fleet,
-            Profile::Errors,
-            Profile::AbsentPattern,
-            Profile::SetBack,
-        ];
-        for profile in profiles {
-            for seed in 0..5 {
-                let trace = World::new(seed, profile).traced();
-                println!("traced {profile:?} {seed} {trace:016x}");
-            }
-        }
-        return;
+    let tests = [
+        "files_that_are_renamed",
+        "files_that_are_renamed_within_one_tick_of_the_clock",
+        "files_that_are_renamed_and_matched_by_one_pattern",
+        "files_that_are_copied_and_truncated",
+        "errors_that_pass",
+        "file_systems_that_are_not_mounted_for_a_while",
+        "file_systems_that_are_not_mounted_for_a_while_and_a_pattern",
+        "several_servers",
+        "several_servers_of_a_fleet",
+        "a_server_that_is_set_back",
+        "histories_with_all_that_can_happen_to_a_file",
+    ];
+    for test in tests {
+        (0..4).for_each(|seed| twice::says_the_same(test, seed, "schedule: "));
     }
-    let traced = || {
-        let name = "a_seed_is_the_same_schedule_in_another_process";
-        let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args([name, "--exact", "--nocapture"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&child.stdout).into_owned();
-        let lines = said.lines().filter(|line| line.contains("traced "));
-        lines.map(str::to_owned).collect::<Vec<_>>()
-    };
-    let first = traced();
-    assert_eq!(first.len(), 45, "{first:?}");
-    assert_eq!(first, traced());
 }
 
 /// A test of the test: ids that do not say where a line ends would be noticed.

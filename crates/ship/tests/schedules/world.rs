@@ -12,6 +12,7 @@ use fastrand::Rng;
 use tidewire_ship::{Checkpoint, Pattern, Settings, Shipper, Store};
 
 use crate::files::{Files, Life, Tree};
+use crate::mirror::Mirror;
 use crate::servers::{Net, PAYLOAD_MAX, Server, Stored, Wire};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,12 @@ pub(crate) enum Profile {
     SetBack,
     /// A server that is not as it should be.
     Forgetful,
+    /// Renamed, copied and truncated, compressed and removed, while the shipper or the server is away for long.
+    Mixed,
+    /// The same, and the names are matched by one pattern.
+    MixedPattern,
+    /// The same, in a real directory.
+    Real,
 }
 
 impl Profile {
@@ -51,7 +58,16 @@ impl Profile {
     }
 
     fn is_pattern(self) -> bool {
-        matches!(self, Profile::Pattern | Profile::AbsentPattern)
+        let patterns = [
+            Profile::Pattern,
+            Profile::AbsentPattern,
+            Profile::MixedPattern,
+        ];
+        patterns.contains(&self)
+    }
+
+    fn is_mixed(self) -> bool {
+        matches!(self, Profile::Mixed | Profile::MixedPattern | Profile::Real)
     }
 }
 
@@ -61,6 +77,8 @@ struct Content {
     bytes: Vec<u8>,
     /// It may be lost: nobody could have known of it.
     may_be_lost: bool,
+    /// The file that had it was removed: if it is not stored, that was told.
+    was_removed: bool,
     /// It was written to after the shipper may have gone on to the next.
     is_late: bool,
     /// When it was rotated away.
@@ -78,6 +96,17 @@ struct Writer {
     renamed: u32,
     /// Each rotated file gets the next number and keeps it.
     is_rising: bool,
+    /// How its files are rotated, where both can be.
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Renamed,
+    Copied,
+    /// Now so, now so. The time of birth of a file that was truncated and renamed then is older than that of its copies, so the order of what they
+    /// hold cannot be known.
+    Both,
 }
 
 #[derive(Clone)]
@@ -113,6 +142,12 @@ pub(crate) struct World {
     contents: Vec<Content>,
     now: Duration,
     lines: u64,
+    /// No process is started before so many acts.
+    away: u32,
+    /// Files that are being compressed, and to what.
+    packing: Vec<(PathBuf, PathBuf)>,
+    /// Losses that processes told of.
+    losses: u64,
     /// Of all steps, where it is asked for.
     trace: Option<DefaultHasher>,
 }
@@ -159,13 +194,19 @@ impl World {
             contents: Vec::new(),
             now: Duration::ZERO,
             lines: 0,
+            away: 0,
+            packing: Vec::new(),
+            losses: 0,
             trace: None,
         };
+        let mirror = (profile == Profile::Real).then(Mirror::new);
+        let root = mirror.as_ref().map(Mirror::root).unwrap_or_default();
+        world.files.tree.borrow_mut().mirror = mirror;
         if profile == Profile::Ticks {
             world.files.tree.borrow_mut().tick = world.rng.u64(2..40).into();
         }
         for path in 0..world.rng.usize(1..=3) {
-            let path = PathBuf::from(format!("/log/{path}/app.log"));
+            let path = PathBuf::from(format!("{}/log/{path}/app.log", root.display()));
             let inode = world.create(&path, world.writers.len());
             world.writers.push(Writer {
                 path,
@@ -173,6 +214,10 @@ impl World {
                 rest: 0,
                 renamed: 0,
                 is_rising: profile == Profile::Ticks && world.rng.bool(),
+                way: match profile.is_mixed() {
+                    true => [Way::Renamed, Way::Copied, Way::Both][world.rng.usize(..3)],
+                    false => Way::Both,
+                },
             });
         }
         world
@@ -183,6 +228,7 @@ impl World {
             path: writer,
             bytes: Vec::new(),
             may_be_lost: false,
+            was_removed: false,
             is_late: false,
             left: None,
         });
@@ -219,6 +265,8 @@ impl World {
                 46..50 => self.disturb(),
                 50..53 => self.kill(),
                 53..57 if self.profile.is_absent() => self.unmount_or_mount(),
+                53..58 if self.profile.is_mixed() => self.pack(),
+                58..59 if self.profile.is_mixed() => self.remove(),
                 _ => self.step(),
             }
             let breaks = 0.02;
@@ -283,6 +331,18 @@ impl World {
         }
         match self.profile {
             Profile::Truncated if self.rng.u8(..4) > 0 => self.copy_and_truncate(at),
+            _ if self.profile.is_mixed() => {
+                self.end_packing();
+                let is_copied = match self.writers[at].way {
+                    Way::Renamed => false,
+                    Way::Copied => true,
+                    Way::Both => self.rng.bool(),
+                };
+                match is_copied {
+                    true => self.copy_and_truncate(at),
+                    false => self.rename(at),
+                }
+            }
             Profile::Ticks => {
                 for _ in 0..self.rng.u32(1..4) {
                     self.rename(at);
@@ -299,8 +359,55 @@ impl World {
         let name = |n: u32| PathBuf::from(format!("{}.{n}", path.display()));
         let mut tree = self.files.tree.borrow_mut();
         // Old ones stay for long enough that nothing is removed before it is shipped.
+        let packed = |n: u32| PathBuf::from(format!("{}.{n}.gz", path.display()));
         for n in (1..400).rev() {
             tree.rename(&name(n), &name(n + 1));
+            tree.rename(&packed(n), &packed(n + 1));
+        }
+    }
+
+    /// What was rotated away, and is not being compressed.
+    fn rotated(&self) -> Vec<PathBuf> {
+        let tree = self.files.tree.borrow();
+        let is_rotated = |path: &PathBuf| {
+            let is_written = self.writers.iter().any(|writer| writer.path == **path);
+            let is_packing = |(plain, packed): &(PathBuf, PathBuf)| plain == path || packed == path;
+            !is_written && !self.packing.iter().any(is_packing)
+        };
+        let names = tree.names.keys().filter(|path| is_rotated(path));
+        names.cloned().collect()
+    }
+
+    /// A rotated file begins to be compressed, or those that have begun are whole.
+    fn pack(&mut self) {
+        if !self.packing.is_empty() && self.rng.bool() {
+            return self.end_packing();
+        }
+        let mut plain = self.rotated();
+        plain.retain(|path| path.extension().is_none_or(|ending| ending != "gz"));
+        if let Some(path) = self.rng.choice(&plain).cloned() {
+            println!("{:?} {} is compressed", self.now, path.display());
+            let packed = self.files.tree.borrow_mut().begin_to_pack(&path);
+            self.packing.push((path, packed));
+        }
+    }
+
+    fn end_packing(&mut self) {
+        let mut tree = self.files.tree.borrow_mut();
+        for (path, packed) in self.packing.drain(..) {
+            println!("{:?} {} is whole", self.now, packed.display());
+            tree.end_packing(&path, &packed);
+        }
+    }
+
+    fn remove(&mut self) {
+        let rotated = self.rotated();
+        if let Some(path) = self.rng.choice(&rotated).cloned() {
+            println!("{:?} {} removed", self.now, path.display());
+            let mut tree = self.files.tree.borrow_mut();
+            let content = tree.inodes[tree.names[&path]].content;
+            tree.remove(&path);
+            self.contents[content].was_removed = true;
         }
     }
 
@@ -356,7 +463,10 @@ impl World {
         let is_known = known
             .iter()
             .any(|entry| entry.id == id && entry.head.len > 0 && !entry.done);
-        self.contents[content].may_be_lost |= !is_known;
+        self.contents[content].may_be_lost |= match self.profile.is_mixed() {
+            true => !known.iter().any(|entry| entry.followed == path) && !self.profile.is_pattern(),
+            false => !is_known,
+        };
         self.contents[content].left = Some(self.now);
         let mut tree = self.files.tree.borrow_mut();
         let copied = tree.create(&copy, content);
@@ -365,11 +475,12 @@ impl World {
             path: at,
             bytes: Vec::new(),
             may_be_lost: false,
+            was_removed: false,
             is_late: false,
             left: None,
         });
         tree.truncate(inode, self.contents.len() - 1);
-        self.writers[at].rest = 40;
+        self.writers[at].rest = if self.profile.is_mixed() { 0 } else { 40 };
         println!("{:?} {} copied and truncated", self.now, path.display());
     }
 
@@ -404,6 +515,9 @@ impl World {
     fn bury(&mut self) {
         println!("{:?} killed", self.now);
         self.process = None;
+        if self.profile.is_mixed() && self.rng.bool() {
+            self.away = self.rng.u32(1..40);
+        }
         self.wire.net.borrow_mut().orphan_all();
         self.life.goes_on();
     }
@@ -431,7 +545,7 @@ impl World {
     fn start(&mut self) -> Process {
         let pattern = |text: &str| Pattern::new(Path::new(text), false).unwrap();
         let patterns = match self.profile {
-            Profile::Pattern | Profile::AbsentPattern => vec![pattern("/log/*/app.log*")],
+            _ if self.profile.is_pattern() => vec![pattern("/log/*/app.log*")],
             _ => {
                 let paths = self.writers.iter();
                 paths
@@ -446,10 +560,16 @@ impl World {
 
     fn step(&mut self) {
         if self.process.is_none() {
+            if self.away > 0 {
+                self.away -= 1;
+                return;
+            }
             self.process = Some(self.start());
         }
         let process = self.process.as_mut().unwrap();
+        let before = process.counts().losses;
         let done = process.step(self.now);
+        self.losses += process.counts().losses - before;
         if std::env::var_os("TIDEWIRE_TRACE").is_some() {
             println!("{:?} {process:?}", self.now);
         }
@@ -475,6 +595,8 @@ impl World {
     /// Everything is well from now on, for long enough.
     fn finish(&mut self) {
         self.life.goes_on();
+        self.away = 0;
+        self.end_packing();
         if self.profile == Profile::SetBack {
             // While no lane is open nothing tells that a server has ended: it is asked when a process starts.
             self.bury();
@@ -518,6 +640,7 @@ impl World {
             }
         }
         let may_overlap = self.profile == Profile::Failover;
+        let unterminated = self.process.as_ref().unwrap().counts().unterminated;
         let mut found: Vec<Option<(u64, u64)>> = vec![None; self.contents.len()];
         for (name, mut stored) in producers {
             stored.sort_by_key(|stored| stored.id);
@@ -540,8 +663,14 @@ impl World {
             let content = &self.contents[at];
             let end = tiles(&content.bytes, &stored, may_overlap).unwrap();
             let all = content.bytes.len();
+            let is_told = content.was_removed && self.losses > 0;
+            // A copy that has its name may grow yet.
+            let rest = &content.bytes[end..];
+            let is_waiting = self.profile.is_pattern()
+                && !rest.contains(&b'\n')
+                && unterminated >= rest.len() as u64;
             assert!(
-                end == all || content.may_be_lost,
+                end == all || content.may_be_lost || is_told || is_waiting,
                 "{name}: {end} of {all}: {:?}",
                 String::from_utf8_lossy(&content.bytes)
             );
@@ -553,8 +682,12 @@ impl World {
             let Some((first, end)) = found else {
                 let is_empty =
                     content.bytes.iter().all(|byte| *byte == b'\n') && content.bytes.is_empty();
+                let is_waiting = self.profile.is_pattern()
+                    && !content.bytes.contains(&b'\n')
+                    && unterminated >= content.bytes.len() as u64;
+                // A file that was not seen before it was removed is known to no process.
                 assert!(
-                    is_empty || content.may_be_lost,
+                    is_empty || content.may_be_lost || content.was_removed || is_waiting,
                     "not stored: {:?}",
                     String::from_utf8_lossy(&content.bytes)
                 );
@@ -562,15 +695,20 @@ impl World {
             };
             // What nobody could know of may be found later.
             let is_again = self.profile == Profile::SetBack;
-            let is_ordered =
-                !content.may_be_lost && !self.profile.is_pattern() && !may_overlap && !is_again;
+            let is_both = self.profile.is_mixed() && self.writers[content.path].way == Way::Both;
+            let is_ordered = !content.may_be_lost
+                && !is_both
+                && !content.was_removed
+                && !self.profile.is_pattern()
+                && !may_overlap
+                && !is_again;
             let before = last.entry(content.path).or_default();
             assert!(
                 !is_ordered || first > *before,
                 "out of order: {:?} was stored from {first} on, and what was before it up to {before}",
                 String::from_utf8_lossy(&content.bytes)
             );
-            if !content.is_late && !content.may_be_lost {
+            if !content.is_late && !content.may_be_lost && !content.was_removed {
                 *before = end;
             }
         }

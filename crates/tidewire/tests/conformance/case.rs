@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 
 use crate::child;
 use crate::real;
+use crate::twice;
 use crate::variant::Variant;
 use crate::world;
 
@@ -92,6 +93,7 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
     }
     for &(variant, _) in variants.iter().filter(|(v, _)| v.is_simulated()) {
         computing.push(sameness(cases, variant));
+        computing.push(sameness_elsewhere(variant));
     }
     let mut trials = among(waiting, computing);
     trials.push(real::nobody_is_left_out(cases));
@@ -139,6 +141,18 @@ fn sameness(cases: &[Case], variant: Variant) -> Trial {
                 assert_eq!(hash(7), hash(7));
                 assert_ne!(hash(7), hash(8));
             }
+            Ok(())
+        },
+    )
+}
+
+/// The same in other processes.
+fn sameness_elsewhere(variant: Variant) -> Trial {
+    Trial::test(
+        format!("{variant}/a_seed_is_the_same_run_in_another_process"),
+        move || {
+            let test = format!("{variant}/the_same_seed_is_the_same_run");
+            twice::says_the_same(&test, 7, "network: ");
             Ok(())
         },
     )

@@ -20,6 +20,8 @@ mod record;
 mod roles;
 mod simulated;
 mod stream;
+#[path = "../../../log/tests/simulated/twice.rs"]
+mod twice;
 mod variant;
 mod world;
 

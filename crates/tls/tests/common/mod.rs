@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ED25519,
+    SerialNumber, date_time_ymd,
 };
 use tidewire::{Closed, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, Turn};
 use tidewire_tls::rustls::RootCertStore;
@@ -21,10 +22,13 @@ impl Authority {
     pub fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         // Authorities of one name would be taken for each other.
-        let serial = NEXT.fetch_add(1, SeqCst).to_string();
-        params.distinguished_name.push(DnType::CommonName, serial);
+        let serial = NEXT.fetch_add(1, SeqCst);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, serial.to_string());
+        params.serial_number = Some(SerialNumber::from(u64::from(serial) + 1));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Authority(CertifiedIssuer::self_signed(params, new_key()).unwrap())
     }
 
     pub fn pem(&self) -> String {
@@ -51,10 +55,16 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
-        let key = KeyPair::generate().unwrap();
+        params.serial_number = Some(SerialNumber::from(u64::from(NEXT.fetch_add(1, SeqCst)) + 1));
+        let key = new_key();
         let signed = params.signed_by(&key, &self.0).unwrap();
         Certificate::from_pem(signed.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
     }
+}
+
+/// All keys and signatures of this kind have one length, so that the sizes of all records are a function of the seed.
+fn new_key() -> KeyPair {
+    KeyPair::generate_for(&PKCS_ED25519).unwrap()
 }
 
 /// What happened on one side.

@@ -1,6 +1,7 @@
 //! The disk behind its lock: every operation, with its fault.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 
@@ -22,6 +23,22 @@ pub(super) struct State {
     pub(super) names: Directory,
     inodes: BTreeMap<u64, Inode>,
     created: u64,
+}
+
+/// A test that runs one seed in two processes compares what is printed here; `TIDEWIRE_TRACED` in the environment asks for it.
+impl Drop for State {
+    #[expect(clippy::print_stdout, reason = "a test reads it")]
+    fn drop(&mut self) {
+        if std::env::var_os("TIDEWIRE_TRACED").is_none() {
+            return;
+        }
+        let mut hash = DefaultHasher::new();
+        (self.operations, self.most_used).hash(&mut hash);
+        for name in self.names.sorted() {
+            (&name, self.contents(&name)).hash(&mut hash);
+        }
+        println!("disk: {:016x}", hash.finish());
+    }
 }
 
 /// Whether power is lost with the operation that has just begun.

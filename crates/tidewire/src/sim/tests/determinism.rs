@@ -1,5 +1,8 @@
 //! The same seed is the same run.
 
+#[path = "../../../../log/tests/simulated/twice.rs"]
+mod twice;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -69,4 +72,19 @@ fn a_recorded_run_tells_its_story_in_order() {
     ];
     assert!(milestones.is_sorted(), "{story:?}");
     assert!(pair.sim.trace().map(|e| e.at).is_sorted());
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "sim::tests::process::loops_of_every_shape_serve_and_stop",
+        "fault::tests::what_is_delayed_and_split_is_whole_in_the_end",
+        "trace::tests::a_seed_that_fails_is_told",
+    ];
+    for test in tests {
+        (0..3).for_each(|seed| twice::says_the_same(test, seed, "network: "));
+    }
+    // Every call of the kernel is told.
+    let kernel = "sim::explore::seeds::whatever_the_kernel_does";
+    (0..12).for_each(|seed| twice::says_the_same(kernel, seed, "  loop "));
 }

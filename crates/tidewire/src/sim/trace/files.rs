@@ -31,8 +31,15 @@ pub(in crate::sim) fn recorded<R>(seed: u64, run: impl FnOnce() -> R) -> (R, Vec
     (result, run.map_or(Vec::new(), |run| run.written))
 }
 
-/// A simulation has come to its end.
+/// A simulation has come to its end. Where the environment has `TIDEWIRE_TRACED`, its hash is printed: two processes with the same seed must
+/// print the same one. `TIDEWIRE_TRACED=sizes` leaves the contents out.
+#[expect(clippy::print_stdout, reason = "a test reads it")]
 pub(in crate::sim) fn dropped(seed: u64, trace: &Trace) {
+    match env::var_os("TIDEWIRE_TRACED") {
+        None => {}
+        Some(what) if what == "sizes" => println!("sizes: {:016x} of seed {seed}", trace.sizes()),
+        Some(_) => println!("network: {:016x} of seed {seed}", trace.hash()),
+    }
     let again = RUN.with_borrow_mut(|run| {
         let Some(run) = run else { return false };
         let name = match run.written.len() {

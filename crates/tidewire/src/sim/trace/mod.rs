@@ -104,6 +104,8 @@ const KEEP_BYTES: usize = 16 << 20;
 #[derive(Default)]
 pub(in crate::sim) struct Trace {
     hash: u64,
+    /// Without the contents, which keys of TLS make another run's.
+    sizes: u64,
     recording: bool,
     events: VecDeque<Kept>,
     streams: Vec<Stream>,
@@ -167,7 +169,8 @@ impl Trace {
             u64::from(what as u8) << 40 | u64::from(side) << 32 | u64::from(stream),
             len,
         ] {
-            self.mix(part);
+            self.hash = mixed(self.hash, part);
+            self.sizes = mixed(self.sizes, part);
         }
         let said = &mut self.streams[stream as usize].said;
         let (by, to) = (usize::from(side), usize::from(1 - side));
@@ -192,7 +195,7 @@ impl Trace {
         for eight in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..eight.len()].copy_from_slice(eight);
-            self.mix(u64::from_le_bytes(word));
+            self.hash = mixed(self.hash, u64::from_le_bytes(word));
         }
         if self.recording && self.kept + bytes.len() <= KEEP_BYTES {
             self.kept += bytes.len();
@@ -211,14 +214,19 @@ impl Trace {
         self.hash
     }
 
+    /// A hash of all that happened but for the contents.
+    pub(in crate::sim) fn sizes(&self) -> u64 {
+        self.sizes
+    }
+
     pub(in crate::sim) fn events(&self) -> impl Iterator<Item = &Event> {
         self.events.iter().map(|kept| &kept.event)
     }
+}
 
-    /// One step of the finaliser of MurmurHash3 (Appleby): every bit of the past matters.
-    fn mix(&mut self, word: u64) {
-        let mut h = (self.hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        self.hash = h ^ (h >> 33);
-    }
+/// One step of the finaliser of MurmurHash3 (Appleby): every bit of the past matters.
+fn mixed(hash: u64, word: u64) -> u64 {
+    let mut h = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h ^ (h >> 33)
 }
