@@ -71,6 +71,12 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
     pub(crate) home_growth: Option<Size>,
 
+    /// How long an owner may serve keys at level replicated after it last proved at the home that no other server owns the
+    /// store; it does so whenever a quarter of this is over. A server that takes the store over from an owner that was not stopped in order
+    /// waits so long: 1s to 10m [default: 10s]
+    #[arg(id = "kv-lease", long = "kv-lease", value_name = "TIME")]
+    pub(crate) lease: Option<Span>,
+
     /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
     /// never less than the last snapshot is long. Where the disk is nearly full one is made sooner. 0 is never: SAVE and BGSAVE make
     /// one, and a full disk refuses changes [default: an eighth of the disk, at most 256MiB]
@@ -295,6 +301,11 @@ impl KvOptions {
         self.home_growth.map_or(HOME_GROWTH, |size| size.0)
     }
 
+    /// How long an owner's proof holds.
+    pub(super) fn lease(&self) -> Duration {
+        self.lease.map_or(LEASE, |lease| lease.0)
+    }
+
     /// How the log is shown as keys, if it is.
     fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
         if self.log_reply.is_some_and(|size| size.0 == 0) {
@@ -387,6 +398,8 @@ const GROWTHS_OF_A_DISK: u64 = 8;
 
 /// How many bytes of changes are replicated before the next snapshot is.
 const HOME_GROWTH: u64 = 1 << 30;
+/// How long an owner's proof holds: three attempts to renew it may fail.
+const LEASE: Duration = Duration::from_secs(10);
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
 fn may_pass(error: &ReplayError) -> bool {
@@ -625,6 +638,7 @@ impl Kv {
                 &home.target,
                 log_options,
                 options.home_growth(),
+                options.lease(),
             )?;
             let carried = carrier.watched();
             replication.watch(move |to| carried.tell(to));
@@ -678,6 +692,7 @@ impl Kv {
             options: log_options.clone(),
             growth: options.growth(&kv_directory(log_options)),
             home_growth: options.home_growth(),
+            lease: options.lease(),
         })?;
         let mut told = Instant::now();
         let is_current = loop {
@@ -890,7 +905,7 @@ fn await_home(
     let mut told = Instant::now();
     loop {
         let progress = log.progress();
-        if progress.replicates && progress.replicated >= Some(found) {
+        if progress.replicates && progress.replicated >= Some(found) && kv_log.is_proven() {
             return Ok(true);
         }
         if kv_log.lost().is_some() {
