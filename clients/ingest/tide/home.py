@@ -137,7 +137,7 @@ def of_server(world):
 def run(tidewire, place, jars, args, apart):
     """Rounds; whether all went well."""
     network = space.Network() if apart else None
-    cluster = Cluster(place, jars, bool(network))
+    cluster = Cluster(place, jars, bool(network), args.defaults)
     world = None
     began, number = time.monotonic(), 0
     print(f"three brokers at {cluster.at()}", flush=True)

@@ -70,9 +70,14 @@ def free_ports(count):
     return ports
 
 
+# Who may come to the listener that asks for a password.
+JAAS = ('org.apache.kafka.common.security.plain.PlainLoginModule required username="tide" password="right" user_tide="right";')
+
+
 class Broker:
-    def __init__(self, cluster, number, port, control, space, disk):
+    def __init__(self, cluster, number, port, control, guarded, space, disk):
         self.cluster, self.number, self.port, self.control, self.space = cluster, number, port, control, space
+        self.guarded = guarded
         self.host = space.addr(HOME) if space else "127.0.0.1"
         self.at = os.path.join(cluster.place, f"broker-{number}")
         self.process, self.is_stopped = None, False
@@ -82,15 +87,23 @@ class Broker:
         os.makedirs(self.at, exist_ok=True)
         settings = {
             "node.id": self.number, "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self.control}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{self.control},"
+                         f"SASL_PLAINTEXT://{self.host}:{self.guarded}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN", "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
             "controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters,
             "log.dirs": os.path.join(self.at, "disk", "data"),
+        }
+        # Only what makes a test quicker, or stands for what everybody sets: --defaults is without.
+        tuned = {
             "offsets.topic.replication.factor": 3, "offsets.topic.num.partitions": 3,
             "transaction.state.log.replication.factor": 3, "transaction.state.log.min.isr": 2,
             "transaction.state.log.num.partitions": 3, "default.replication.factor": 3, "min.insync.replicas": 2,
             "auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": 0,
             "broker.session.timeout.ms": 6000, "replica.lag.time.max.ms": 6000,
         }
+        if not self.cluster.defaults:
+            settings.update(tuned)
         with open(os.path.join(self.at, "settings"), "w") as file:
             file.writelines(f"{name}={value}\n" for name, value in settings.items())
         self.java("kafka.tools.StorageTool", "format", "-t", self.cluster.identity, "-c",
@@ -140,16 +153,18 @@ class Broker:
 
 
 class Cluster:
-    """Three brokers that are controllers too; apart: each with a network of its own, and with a disk of its own if that can be."""
+    """Three brokers that are controllers too; apart: each with a network of its own, and with a disk of its own if that can be.
+    defaults: with all settings at Kafka's defaults that can be."""
 
-    def __init__(self, place, jars, apart=False):
+    def __init__(self, place, jars, apart=False, defaults=False):
+        self.defaults = defaults
         self.place, self.jars, self.identity = place, jars, "dGlkZXdpcmUtdGVzdGluZw"
-        ports = [9092] * 3 + [9093] * 3 if apart else free_ports(6)
+        ports = [9092] * 3 + [9093] * 3 + [9094] * 3 if apart else free_ports(9)
         self.has_disks = apart and power.why_not() is None
         if apart and not self.has_disks:
             print(f"skipped: brokers that lose their page cache: {power.why_not()}", flush=True)
         spaces = [Space(f"broker-{i + 1}", 11 + i, [HOME]) if apart else None for i in range(3)]
-        self.brokers = [Broker(self, i + 1, ports[i], ports[3 + i], spaces[i], self.has_disks) for i in range(3)]
+        self.brokers = [Broker(self, i + 1, ports[i], ports[3 + i], ports[6 + i], spaces[i], self.has_disks) for i in range(3)]
         voters = ",".join(f"{b.number}@{b.host}:{b.control}" for b in self.brokers)
         for broker in self.brokers:
             broker.format(voters)
@@ -161,6 +176,10 @@ class Cluster:
 
     def at(self):
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+
+    def guarded(self):
+        """Where they ask for a password."""
+        return ",".join(f"{broker.host}:{broker.guarded}" for broker in self.brokers)
 
     def up(self):
         """Until all listen."""

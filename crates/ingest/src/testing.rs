@@ -527,6 +527,7 @@ impl Log for SteppedLog {
         let mut state = self.state();
         state.progress.replicated = state.progress.replicated.max(carried.replicated);
         state.progress.replicates = carried.replicates;
+        state.progress.seeks_home = carried.seeks_home;
         state.progress.away = carried.away;
         drop(state);
         self.wake();

@@ -1,4 +1,4 @@
-//! The marks at home; see docs/howto/replicate.md.
+//! The marks at home; see docs/replication.md.
 
 use tidewire_replicate::{Claim, Held, Owner, Place, Share, Transaction};
 
@@ -91,18 +91,27 @@ pub(crate) fn take_producer(
 
 /// Takes a mark over into what is held of a share. Those of producers are of use to a partition of a fleet: otherwise the
 /// log has them.
+///
+/// `Ok(false)`: it is no mark, but a record of another program. What cannot be done without is told by the version of the marks that
+/// are known.
 pub(crate) fn take(
     key: &[u8],
     value: Option<&[u8]>,
     share: Share,
     held: &mut Held,
-) -> Result<(), Malformed> {
-    let key = std::str::from_utf8(key).map_err(|_| Malformed("the key of a mark is no text"))?;
+) -> Result<bool, Malformed> {
+    let Ok(key) = std::str::from_utf8(key) else {
+        return Ok(false);
+    };
+    let kinds = [PRODUCER, NOTE, LOG, STREAM, PLACE];
+    if !kinds.iter().any(|kind| key.starts_with(kind)) && key != OWNER && key != CLAIM {
+        return Ok(false);
+    }
     if key.starts_with(PRODUCER) {
         if matches!(share, Share::Partition { .. }) {
             take_producer(key.as_bytes(), value, held)?;
         }
-        return Ok(());
+        return Ok(true);
     }
     if let Some(name) = key.strip_prefix(NOTE) {
         match value.map(|value| value.split_first()) {
@@ -110,7 +119,7 @@ pub(crate) fn take(
             Some(_) => return Err(OTHER_VERSION),
             None => held.notes.remove(name),
         };
-        return Ok(());
+        return Ok(true);
     }
     let numbers = match value {
         None => None,
@@ -120,18 +129,18 @@ pub(crate) fn take(
         (Some(of_log), Share::Own { log, .. }) => {
             match of_log.strip_prefix(&format!("{log:016x}\0")) {
                 Some(key) => (key, true),
-                None => return Ok(()),
+                None => return Ok(true),
             }
         }
         (Some(of_log), Share::Whole) => {
             take_cursor(of_log, numbers, held);
-            return Ok(());
+            return Ok(true);
         }
-        (Some(_), Share::Partition { .. }) => return Ok(()),
+        (Some(_), Share::Partition { .. }) => return Ok(true),
         (None, _) => (key, false),
     };
     if is_own != matches!(share, Share::Own { .. }) {
-        return Ok(());
+        return Ok(true);
     }
     if let Some(stream) = key.strip_prefix(STREAM) {
         match numbers {
@@ -139,7 +148,7 @@ pub(crate) fn take(
             None => held.streams.remove(stream),
         };
     } else if let Some(place) = key.strip_prefix(PLACE) {
-        take_place(place, numbers, held)?;
+        return Ok(take_place(place, numbers, held).is_some());
     } else if key == OWNER {
         held.owner = numbers.map(|(log, session)| Owner { log, session });
     } else if key == CLAIM {
@@ -151,13 +160,28 @@ pub(crate) fn take(
             }),
         };
     } else {
-        return Err(UNKNOWN);
+        return Ok(false);
     }
-    Ok(())
+    Ok(true)
 }
 
+/// A mark of the share that says up to which offset of its topic there were records: a topic that ends before is another one.
+pub(crate) fn reached(offset: u64) -> Mark {
+    let value = [&[VERSION], &offset.to_le_bytes()[..]].concat();
+    (format!("{NOTE}{REACHED}").into_bytes(), Some(value))
+}
+
+/// What that mark says, which nobody else has to know.
+pub(crate) fn take_reached(held: &mut Held) -> u64 {
+    let word = held.notes.remove(REACHED);
+    let word = word.as_deref().and_then(|word| word.first_chunk());
+    word.copied().map_or(0, u64::from_le_bytes)
+}
+
+/// The name of that mark.
+const REACHED: &str = "reached";
+
 const OTHER_VERSION: Malformed = Malformed("a mark that is not of version 1");
-const UNKNOWN: Malformed = Malformed("a mark of an unknown kind");
 
 /// Where a reader is in the log of one server; what else is of a log is a fleet's.
 fn take_cursor(of_log: &str, numbers: Option<(u64, u64)>, held: &mut Held) {
@@ -174,21 +198,21 @@ fn take_cursor(of_log: &str, numbers: Option<(u64, u64)>, held: &mut Held) {
     };
 }
 
-/// How far a log is in a tenure, in one stream.
-fn take_place(of: &str, numbers: Option<(u64, u64)>, held: &mut Held) -> Result<(), Malformed> {
+/// How far a log is in a tenure, in one stream; `None` if it is no such mark.
+fn take_place(of: &str, numbers: Option<(u64, u64)>, held: &mut Held) -> Option<()> {
     let mut parts = of.splitn(3, '\0');
     let log = parts
         .next()
         .and_then(|log| u64::from_str_radix(log, 16).ok());
     let tenure = parts.next().and_then(|tenure| tenure.parse().ok());
-    let of = log.zip(tenure).ok_or(UNKNOWN)?;
-    let stream = parts.next().ok_or(UNKNOWN)?;
+    let of = log.zip(tenure)?;
+    let stream = parts.next()?;
     let places = held.places.entry(of).or_default();
     match numbers {
         Some((next, print)) => places.insert(stream.into(), Place { next, print }),
         None => places.remove(stream),
     };
-    Ok(())
+    Some(())
 }
 
 fn number(value: &[u8]) -> Result<u64, Malformed> {
@@ -406,17 +430,49 @@ mod tests {
         }
         assert_eq!((found.owner, found.claim), (None, None));
         assert!(found.producers.is_empty() && found.places[&(4, 6)].is_empty());
-        for bad in [
+    }
+
+    #[test]
+    fn records_of_other_programs_are_passed_over_and_marks_of_another_version_are_not() {
+        let share = Share::Partition {
+            number: 1,
+            count: 3,
+        };
+        let mut found = Held::default();
+        let value = two(1, 2);
+        for other in [
             "else",
+            "",
             "place\0x\x001\0s",
             "place\x004\0x\0s",
             "place\x004\x001",
         ] {
-            let value = two(1, 2);
-            assert!(
-                take(bad.as_bytes(), Some(&value), share, &mut found).is_err(),
-                "{bad}"
-            );
+            let taken = take(other.as_bytes(), Some(&value), share, &mut found);
+            assert_eq!(taken, Ok(false), "{other}");
         }
+        for value in [None, Some(&b"hello"[..])] {
+            for other in ["else", ""] {
+                assert_eq!(take(other.as_bytes(), value, share, &mut found), Ok(false));
+            }
+            assert_eq!(take(b"\xff", value, share, &mut found), Ok(false));
+        }
+        assert_eq!(found.owner, None);
+        for known in ["owner", "claim", "stream\0s", "note\0x"] {
+            let later = [&[2][..], &value[1..]].concat();
+            assert!(take(known.as_bytes(), Some(&later), Share::Whole, &mut found).is_err());
+        }
+    }
+
+    #[test]
+    fn how_far_its_topic_reached_goes_both_ways() {
+        let (key, value) = reached(7);
+        let mut held = Held::default();
+        assert_eq!(take_reached(&mut held), 0);
+        assert_eq!(
+            take(&key, value.as_deref(), Share::Whole, &mut held),
+            Ok(true)
+        );
+        assert_eq!(take_reached(&mut held), 7);
+        assert_eq!(held, Held::default());
     }
 }

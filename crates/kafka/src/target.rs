@@ -55,6 +55,8 @@ pub struct Settings {
     pub form: Form,
     /// The largest payload that the log takes; bytes.
     pub payload_max: u32,
+    /// How often it is looked whether the topics still keep the promise, while something is carried. Default 30 s.
+    pub check_every: Duration,
     /// How long the group of a fleet waits for a member that hands over what was revoked, and does not say that it is
     /// done; longer than a node takes for it, and below the client's `max.poll.interval.ms`. Default 20 s.
     pub hand_over: Duration,
@@ -68,6 +70,7 @@ impl Default for Settings {
             keeps_all: false,
             form: Form::Run,
             payload_max: 1 << 20,
+            check_every: Duration::from_secs(30),
             hand_over: Duration::from_secs(20),
         }
     }

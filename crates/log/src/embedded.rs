@@ -388,6 +388,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         let mut progress = self.shared.progress();
         progress.replicated = progress.replicated.max(carried.replicated);
         progress.replicates = carried.replicates;
+        progress.seeks_home = carried.seeks_home;
         progress.away = carried.away;
         drop(progress);
         self.shared.watchers.wake();

@@ -137,6 +137,9 @@ pub struct Progress {
     /// Whether `replicated` moves on, by what is known: a replicator has its home since the log was
     /// opened, and has not lost it for good. It may be unable to reach it just now.
     pub replicates: bool,
+    /// Whether `replicates` is not known yet: a replicator is on its way to its home for the first time since the log was
+    /// opened. What depends on it waits.
+    pub seeks_home: bool,
     /// Why nothing comes home for now.
     pub away: Option<Failure>,
     /// Groups of batches that were written since the log was opened: each is one write, and with
@@ -160,6 +163,8 @@ pub struct Carried {
     pub replicated: Option<Ticket>,
     /// Becomes [`Progress::replicates`].
     pub replicates: bool,
+    /// Becomes [`Progress::seeks_home`].
+    pub seeks_home: bool,
     /// Becomes [`Progress::away`].
     pub away: Option<Failure>,
 }

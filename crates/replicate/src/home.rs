@@ -75,6 +75,10 @@ pub struct Held {
     pub cursors: Cursors,
     /// How far each log has come in each tenure of a partition of a fleet.
     pub places: BTreeMap<(u64, u64), BTreeMap<Arc<str>, Place>>,
+    /// Whether the home ever had a record, by what it has rather than by its marks.
+    pub has_records: bool,
+    /// Why readers do not see all that is committed, if so: nothing may be promised then.
+    pub hidden: Option<Arc<str>>,
 }
 
 /// Words that are left at home, by their names.

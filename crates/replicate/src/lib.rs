@@ -20,6 +20,7 @@ mod filling;
 mod hold;
 mod home;
 mod lanes;
+mod lease;
 mod look;
 mod membership;
 mod node;
@@ -30,6 +31,7 @@ mod seen;
 mod settings;
 mod share;
 mod status;
+mod tenancy;
 mod thread;
 
 pub use currency::{Currency, SILENCE};
@@ -37,6 +39,7 @@ pub use hold::{Ending, Guest, Hold};
 pub use home::{
     Answer, Ask, Claim, Cursors, Held, Home, Marks, Moves, Owner, Place, Record, Transaction, Words,
 };
+pub use lease::{Granted, LEASE, Lease, monotonic};
 pub use membership::{Event, Membership};
 pub use node::{Homes, Member, Node};
 pub use notes::{Notes, SNAPSHOT, begins, is_whole};

@@ -108,6 +108,7 @@ struct Told {
     own: Option<Ticket>,
     parts: Vec<Option<Ticket>>,
     replicates: bool,
+    seeks_home: bool,
     away: Option<Failure>,
 }
 
@@ -154,6 +155,7 @@ impl Node {
         node.told.home = node.remembered.clone();
         node.log.carried(Carried {
             home: node.remembered.clone(),
+            seeks_home: true,
             ..Carried::default()
         });
         node
@@ -447,10 +449,12 @@ impl Node {
     fn tell(&mut self) {
         let mut told = Told {
             home: self.homes(),
+            seeks_home: self.own.is_none(),
             ..Told::default()
         };
         if let Some(own) = &mut self.own {
             told.replicates = own.replicator.has_claimed() && !own.replicator.is_over();
+            told.seeks_home = own.replicator.seeks_home();
             told.own = own.replicator.replicated();
             told.away = own.replicator.shown().status().trouble.map(Failure);
         }
@@ -463,6 +467,7 @@ impl Node {
                 home: told.home.clone(),
                 replicated: told.own,
                 replicates: told.replicates,
+                seeks_home: told.seeks_home,
                 away: told.away.clone(),
             });
             self.told = told;

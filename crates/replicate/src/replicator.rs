@@ -17,11 +17,13 @@ use crate::filling::Filling;
 use crate::hold::Hold;
 use crate::home::{Answer, Ask, Claim, Held, Home, Marks, Moves, Owner, Place, Words};
 use crate::lanes::Lanes;
+use crate::lease::Lease;
 use crate::notes::{CARRIED, Notes, SNAPSHOT, carried, is_whole};
 use crate::seen::Seen;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::status::{Phase, Shown};
+use crate::tenancy::Tenancy;
 
 /// The cursor of each stream that remembers, in the log itself, how far it is at home: so that a node that starts
 /// without a home knows what it has to keep. What holds is what the home says.
@@ -75,6 +77,12 @@ pub struct Replicator {
     notes: Notes,
     /// Of a whole log.
     cursors: Sending,
+    /// Proves that this process owns its home, for a while.
+    tenancy: Tenancy,
+    /// Since when it leaves, if it does.
+    leaving: Option<Duration>,
+    /// The home has the log of another server, by what was seen of it last.
+    is_foreign: bool,
 }
 
 /// What it waits for.
@@ -94,6 +102,8 @@ enum State {
 #[derive(Debug)]
 struct Carrying {
     number: u64,
+    /// Before it was asked.
+    sent: Duration,
     within: Duration,
     /// When to say that the answer is late; `None` once that was said.
     slow: Option<Duration>,
@@ -144,6 +154,9 @@ impl Replicator {
         let mut replicator = Replicator {
             retry: settings.retry_first,
             fenced: settings.after_fenced,
+            tenancy: Tenancy::new(owner, &settings),
+            leaving: None,
+            is_foreign: false,
             settings,
             share,
             owner,
@@ -201,6 +214,26 @@ impl Replicator {
     /// What is left word of beside the records.
     pub fn notes(&self) -> Notes {
         self.notes.clone()
+    }
+
+    /// The lease of its home, where [`Settings::lease`] asks for one.
+    pub fn lease(&self) -> Lease {
+        self.tenancy.lease()
+    }
+
+    /// Ends it in order: a lease is released, so that the next owner need not wait for its end. Nothing may be answered any
+    /// more from what this process has. It is to be stepped on until [`has_left`](Replicator::has_left).
+    pub fn leave(&mut self, now: Duration) {
+        self.leaving.get_or_insert(now);
+        self.tenancy.end();
+    }
+
+    /// Whether nothing is left to be done that it waits for.
+    pub fn has_left(&self, now: Duration) -> bool {
+        let is_late = |since| now >= since + self.settings.release_within;
+        let can_release = matches!(self.state, State::Home(_)) && self.tenancy.is_to_be_released();
+        self.leaving
+            .is_some_and(|since| is_late(since) || !can_release)
     }
 
     fn say_lost(&self, why: &str) {
@@ -307,7 +340,7 @@ impl Replicator {
         match (answer, &self.state) {
             (Answer::Held(held), State::Looking(..)) => self.looked(&held, now, home),
             (Answer::Held(held), State::Opening(..)) => self.opened(held, now, home),
-            (Answer::Committed, State::Home(_)) => self.committed(),
+            (Answer::Committed, State::Home(_)) => self.committed(now),
             (Answer::Failed(why), _) => self.failed(why, now, home),
             (Answer::Fenced(why), _) => {
                 // It may have been nobody but the home itself, which ends what takes too long: the marks tell.
@@ -326,6 +359,7 @@ impl Replicator {
             // Opening it again would put an end to that one, which would open it again.
             return self.end(held);
         }
+        self.is_foreign = self.is_of_another(held);
         if let Err(why) = self.fits(held) {
             return self.failed(why, now, home);
         }
@@ -345,6 +379,7 @@ impl Replicator {
         if let Err(why) = self.fits(&held) {
             return self.failed(why, now, home);
         }
+        self.tenancy.opened(&held, self.has_claimed, now);
         self.carried = carried(&held.notes);
         let mut places = self.places(&held);
         let begun = self.begun(&places);
@@ -411,6 +446,7 @@ impl Replicator {
             None => "the home does not know any more what was carried there",
         };
         self.state = State::Over;
+        self.tenancy.end();
         self.say_lost(why);
         self.tell(Some(
             format!("{why}: nothing is carried from here any more").into(),
@@ -451,13 +487,15 @@ impl Replicator {
         }
     }
 
+    fn is_of_another(&self, held: &Held) -> bool {
+        let is_other = held.owner.is_some_and(|owner| owner.log != self.owner.log);
+        is_other && self.share == Share::Whole
+    }
+
     /// Whether what the home holds is of this log.
     fn fits(&self, held: &Held) -> Result<(), Arc<str>> {
         self.share.fits(held)?;
-        if let Some(owner) = held.owner
-            && owner.log != self.owner.log
-            && self.share == Share::Whole
-        {
+        if let Some(owner) = held.owner.filter(|_| self.is_of_another(held)) {
             self.say_lost("the home has the log of another server");
             return Err(format!(
                 "the home holds the records of another log ({:016x}; this one is {:016x}): it is carried nowhere \
@@ -466,7 +504,13 @@ impl Replicator {
             )
             .into());
         }
+        if let Some(why) = &held.hidden {
+            return Err(why.clone());
+        }
         let places = self.places(held);
+        if self.share == Share::Whole && held.has_records {
+            self.agrees(&places)?;
+        }
         if self.settings.needs_all {
             self.reaches(&places)?;
         }
@@ -487,6 +531,35 @@ impl Replicator {
                 return Err(format!(
                     "this log begins at position {first} of stream {:?}, and what is at home ends at {home}: what was between \
                      is in no record any more, and nothing is carried without it",
+                    stream.name
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the home has the marks of what this log remembers to be there: it would all be carried twice without them.
+    fn agrees(&self, places: &BTreeMap<Arc<str>, Place>) -> Result<(), Arc<str>> {
+        if self.makes(|mistakes| mistakes.trust_marks) {
+            return Ok(());
+        }
+        for stream in self.log.streams("", usize::MAX) {
+            let known = self.log.cursor(&stream.name, CURSOR).unwrap_or(0);
+            let home = places.get(&stream.name).map_or(0, |place| place.next);
+            let from = home.max(stream.range.first);
+            if from >= known || !self.log.comes_home(&stream.name) {
+                continue;
+            }
+            // What is not there any more is not carried again.
+            let read = self.log.read(&stream.name, from, Credit(1));
+            let first = read.ok().and_then(|read| Some(read.runs.first()?.first));
+            if first.is_some_and(|first| first < known) {
+                return Err(format!(
+                    "the marks at home say that stream {:?} is there up to position {home}, and by the cursor {CURSOR} of this log it \
+                     was there up to {known}: marks were lost (is their topic compacted and nothing else?), or their topic was made anew. \
+                     Nothing is carried twice: give the log a topic of its own, or, where records may be there twice, delete the \
+                     cursors {CURSOR} on a server without --replicate",
                     stream.name
                 )
                 .into());
@@ -540,11 +613,13 @@ impl Replicator {
             return Step::Worked;
         }
         let has_words = self.notes.are_pending() || self.cursors.are_pending();
-        if is_free && (due.is_some_and(|due| due <= now) || has_words) {
+        let proof = self.tenancy.due();
+        let is_due = |due: Option<Duration>| due.is_some_and(|due| due <= now);
+        if is_free && (is_due(due) || is_due(proof) || has_words) {
             self.send(now, home);
             return Step::Worked;
         }
-        if self.filling.room(&self.settings) > 0 {
+        if self.leaving.is_none() && self.filling.room(&self.settings) > 0 {
             match self.fill(now) {
                 Ok(true) => return Step::Worked,
                 Ok(false) => {}
@@ -559,7 +634,7 @@ impl Replicator {
         }
         let within = match &self.state {
             State::Home(Some(carrying)) => carrying.slow.or(Some(carrying.within)),
-            _ => due,
+            _ => due.into_iter().chain(proof).min(),
         };
         let remembers = self.forgetful.then_some(self.remember_due);
         let due = [within, remembers, self.cursors_due()]
@@ -720,12 +795,14 @@ impl Replicator {
             let word = carried.to_le_bytes()[..].into();
             filled.transaction.notes.insert(CARRIED.into(), word);
         }
+        (self.tenancy).put_word(now, &mut filled.transaction.notes);
         let ask = Ask::Carry(filled.transaction);
         let repeats = self.makes(|mistakes| mistakes.repeat_unsettled);
         let again = repeats.then(|| ask.clone());
         let number = self.ask(home, ask);
         self.state = State::Home(Some(Box::new(Carrying {
             number,
+            sent: now,
             within: now + self.settings.answer_within,
             slow: Some(now + self.settings.slow_after),
             streams,
@@ -744,13 +821,14 @@ impl Replicator {
         }
     }
 
-    fn committed(&mut self) {
+    fn committed(&mut self, now: Duration) {
         let State::Home(Some(carried)) = std::mem::replace(&mut self.state, State::Home(None))
         else {
             unreachable!("it is what was waited for");
         };
         (self.retry, self.fenced) = (self.settings.retry_first, self.settings.after_fenced);
         self.has_claimed = true;
+        self.tenancy.proved(carried.sent, now);
         self.carried = carried.carried;
         self.lanes.arrived(&carried.streams);
         self.is_whole |= carried.notes.contains_key(SNAPSHOT);
@@ -843,8 +921,12 @@ impl Replicator {
             self.log.carried(Carried {
                 home: self.lanes.homes(),
                 replicated: self.replicated,
-                replicates: (self.has_claimed && !self.is_over() && self.may_promise())
+                replicates: (self.has_claimed
+                    && !self.is_over()
+                    && self.may_promise()
+                    && self.tenancy.has_begun())
                     || self.makes(|mistakes| mistakes.promise_unread),
+                seeks_home: self.seeks_home(),
                 away: trouble.clone().map(Failure),
             });
         }
@@ -854,6 +936,11 @@ impl Replicator {
             status.trouble = trouble;
         });
         self.show();
+    }
+
+    /// Whether it may have its home yet, and never had it.
+    pub(crate) fn seeks_home(&self) -> bool {
+        !self.has_claimed && !self.is_over() && !self.is_foreign
     }
 
     /// What is acknowledged could be had again from home alone.

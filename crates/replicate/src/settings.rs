@@ -38,6 +38,12 @@ pub struct Settings {
     pub needs_all: bool,
     /// How often it is looked at most which named cursors of readers have moved, so that they go home. Default 1 s.
     pub cursors_every: Duration,
+    /// How long the owner holds its [lease](crate::Lease) from before it sent a transaction that was committed. A transaction is sent
+    /// for it whenever a quarter of that is over. Nothing is promised before the lease is held, and it is released
+    /// when the replicator [leaves](crate::Replicator::leave). Zero, the default: there is none.
+    pub lease: Duration,
+    /// How long the release of the lease is waited for when the replicator leaves. Default 5 s.
+    pub release_within: Duration,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -58,6 +64,8 @@ impl Default for Settings {
             hand_over_within: Duration::from_secs(10),
             needs_all: false,
             cursors_every: Duration::from_secs(1),
+            lease: Duration::ZERO,
+            release_within: Duration::from_secs(5),
             mistakes: Mistakes::default(),
         }
     }
@@ -84,6 +92,12 @@ pub struct Mistakes {
     pub promise_part: bool,
     /// Sends cursors as they stand in the log, also where they are ahead of what is at home.
     pub cursors_ahead: bool,
+    /// Carries on from the marks at home although the log remembers more.
+    pub trust_marks: bool,
+    /// Counts the lease from when the commit was heard of.
+    pub lease_from_answer: bool,
+    /// Begins its lease without waiting for the end of another owner's.
+    pub lease_unwaited: bool,
 }
 
 impl Mistakes {

@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire_log::{Log, Step, Wake, Watch};
 
 use crate::home::Home;
+use crate::lease::monotonic;
 use crate::node::Node;
 use crate::replicator::Replicator;
 use crate::status::Shown;
@@ -57,7 +58,7 @@ impl Bell {
 }
 
 /// A replicator that runs. Dropping it ends that; what is not at home by then goes there when it runs again. A member of a
-/// fleet hands over what it has first, if its home is there.
+/// fleet hands over what it has first, and a lease is released, if the home is there.
 #[derive(Debug)]
 pub struct Running {
     bell: Bell,
@@ -77,7 +78,12 @@ impl Running {
         bell: Bell,
     ) -> io::Result<Running> {
         let shown = replicator.shown();
-        let step = move |now, _| (replicator.step(now, &mut *home), true);
+        let step = move |now, ends| {
+            if ends {
+                replicator.leave(now);
+            }
+            (replicator.step(now, &mut *home), replicator.has_left(now))
+        };
         Running::drive(step, shown, log, bell)
     }
 
@@ -106,20 +112,19 @@ impl Running {
         let wake: Wake = Arc::new(move || rung.ring());
         let watch: Watch = log.watch(wake);
         let waits = bell.clone();
-        let start = Instant::now();
         let thread = Builder::new().name("tidewire-home".into()).spawn(move || {
             let _watch = watch;
             let mut go_on = true;
             while go_on {
-                let wait = match step(start.elapsed(), false).0 {
+                let wait = match step(monotonic(), false).0 {
                     Step::Worked => Duration::ZERO,
                     Step::Idle => PARK_MAX,
-                    Step::WaitUntil(time) => time.saturating_sub(start.elapsed()).min(PARK_MAX),
+                    Step::WaitUntil(time) => time.saturating_sub(monotonic()).min(PARK_MAX),
                 };
                 go_on = waits.wait(wait);
             }
             loop {
-                let (step, is_done) = step(start.elapsed(), true);
+                let (step, is_done) = step(monotonic(), true);
                 if is_done {
                     break;
                 }

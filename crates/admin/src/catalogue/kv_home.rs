@@ -3,7 +3,7 @@
 use crate::metric::metrics;
 
 metrics! {
-    /// 1 for what this server is to the store: `owner`, `follower`, `takes-over` (a follower that becomes the owner) or `former` (an owner whose store another server has by now).
+    /// 1 for what this server is to the store: `owner`, `follower`, `takes-over` (a follower that becomes the owner), `unproven` (an owner at level replicated whose lease has run out) or `former` (an owner whose store another server has by now).
     ROLE = Gauge "tidewire_kv_home_role" ["role"];
     /// 1 while the home is reached: a follower has been told within 5 s where it ends, an owner carries and has met with no failure.
     LINKED = Gauge "tidewire_kv_home_linked" [];
@@ -13,6 +13,8 @@ metrics! {
     LAG = Gauge "tidewire_kv_home_lag_records" [];
     /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, also when it is cut off from the brokers; less than two seconds are 0.
     BEHIND = Gauge "tidewire_kv_home_lag_seconds" [];
+    /// How much longer the lease of the owner lasts; at 0 it serves no keys at level replicated. Also 0 of a follower.
+    LEASE = Gauge "tidewire_kv_home_lease_seconds" [];
     /// Bytes of the store's log that are not at home; changes are refused at --backlog-bytes.
     BACKLOG = Gauge "tidewire_kv_home_backlog_bytes" [];
     /// Transactions committed at home.

@@ -48,6 +48,7 @@ pub(super) struct Needs {
     /// Of the snapshots of an owner, here and at home.
     pub(super) growth: u64,
     pub(super) home_growth: u64,
+    pub(super) lease: Duration,
 }
 
 /// What a follower has become the owner with.
@@ -449,6 +450,7 @@ impl Thread {
             options,
             growth,
             home_growth,
+            lease,
         } = &self.needs;
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("taking the store over: {what}: {why}; start this server again to follow it")
@@ -480,10 +482,10 @@ impl Thread {
                 None => thread::sleep(PAUSE),
             }
         }
-        let carrier = Carrier::start(&log, kv_log, target, options, *home_growth);
+        let carrier = Carrier::start(&log, kv_log, target, options, *home_growth, *lease);
         let carrier = carrier.map_err(|e| failed("its home", &e.message))?;
-        // Who is told that it is done is the owner by what the home says.
-        while !embedded.progress().replicates {
+        // Who is told that it is done is the owner, by what the home said a moment ago.
+        while !(embedded.progress().replicates && kv_log.is_proven()) {
             if let Some(why) = kv_log.lost() {
                 return Err(failed("its home", why));
             }

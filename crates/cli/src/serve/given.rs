@@ -45,7 +45,7 @@ pub(super) fn of(setting: &Setting) -> Option<For> {
         // They say that there is to be one, or where.
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
-        "kv-home-growth" => For::KvHome,
+        "kv-home-growth" | "kv-lease" => For::KvHome,
         "kv-log-reply" | "kv-log-past-tokens" => For::LogKeys,
         "max-payload" | "replicate" => For::AckOrIngest,
         "replicate-config" | "replicate-unsafe" | "backlog-bytes" => For::Home,

@@ -431,6 +431,7 @@ impl Kv {
                 &home.target,
                 log_options,
                 options.home_growth(),
+                options.lease(),
             )?;
             let carried = carrier.watched();
             replication.watch(move |to| carried.tell(to));
@@ -484,6 +485,7 @@ impl Kv {
             options: log_options.clone(),
             growth: options.growth(&kv_directory(log_options)),
             home_growth: options.home_growth(),
+            lease: options.lease(),
         })?;
         let mut told = Instant::now();
         let is_current = loop {
@@ -696,7 +698,7 @@ fn await_home(
     let mut told = Instant::now();
     loop {
         let progress = log.progress();
-        if progress.replicates && progress.replicated >= Some(found) {
+        if progress.replicates && progress.replicated >= Some(found) && kv_log.is_proven() {
             return Ok(true);
         }
         if kv_log.lost().is_some() {

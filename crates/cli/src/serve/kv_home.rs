@@ -1,14 +1,18 @@
 //! A key-value store that has a home: what is asked for, and the replicator of its log.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::kv_home as metrics;
 use tidewire_kafka::{Settings as Home, Target};
 use tidewire_kv::durable::{KvLog, STREAM};
-use tidewire_kv::service::{Replicated, Replication, Role};
+use tidewire_kv::service::{LeaseShown, Replicated, Replication, Role};
 use tidewire_log::{Credit, EmbeddedLog, Log, Policy as Commits};
-use tidewire_replicate::{Bell, Phase, Replicator, Running, Settings as Carrying, Shown, Status};
+use tidewire_replicate::{
+    Bell, Lease, Phase, Replicator, Running, Settings as Carrying, Shown, Status,
+};
 
 use super::durability::Durability;
 use super::durable::LogOptions;
@@ -21,6 +25,9 @@ use crate::exit::Failure;
 
 /// No topic has more than 249 characters, and that of the snapshots has ten more.
 const TOPIC_MAX: usize = 239;
+
+/// How long a lease may last: it is renewed in time only if a commit at home takes less than its quarter.
+const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 /// The home of a store, and whether it is another server's at first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +80,9 @@ impl KvOptions {
                 "{flag} {home}: a store has one partition: ?partition=N"
             )));
         }
+        if !LEASES.contains(&self.lease()) {
+            return Err(Failure::usage("--kv-lease: a lease lasts from 1s to 10m"));
+        }
         // Whether there is one at all, and takes its settings.
         tidewire_kafka::home(&target, &client(log)?, Bell::default())
             .map_err(|e| Failure::usage(format!("{flag} {home}: {e}")))?;
@@ -97,6 +107,7 @@ pub(crate) struct Carrier {
     _archive: Archive,
     running: Running,
     log: Arc<EmbeddedLog>,
+    lease: Lease,
 }
 
 impl Carrier {
@@ -106,6 +117,7 @@ impl Carrier {
         target: &Target,
         options: &LogOptions,
         growth: u64,
+        lease: Duration,
     ) -> Result<Carrier, Failure> {
         let directory = log.directory.clone();
         let log = log.embedded();
@@ -115,6 +127,7 @@ impl Carrier {
         let home = home.map_err(|e| cannot(e.to_string()))?;
         let carrying = Carrying {
             needs_all: true,
+            lease,
             ..Carrying::default()
         };
         let shared: Arc<dyn Log> = log.clone();
@@ -131,6 +144,9 @@ impl Carrier {
             theirs.lose(why);
         });
         let notes = replicator.notes();
+        let lease = replicator.lease();
+        let proof = lease.clone();
+        kv_log.prove_by(Box::new(move || proof.is_held_now()));
         let running = Running::start(replicator, home, &*log, bell);
         let running = running.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
         let archive = Archive::start(Needs {
@@ -150,6 +166,7 @@ impl Carrier {
             _archive: archive,
             running,
             log,
+            lease,
         })
     }
 
@@ -158,6 +175,7 @@ impl Carrier {
         Carried {
             shown: self.running.shown(),
             log: self.log.clone(),
+            lease: self.lease.clone(),
             oldest: Arc::default(),
         }
     }
@@ -173,6 +191,7 @@ impl Carrier {
 pub(super) struct Carried {
     shown: Shown,
     log: Arc<EmbeddedLog>,
+    lease: Lease,
     oldest: Arc<Oldest>,
 }
 
@@ -195,6 +214,12 @@ impl Carried {
         let status = self.shown.status();
         to.role = Role::Owner;
         to.is_linked = status.phase == Phase::Carrying && status.trouble.is_none();
+        to.lease = match self.lease.is_held_now() {
+            true => LeaseShown::Held,
+            false => LeaseShown::Lapsed,
+        };
+        // What it proves is that the home is reached.
+        to.is_linked &= to.lease == LeaseShown::Held;
         to.position = home_of(&status);
         to.lag = self.lag(&status);
         to.behind_ms = self.behind_ms(&status);
@@ -203,6 +228,7 @@ impl Carried {
 
     pub(super) fn collect(&self, to: &mut Snapshot) {
         let status = self.shown.status();
+        to.add(&metrics::LEASE, &[], self.lease.left().as_secs_f64());
         to.add(&metrics::BACKLOG, &[], self.log.backlog_bytes());
         to.add(&metrics::TRANSACTIONS, &[], status.transactions);
         to.add(&metrics::BYTES, &[], status.bytes);
@@ -243,9 +269,12 @@ pub(super) fn collect(replication: &Replication, kv_log: Option<&Arc<KvLog>>, to
         ("follower", Role::Follower),
         ("takes-over", Role::TakesOver),
     ];
+    let is_unproven = !is_lost && kv_log.is_some_and(|log| !log.may_serve());
     for (name, role) in roles {
-        to.add(&metrics::ROLE, &[name], status.role == role && !is_lost);
+        let is_role = status.role == role && !is_lost && !is_unproven;
+        to.add(&metrics::ROLE, &[name], is_role);
     }
+    to.add(&metrics::ROLE, &["unproven"], is_unproven);
     to.add(&metrics::ROLE, &["former"], is_lost);
     to.add(&metrics::LINKED, &[], status.is_linked);
     to.add(&metrics::POSITION, &[], status.position);

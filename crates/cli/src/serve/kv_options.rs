@@ -1,6 +1,7 @@
 //! The settings of the key-value store.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::durability::Durability;
 use crate::exit::Failure;
@@ -10,6 +11,8 @@ use crate::span::Span;
 
 /// How many bytes of changes are replicated before the next snapshot is.
 const HOME_GROWTH: u64 = 1 << 30;
+/// How long an owner's proof holds: three attempts to renew it may fail.
+const LEASE: Duration = Duration::from_secs(10);
 
 /// Settings of the key-value store.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -51,6 +54,12 @@ pub(crate) struct KvOptions {
     /// with the newest snapshot; changes before the previous snapshot are deleted at the home. 0 is never [default: 1GiB]
     #[arg(id = "kv-home-growth", long = "kv-home-growth", value_name = "SIZE")]
     pub(crate) home_growth: Option<Size>,
+
+    /// How long an owner may serve keys at level replicated after it last proved at the home that no other server owns
+    /// the store; it does so whenever a quarter of this is over. A server that takes the store over from an owner that
+    /// was not stopped in order waits so long: 1s to 10m [default: 10s]
+    #[arg(id = "kv-lease", long = "kv-lease", value_name = "TIME")]
+    pub(crate) lease: Option<Span>,
 
     /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
     /// never less than the last snapshot is long. Where the disk is nearly full one is made sooner. 0 is never: SAVE and BGSAVE make
@@ -198,5 +207,10 @@ impl KvOptions {
     /// What goes home before a snapshot does; bytes.
     pub(super) fn home_growth(&self) -> u64 {
         self.home_growth.map_or(HOME_GROWTH, |size| size.0)
+    }
+
+    /// How long an owner's proof holds.
+    pub(super) fn lease(&self) -> Duration {
+        self.lease.map_or(LEASE, |lease| lease.0)
     }
 }

@@ -92,12 +92,39 @@ fn a_server_that_does_not_reach_its_home_serves_at_level_durable_and_says_so() {
     assert_code(&server.send(&[], "one\ntwo\n"), 0);
     let output = server.send(&["--level", "replicated", "--retry", "0"], "three\n");
     assert!(!output.status.success());
+    // What it can promise is not known yet: a client comes again.
     let said = stderr(&output);
     assert!(
-        said.contains("Durable") && said.contains("Replicated"),
+        said.contains("stopping") && said.contains("has not reached the home of its log yet"),
         "{said}"
     );
     assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
+}
+
+/// A sample of the rounds with brokers, where they are here: `clients/rounds` runs many.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_sample_of_the_rounds_that_replicate_to_brokers() {
+    use std::path::Path;
+    use std::process::Command;
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // They are brought by what is run first with them (clients/ingest/brokers); a test installs nothing.
+    let has_brokers = root.join("target/clients/kafka-4.1.0/done").exists();
+    let has_java = Command::new("java").arg("-version").output().is_ok();
+    if !has_brokers || !has_java {
+        eprintln!("skipped: there are no brokers in target/clients, or no java");
+        return;
+    }
+    let rounds = Command::new(root.join("clients/kv/home"))
+        .arg(env!("CARGO_BIN_EXE_tidewire"))
+        .args(["--rounds", "2", "--defaults"])
+        .current_dir(&root)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&rounds.stdout);
+    println!("{said}");
+    assert!(rounds.status.success(), "{said}{}", stderr(&rounds));
 }
 
 /// Two servers, and no brokers: whose producer it is does not depend on them.

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidewire::{Closed, Cx, Input, Instant, Next, Peer, Protocol, Turn};
-use tidewire_log::{Progress, Refused};
+use tidewire_log::{Policy, Progress, Refused};
 
 use super::admin::Admin;
-use super::codec::{Administer, Hello, Malformed, Produce, Read, Reason, Subscribe};
+use super::codec::{Administer, Hello, Level, Malformed, Produce, Read, Reason, Subscribe};
 use super::counters::Count;
 use super::fleet::At;
 use super::local::{IngestLocal, Owed};
@@ -26,14 +26,17 @@ use super::tokens::{Pass, Right};
 /// What clients of other hosts are told while there are no tokens.
 const PROTECTED: &str = "this server has no tokens, so it serves only clients on its own host";
 
+/// What a producer is told that wants to hear of the home of a log whose replicator has not reached it yet.
+const HOMELESS: &str = "the server has not reached the home of its log yet, and cannot promise level replicated: connect again";
+
 /// One connection of an [`IngestService`](super::IngestService).
 pub struct IngestConn {
     shared: Arc<Shared>,
     role: Role,
     /// What it may do, and for what stream; `None` before its hello.
     let_in: Option<Box<LetIn>>,
-    /// Until when its hello waits for somebody who has its producer.
-    waits_until: Option<Instant>,
+    /// Until when its hello waits, and for what.
+    waits_until: Option<(Instant, &'static str)>,
 }
 
 /// See there.
@@ -98,11 +101,11 @@ impl IngestConn {
                 cx.local.tally.add(Count::paused_by_log, 1);
                 return Next::Paused;
             }
-            Err(TurnedAway::Nowhere) => {
+            Err(TurnedAway::Later(why)) => {
                 let within = self.shared.settings.hello_within;
-                let until = *self
+                let (until, _) = *self
                     .waits_until
-                    .get_or_insert_with(|| cx.link.now() + within);
+                    .get_or_insert_with(|| (cx.link.now() + within, why));
                 cx.link.set_timer(until);
                 cx.local.crowded.push(cx.link.id());
                 return Next::Paused;
@@ -113,7 +116,7 @@ impl IngestConn {
         match begun {
             Ok(()) if cx.link.paused() => Next::Paused,
             Ok(()) if !cx.link.is_closing() => self.received(input, cx),
-            Ok(()) | Err(TurnedAway::Busy | TurnedAway::Nowhere) => Next::More,
+            Ok(()) | Err(TurnedAway::Busy | TurnedAway::Later(_)) => Next::More,
             Err(TurnedAway::Protected) => {
                 if let Some(held_back) = self.shared.denials.pass(cx.link.now()) {
                     tracing::warn!(peer = %cx.link.peer().endpoint, held_back, "refused: {PROTECTED}");
@@ -142,16 +145,19 @@ impl IngestConn {
                 match fleet.at(hello.producer) {
                     At::Here(hold) => hold,
                     At::There(place) => return Err(TurnedAway::Moved(place)),
-                    At::Nowhere => return Err(TurnedAway::Nowhere),
+                    At::Nowhere => return Err(TurnedAway::Later(NOWHERE)),
                 }
             }
         };
         let bound = match &hold {
             None => None,
-            Some(hold) => Some(hold.enter().ok_or(TurnedAway::Nowhere)?),
+            Some(hold) => Some(hold.enter().ok_or(TurnedAway::Later(NOWHERE))?),
         };
         if self.shared.settings.declared && self.shared.log.range(stream).is_none() {
             return Err(Reason::NoStream.into());
+        }
+        if bound.is_none() && self.awaits_home(stream, hello, cx) {
+            return Err(TurnedAway::Later(HOMELESS));
         }
         let bound = bound.map(|guest| Bound::new(guest, stream, hello.producer));
         let mut begun = Producer::begin(&self.shared, stream, hello, bound.as_ref(), cx);
@@ -170,6 +176,20 @@ impl IngestConn {
         let progress = self.shared.log.progress();
         self.settle(&progress, cx);
         Ok(())
+    }
+
+    /// Whether a producer asks for what is not known yet: whether what it sends comes home.
+    fn awaits_home(&self, stream: &str, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> bool {
+        let log = &self.shared.log;
+        let level = hello.level.unwrap_or(self.shared.settings.level);
+        let is_asked = level == Level::Replicated && log.policy() != Policy::Os;
+        if !is_asked || !log.comes_home(stream) {
+            return false;
+        }
+        // First armed, then looked.
+        cx.local.bell.arm();
+        let progress = log.progress();
+        progress.seeks_home && !progress.replicates && progress.failure.is_none()
     }
 
     fn subscribe(
@@ -381,7 +401,10 @@ impl Protocol for IngestConn {
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         match &mut self.role {
             Role::Hello if self.waits_until.is_some() => {
-                refuse(cx, 0, Reason::Stopping, 0, NOWHERE);
+                let why = self.waits_until.map_or("", |(_, why)| why);
+                let away = self.shared.log.progress().away.filter(|_| why == HOMELESS);
+                let away = away.map(|away| format!(": {away}")).unwrap_or_default();
+                refuse(cx, 0, Reason::Stopping, 0, &format!("{why}{away}"));
             }
             Role::Hello => {
                 let within = self.shared.settings.hello_within;
@@ -447,8 +470,8 @@ enum TurnedAway {
     Protected,
     /// The producer belongs to the server there.
     Moved(Arc<str>),
-    /// It belongs to nobody for now: it waits.
-    Nowhere,
+    /// It cannot be answered yet, for this reason: it waits.
+    Later(&'static str),
     /// It is refused, and may be tried again after a time where that is not zero.
     For(Reason, Duration),
 }

@@ -43,6 +43,61 @@ fn without_a_home_or_a_sync_no_more_is_granted_than_there_is() {
     assert_eq!(world.frames(&mut a), [welcome(Level::Received, None)]);
 }
 
+/// A server that was just started: what it can promise is not known before it has reached the home.
+#[test]
+fn a_hello_waits_until_it_is_known_whether_there_is_a_home() {
+    let mut world = World::new(SteppedLog::new());
+    let seeks = Carried {
+        seeks_home: true,
+        ..Carried::default()
+    };
+    world.log.carried(seeks.clone());
+    let mut a = world.client(Hello::Produce(replicated("a")));
+    let mut durable = world.client(Hello::Produce(produce("d")));
+    assert_eq!(world.frames(&mut durable).len(), 1);
+    assert_eq!(world.frames(&mut a), []);
+    world.log.carried(seeks.clone());
+    assert_eq!(world.frames(&mut a), []);
+    home(&world.log, 0);
+    assert_eq!(world.frames(&mut a), [welcome(Level::Replicated, None)]);
+
+    // Or there is none.
+    let mut world = World::new(SteppedLog::new());
+    world.log.carried(seeks);
+    let mut a = world.client(Hello::Produce(replicated("a")));
+    assert_eq!(world.frames(&mut a), []);
+    world.log.carried(Carried::default());
+    assert_eq!(world.frames(&mut a), [welcome(Level::Durable, None)]);
+}
+
+/// It comes again: to a client that was granted the level before, the server has only been started again.
+#[test]
+fn a_hello_that_has_waited_for_the_home_long_enough_is_to_come_again() {
+    let mut world = World::new(SteppedLog::new());
+    world.log.carried(Carried {
+        seeks_home: true,
+        away: Some(Failure("the brokers sleep".into())),
+        ..Carried::default()
+    });
+    let mut a = world.client(Hello::Produce(replicated("a")));
+    let within = world.service.settings().hello_within;
+    world.sim.run_for(within + Duration::from_millis(100));
+    let told = world.sim.received(a.peer).to_vec();
+    let says = |text: &str| told.windows(text.len()).any(|it| it == text.as_bytes());
+    assert!(says("has not reached the home of its log yet") && says("the brokers sleep"));
+    let frames = world.frames(&mut a);
+    let is_stopping = |frame: &Frame| {
+        matches!(
+            frame,
+            Frame::Refusal {
+                reason: Reason::Stopping,
+                ..
+            }
+        )
+    };
+    assert!(frames.iter().any(is_stopping), "{frames:?}");
+}
+
 #[test]
 fn a_stream_that_is_not_carried_is_granted_what_is_kept_here() {
     let other = Selection::of(["other*"]).expect("a selection");

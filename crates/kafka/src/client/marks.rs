@@ -8,13 +8,15 @@ use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tidewire_replicate::{Held, Share};
 
-use super::{config, passes, told};
+use super::{config, passes, said, told};
 use crate::{Malformed, Settings, Target, format};
 
 /// How long a broker may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long what is under way may take to be committed, before the marks are read without it.
 const SOON: Duration = Duration::from_secs(5);
+/// How long transactions of others that were open may take to end, where readers are to see what is committed.
+const HIDDEN: Duration = Duration::from_secs(10);
 /// And where they must be read to the end.
 const END: Duration = Duration::from_secs(30);
 
@@ -34,9 +36,11 @@ pub(super) fn read(
     settings: &Settings,
     until: Until,
 ) -> Result<Held, String> {
-    read_with(target, settings, until, |key, value, held| {
+    let held = read_with(target, settings, until, |key, value, held| {
         format::take(key, value, share, held)
-    })
+    })?;
+    fits(target, &held)?;
+    Ok(held)
 }
 
 /// The same, with the producers of whatever share.
@@ -50,9 +54,30 @@ pub(super) fn read_with_producers(
         settings,
         Until::Soon,
         |key, value, held| match format::take_producer(key, value, held)? {
-            true => Ok(()),
+            true => Ok(true),
             false => format::take(key, value, share, held),
         },
+    )
+}
+
+/// Whether the topic of the records is the one that the marks speak of.
+fn fits(target: &Target, held: &Held) -> Result<(), String> {
+    let topic = &target.topic;
+    let is_begun = held.streams.values().any(|place| place.next > 0);
+    if is_begun && !held.has_records {
+        return Err(format!(
+            "topic {topic} never had a record, and its marks say otherwise: was it deleted and made anew? What it had is gone. \
+             Nothing is carried to a part of a home: give the log a topic of its own"
+        ));
+    }
+    Ok(())
+}
+
+/// That a topic ends before an offset where it had records.
+pub(super) fn remade(topic: &str, end: u64, reached: u64) -> String {
+    format!(
+        "topic {topic} ends at offset {end}, and had records up to {reached}: it was deleted and made anew, or lost them. Nothing is \
+         carried to a part of a home: give the log a topic of its own"
     )
 }
 
@@ -60,22 +85,25 @@ fn read_with(
     target: &Target,
     settings: &Settings,
     until: Until,
-    take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<(), Malformed>,
+    take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<bool, Malformed>,
 ) -> Result<Held, String> {
     read_all(target, settings, until, take).map_err(|error| match error {
-        Trouble::Client(error) => format!("reading the marks: {}", told(&error)),
+        Trouble::Client(why) => format!(
+            "reading the marks: {}",
+            said::with_cause(why, target, settings)
+        ),
         Trouble::Other(why) => format!("reading the marks: {why}"),
     })
 }
 
 enum Trouble {
-    Client(KafkaError),
+    Client(String),
     Other(String),
 }
 
 impl From<KafkaError> for Trouble {
     fn from(error: KafkaError) -> Trouble {
-        Trouble::Client(error)
+        Trouble::Client(told(&error))
     }
 }
 
@@ -83,7 +111,7 @@ fn read_all(
     target: &Target,
     settings: &Settings,
     until: Until,
-    take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<(), Malformed>,
+    take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<bool, Malformed>,
 ) -> Result<Held, Trouble> {
     let marks = target.marks();
     // One sees all that was written, the other what is committed: where they agree nothing is under way.
@@ -112,7 +140,15 @@ fn read_all(
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    let mut held = Held::default();
+    let topic = &target.topic;
+    let (_, records) = all.fetch_watermarks(topic, target.partition, ANSWER)?;
+    let mut held = Held {
+        has_records: records > 0,
+        ..Held::default()
+    };
+    if until == Until::End {
+        held.hidden = hidden(&committed, target, records, HIDDEN)?.map(Into::into);
+    }
     if first >= next {
         return Ok(held);
     }
@@ -121,25 +157,72 @@ fn read_all(
     committed.assign(&places)?;
     let mut heard = Instant::now();
     let mut trouble = None;
+    let mut others = 0_u64;
     loop {
         match committed.poll(Duration::from_secs(1)) {
             Some(Ok(message)) => {
                 heard = Instant::now();
                 let key = message.key().unwrap_or_default();
-                take(key, message.payload(), &mut held)
-                    .map_err(|why| Trouble::Other(why.to_string()))?;
+                let taken = take(key, message.payload(), &mut held);
+                let is_mark = taken.map_err(|why| {
+                    let offset = message.offset();
+                    Trouble::Other(format!("offset {offset} of {marks} is {why}"))
+                })?;
+                others += u64::from(!is_mark);
                 continue;
             }
             // Nothing that was committed when it was asked for is behind this.
-            Some(Err(KafkaError::PartitionEOF(_))) => return Ok(held),
+            Some(Err(KafkaError::PartitionEOF(_))) => {
+                if others > 0 {
+                    tracing::warn!(
+                        topic = marks,
+                        others,
+                        "records of another program are among the marks"
+                    );
+                }
+                let reached = format::take_reached(&mut held);
+                let end = u64::try_from(records).unwrap_or(0);
+                if end < reached {
+                    return Err(Trouble::Other(remade(topic, end, reached)));
+                }
+                return Ok(held);
+            }
             Some(Err(error)) if passes(&error) => trouble = Some(error),
             Some(Err(error)) => return Err(error.into()),
             None => {}
         }
         if heard.elapsed() >= END {
-            return Err(trouble.map_or(Trouble::Other("nothing comes".into()), Trouble::Client));
+            return Err(trouble.map_or(Trouble::Other("nothing comes".into()), Trouble::from));
         }
     }
+}
+
+/// Waits until readers see all that is committed up to an offset of the topic of the records; why they do not, if it takes longer.
+fn hidden(
+    committed: &BaseConsumer,
+    target: &Target,
+    end: i64,
+    within: Duration,
+) -> KafkaResult<Option<String>> {
+    let began = Instant::now();
+    loop {
+        let (_, seen) = committed.fetch_watermarks(&target.topic, target.partition, ANSWER)?;
+        if seen >= end {
+            return Ok(None);
+        }
+        if began.elapsed() >= within {
+            return Ok(Some(is_hidden(&target.topic, seen, end)));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// That readers do not see what is committed.
+pub(super) fn is_hidden(topic: &str, seen: i64, end: i64) -> String {
+    format!(
+        "readers of topic {topic} do not see what is committed behind offset {seen}, up to {end}: another program has a transaction open \
+         there. Brokers end it after its time-out, at most transaction.max.timeout.ms; kafka-transactions.sh finds it and can abort it"
+    )
 }
 
 /// One that reads what is committed, or all that was written.

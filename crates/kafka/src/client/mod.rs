@@ -6,6 +6,7 @@ pub mod mock;
 mod pieces;
 mod producer;
 mod reader;
+mod said;
 mod topics;
 mod worker;
 
@@ -141,6 +142,8 @@ fn config(target: &Target, settings: &Settings) -> ClientConfig {
         config.set(only_name(name), value);
     }
     config.set("bootstrap.servers", target.brokers.join(","));
+    // A topic that a broker makes because it was asked about has the broker's defaults, which do not keep the promise.
+    config.set("allow.auto.create.topics", "false");
     config
 }
 
@@ -194,6 +197,7 @@ mod tests {
         };
         let config = config(&target, &settings);
         let of = |name| config.get(name);
+        assert_eq!(of("allow.auto.create.topics"), Some("false"));
         assert_eq!(
             (of("bootstrap.servers"), of("metadata.broker.list")),
             (Some("h:9092"), None)

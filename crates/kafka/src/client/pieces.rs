@@ -8,7 +8,7 @@ use rdkafka::ClientContext;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::Consumer;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
@@ -21,6 +21,8 @@ use crate::{Settings, Target, Unavailable};
 const PIECE: usize = 512 << 10;
 /// How long a broker may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Between looks at a topic that is not known everywhere yet.
+const UNKNOWN_YET: Duration = Duration::from_millis(100);
 /// How long nothing may come or go.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -91,10 +93,7 @@ pub fn send_snapshot(
     let producer: BaseProducer<Deliveries> = config
         .create_with_context(Deliveries::default())
         .map_err(|e| client(&e))?;
-    let ends = producer
-        .client()
-        .fetch_watermarks(&own.topic, own.partition, ANSWER);
-    let (_, end) = ends.map_err(|e| client(&e))?;
+    let (_, end) = ends(&producer, &own).map_err(|e| client(&e))?;
     let mut sent = AtHome {
         id,
         log,
@@ -116,7 +115,9 @@ pub fn send_snapshot(
         let mut record = BaseRecord::to(&own.topic)
             .partition(own.partition)
             .key(&key)
-            .payload(&piece[..size]);
+            .payload(&piece[..size])
+            // None: whatever this machine's clock says, brokers take it.
+            .timestamp(-1);
         let since = Instant::now();
         while let Err((error, back)) = producer.send(record) {
             let is_full = matches!(
@@ -143,6 +144,30 @@ pub fn send_snapshot(
         )));
     }
     Ok(sent)
+}
+
+/// Where the pieces begin and end. A topic that was just made is not known to all brokers at once.
+fn ends(producer: &BaseProducer<Deliveries>, own: &Target) -> KafkaResult<(i64, i64)> {
+    let since = Instant::now();
+    loop {
+        let ends = producer
+            .client()
+            .fetch_watermarks(&own.topic, own.partition, ANSWER);
+        let is_unknown = ends.as_ref().err().is_some_and(|error| {
+            matches!(
+                error.rdkafka_error_code(),
+                Some(
+                    RDKafkaErrorCode::UnknownPartition
+                        | RDKafkaErrorCode::UnknownTopic
+                        | RDKafkaErrorCode::UnknownTopicOrPartition
+                )
+            )
+        });
+        if !is_unknown || since.elapsed() >= ANSWER {
+            return ends;
+        }
+        std::thread::sleep(UNKNOWN_YET);
+    }
 }
 
 /// As many bytes as there are, up to a piece.

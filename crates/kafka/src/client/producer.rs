@@ -1,11 +1,13 @@
 //! A transactional producer that waits for brokers, and for no clock.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::Message;
 use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext, PurgeConfig,
 };
@@ -17,8 +19,17 @@ const STEP: Duration = Duration::from_secs(1);
 /// What the brokers have answered, for better or worse, since the producer was made.
 #[derive(Default)]
 struct Answered {
-    records: Mutex<u64>,
+    now: Mutex<Now>,
     more: Condvar,
+}
+
+#[derive(Default)]
+struct Now {
+    records: u64,
+    /// Why a record was refused first.
+    refused: Option<RDKafkaErrorCode>,
+    /// The lowest and the highest offset in each topic, of the records of the transaction that runs.
+    offsets: BTreeMap<String, (i64, i64)>,
 }
 
 impl ClientContext for Answered {}
@@ -26,17 +37,42 @@ impl ClientContext for Answered {}
 impl ProducerContext for Answered {
     type DeliveryOpaque = ();
 
-    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {
-        *self.records.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let mut now = self.lock();
+        now.records += 1;
+        match result {
+            Ok(record) => now.note(record.topic(), record.offset()),
+            Err((error, _)) => {
+                now.refused = now.refused.or(error.rdkafka_error_code());
+            }
+        }
         self.more.notify_one();
     }
 }
 
+impl Now {
+    fn note(&mut self, topic: &str, offset: i64) {
+        match self.offsets.get_mut(topic) {
+            Some((first, last)) => {
+                *first = offset.min(*first);
+                *last = offset.max(*last);
+            }
+            None => {
+                self.offsets.insert(topic.to_owned(), (offset, offset));
+            }
+        }
+    }
+}
+
 impl Answered {
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until this many are.
     fn wait(&self, records: u64, until: Instant) {
-        let mut now = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        while *now < records {
+        let mut now = self.lock();
+        while now.records < records {
             let Some(left) = until.checked_duration_since(Instant::now()) else {
                 return;
             };
@@ -86,18 +122,18 @@ impl Transactional {
         Ok(opened)
     }
 
-    /// Where a partition begins and ends.
-    pub(super) fn watermarks(
-        &self,
-        topic: &str,
-        partition: i32,
-        within: Duration,
-    ) -> KafkaResult<(i64, i64)> {
-        let client = self.producer.client();
-        client.fetch_watermarks(topic, partition, within)
+    /// Why a record was refused, if any was.
+    pub(super) fn refused(&self) -> Option<RDKafkaErrorCode> {
+        self.producer.context().lock().refused
+    }
+
+    /// The lowest and the highest offset of the records of this transaction in a topic, as far as they are answered.
+    pub(super) fn offsets(&self, topic: &str) -> Option<(i64, i64)> {
+        self.producer.context().lock().offsets.get(topic).copied()
     }
 
     pub(super) fn begin(&self) -> KafkaResult<()> {
+        self.producer.context().lock().offsets.clear();
         self.producer.begin_transaction()
     }
 
@@ -124,14 +160,18 @@ impl Transactional {
         }
     }
 
-    /// Commits what was sent, when it is answered.
-    pub(super) fn commit(&self, until: Instant) -> KafkaResult<()> {
+    /// Waits until what was sent is answered.
+    pub(super) fn settle(&self, until: Instant) {
         // A record that was refused is known to the commit, too.
         self.producer.context().wait(self.sent, until);
         // They are told of before they count as answered.
         while self.producer.in_flight_count() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(100));
         }
+    }
+
+    /// Commits what was sent and is [answered](Transactional::settle).
+    pub(super) fn commit(&self, until: Instant) -> KafkaResult<()> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.producer.commit_transaction(left) {

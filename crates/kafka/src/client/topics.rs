@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::admin::{
     AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication,
@@ -14,7 +14,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::types::RDKafkaRespErr;
 
-use super::{config, told};
+use super::{config, said, told};
 use crate::{Settings, Target};
 
 /// How long brokers may take for one thing.
@@ -31,7 +31,15 @@ const LEAST: u64 = 1 << 20;
 /// without sleeping. Asked for where the topic is made; one that takes less gets less.
 const WHOLE: u64 = 5 << 20;
 
+/// Between looks at a topic that was made and is not known everywhere yet.
+const UNKNOWN_YET: Duration = Duration::from_millis(100);
+
 type Admin = AdminClient<DefaultClientContext>;
+
+fn admin(target: &Target, settings: &Settings) -> Result<Admin, String> {
+    let admin = config(target, settings).create();
+    admin.map_err(|error| told(&error))
+}
 
 /// The largest batch of records that must be taken; bytes.
 pub(super) fn message_max(settings: &Settings) -> u64 {
@@ -40,9 +48,15 @@ pub(super) fn message_max(settings: &Settings) -> u64 {
 
 /// Has both topics be there, and looks whether they keep what is promised; the largest batch of records to be sent, in bytes.
 pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<u64, String> {
-    let admin: Admin = config(target, settings)
-        .create()
-        .map_err(|error| told(&error))?;
+    let admin = admin(target, settings)?;
+    let [most, _] = ensure_all(&admin, target, settings, kinds(target, settings))
+        .map_err(|why| said::with_cause(why, target, settings))?;
+    let least = message_max(settings);
+    Ok(most.clamp(least, WHOLE.max(least)))
+}
+
+/// The topic of the records, and that of the marks.
+fn kinds(target: &Target, settings: &Settings) -> [Kind; 2] {
     let data = Kind {
         name: target.topic.clone(),
         is_compacted: false,
@@ -55,16 +69,41 @@ pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<u64, String
         message_max: 0,
         keeps_all: false,
     };
-    let [most, _] = ensure_all(&admin, target, settings, [data, marks])?;
-    let least = message_max(settings);
-    Ok(most.clamp(least, WHOLE.max(least)))
+    [data, marks]
+}
+
+/// Looks again whether both topics keep what is promised: the settings of a topic may be changed at any time. What cannot be found
+/// out now is none of its faults.
+///
+/// # Errors
+/// They do not, any more.
+pub(super) fn check(target: &Target, settings: &Settings) -> Result<(), String> {
+    if settings.is_unsafe {
+        return Ok(());
+    }
+    let admin = admin(target, settings)?;
+    for kind in kinds(target, settings) {
+        match look(&admin, target, &kind) {
+            Ok(None) => return Err(format!("topic {} is not there any more", kind.name)),
+            Ok(Some(found)) if !found.faults.is_empty() => {
+                return Err(refusal(&kind.name, &found.faults));
+            }
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn refusal(topic: &str, faults: &[String]) -> String {
+    let faults = faults.join("; ");
+    format!(
+        "topic {topic} cannot keep the promise: {faults}. Change that, or go on all the same with --replicate-unsafe"
+    )
 }
 
 /// The same of the topic of snapshots.
 pub(super) fn ensure_snapshots(target: &Target, settings: &Settings) -> Result<(), String> {
-    let admin: Admin = config(target, settings)
-        .create()
-        .map_err(|error| told(&error))?;
+    let admin = admin(target, settings)?;
     let pieces = Kind {
         name: target.topic.clone(),
         is_compacted: false,
@@ -82,31 +121,45 @@ fn ensure_all<const N: usize>(
 ) -> Result<[u64; N], String> {
     let mut most = [0; N];
     for (kind, most) in kinds.into_iter().zip(&mut most) {
-        let mut found = look(admin, target, &kind)?;
-        if found.is_none() {
-            create(admin, target, settings, &kind)?;
-            found = look(admin, target, &kind)?;
-        }
-        let Found { faults, takes } =
-            found.ok_or_else(|| format!("topic {} was made, and is not known yet", kind.name))?;
+        let found = match look(admin, target, &kind)? {
+            Some(found) => found,
+            None => {
+                create(admin, target, settings, &kind)?;
+                made(admin, target, &kind)?
+            }
+        };
+        let Found { faults, takes } = found;
         *most = takes;
         if faults.is_empty() {
             continue;
         }
         let topic = &kind.name;
-        let faults = faults.join("; ");
         if !settings.is_unsafe {
-            return Err(format!(
-                "topic {topic} cannot keep the promise: {faults}. Change that, or go on all the same with --replicate-unsafe"
-            ));
+            return Err(refusal(topic, &faults));
         }
         tracing::warn!(
             topic,
-            faults,
+            faults = faults.join("; "),
             "the topic cannot keep the promise of level replicated"
         );
     }
     Ok(most)
+}
+
+/// Waits until a topic that was made is known: brokers hear of it one after the other.
+fn made(admin: &Admin, target: &Target, kind: &Kind) -> Result<Found, String> {
+    let since = Instant::now();
+    loop {
+        let why = match look(admin, target, kind) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => format!("topic {} was made, and is not known yet", kind.name),
+            Err(why) => why,
+        };
+        if since.elapsed() >= WITHIN {
+            return Err(why);
+        }
+        std::thread::sleep(UNKNOWN_YET);
+    }
 }
 
 /// A topic, and what it must be like.
@@ -174,7 +227,8 @@ fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Found>, St
     let replicas = partition.replicas().len();
     if replicas < REPLICAS {
         faults.push(format!(
-            "its replication factor is {replicas}, at least {REPLICAS} is needed"
+            "its replication factor is {replicas}, at least {REPLICAS} is needed (a topic that a broker made with its own defaults, as \
+             with auto.create.topics.enable, and that holds nothing yet is best deleted: it is made anew as it must be)"
         ));
     }
     let resource = [ResourceSpecifier::Topic(&kind.name)];
@@ -233,8 +287,13 @@ impl Kind {
                 ));
             }
         }
-        if self.is_compacted != value("cleanup.policy").contains("compact") {
-            faults.push(format!("its cleanup.policy is {}", value("cleanup.policy")));
+        let (found, needed) = match self.is_compacted {
+            // With `delete` beside it marks go by their age, and all would be carried again.
+            true => (value("cleanup.policy"), "compact"),
+            false => (value("cleanup.policy"), "delete"),
+        };
+        if found != needed {
+            faults.push(format!("its cleanup.policy is {found}, {needed} is needed"));
         }
         faults
     }
@@ -277,10 +336,16 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
         .operation_timeout(Some(WITHIN));
     let created = wait(admin.create_topics([&topic], &options)).map_err(|error| told(&error))?;
     match created.into_iter().next() {
-        Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) | Some(Ok(_)) => {
+        Some(Ok(_)) => {
             tracing::info!(topic = kind.name, replicas, "the topic was made");
-            // It is not known everywhere at once.
-            std::thread::sleep(Duration::from_millis(500));
+            Ok(())
+        }
+        Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => {
+            let topic = &kind.name;
+            tracing::info!(
+                topic,
+                "the topic is there: another program has just made it"
+            );
             Ok(())
         }
         Some(Err((name, error))) => Err(format!(

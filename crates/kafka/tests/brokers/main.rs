@@ -2,7 +2,9 @@
 //! it nothing is tested. `TIDEWIRE_KAFKA_SECONDS` (2) is how long messages are appended while somebody breaks the
 //! brokers, perhaps.
 
-use std::future::Future as _;
+mod strange;
+
+use std::future::Future;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,12 +56,16 @@ fn replicate(log: &Arc<EmbeddedLog>, target: &Target) -> Running {
 }
 
 fn replicate_as(form: Form, log: &Arc<EmbeddedLog>, target: &Target) -> Running {
-    let bell = Bell::default();
     let settings = Home {
         form,
         ..Home::default()
     };
-    let home = tidewire_kafka::home(target, &settings, bell.clone()).expect("a client");
+    replicate_by(&settings, log, target)
+}
+
+fn replicate_by(settings: &Home, log: &Arc<EmbeddedLog>, target: &Target) -> Running {
+    let (bell, form) = (Bell::default(), settings.form);
+    let home = tidewire_kafka::home(target, settings, bell.clone()).expect("a client");
     let carrying = Carrying::default();
     let carrying = Carrying {
         record_bytes: form.record_bytes(carrying.record_bytes),
@@ -71,6 +77,17 @@ fn replicate_as(form: Form, log: &Arc<EmbeddedLog>, target: &Target) -> Running 
 
 /// Appends messages of a producer; their payload is their id.
 fn append(log: &EmbeddedLog, producer: &str, ids: std::ops::RangeInclusive<u64>) -> Ticket {
+    // Kafka removes what is older than a topic's retention, also if it has just come.
+    append_at(now_us(), log, producer, ids)
+}
+
+/// Appends messages that were received then.
+fn append_at(
+    timestamp_us: u64,
+    log: &EmbeddedLog,
+    producer: &str,
+    ids: std::ops::RangeInclusive<u64>,
+) -> Ticket {
     let stream = log.stream("s").expect("a stream");
     let mut frames = Vec::new();
     for id in ids.clone() {
@@ -84,8 +101,7 @@ fn append(log: &EmbeddedLog, producer: &str, ids: std::ops::RangeInclusive<u64>)
         frames: &frames,
         count: ids.clone().count() as u32,
         last_id: *ids.end(),
-        // Kafka removes what is older than a topic's retention, also if it has just come.
-        timestamp_us: now_us(),
+        timestamp_us,
     };
     log.append(run).expect("room")
 }
@@ -101,6 +117,20 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(since.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// What an administrator asked for.
+fn done<F: Future>(asked: F) -> F::Output {
+    let mut asked = std::pin::pin!(asked);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut answer = None;
+    wait("the brokers do not answer an administrator", || {
+        if let Poll::Ready(done) = asked.as_mut().poll(&mut context) {
+            answer = Some(done);
+        }
+        answer.is_some()
+    });
+    answer.expect("it is there")
 }
 
 fn at_home(log: &EmbeddedLog, ticket: Ticket, running: &Running) {
@@ -524,17 +554,8 @@ fn a_snapshot_whose_pieces_are_refused_is_none() {
     let smaller =
         AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "500");
     let options = AdminOptions::new();
-    let mut altered = std::pin::pin!(admin.alter_configs([&smaller], &options));
-    let mut context = Context::from_waker(Waker::noop());
-    wait("nobody alters the topic", || {
-        match altered.as_mut().poll(&mut context) {
-            Poll::Ready(done) => {
-                done.expect("an answer").remove(0).expect("altered");
-                true
-            }
-            Poll::Pending => false,
-        }
-    });
+    let altered = done(admin.alter_configs([&smaller], &options));
+    altered.expect("an answer").remove(0).expect("altered");
     wait("the brokers take pieces that are too large", || {
         send(&[7; 2000]).is_err()
     });

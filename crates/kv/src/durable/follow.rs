@@ -260,6 +260,9 @@ pub struct Follower {
     state: State,
     /// As what the store is taken over.
     owner: Option<Owner>,
+    /// From which log it is, once that was looked at: two followers that are told to do so at once take it over from one owner,
+    /// and only one of them finds that owner still there.
+    from: Option<Option<u64>>,
     tries: u32,
     /// The home may be claimed already: nobody has said that it is not.
     may_own: bool,
@@ -305,6 +308,7 @@ impl Follower {
             settings,
             state: State::Following,
             owner: None,
+            from: None,
             tries: 0,
             may_own: false,
             is_wanted: true,
@@ -343,6 +347,7 @@ impl Follower {
     pub fn take_over(&mut self, owner: Owner) {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
+            self.from = None;
             (self.may_own, self.is_wanted) = (false, true);
             self.state = State::Waiting(Duration::ZERO);
         }
@@ -377,6 +382,12 @@ impl Follower {
         self.state = State::Following;
         self.owner = None;
         self.refused = Some(why);
+    }
+
+    /// The number of the log of the owner from which the store is taken over, once that was looked at.
+    #[must_use]
+    pub fn from(&self) -> Option<u64> {
+        self.from.flatten()
     }
 
     /// Why the store was not taken over; once.
@@ -507,10 +518,13 @@ impl Follower {
             return;
         }
         match (answer, &self.state) {
-            (Answer::Held(held), State::Looking(..)) => match self.unfit(&held) {
-                Some(why) => self.give_up(why),
-                None => self.open(now, home),
-            },
+            (Answer::Held(held), State::Looking(..)) => {
+                self.from.get_or_insert(held.owner.map(|owner| owner.log));
+                match self.unfit(&held) {
+                    Some(why) => self.give_up(why),
+                    None => self.open(now, home),
+                }
+            }
             (Answer::Held(held), State::Opening(..)) => self.opened(&held, now, home),
             (Answer::Committed, &State::Claiming(_, _, end)) => {
                 let early = self.mistakes.makes(|mistakes| mistakes.own_unread);
@@ -555,9 +569,26 @@ impl Follower {
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
     }
 
+    /// Whether the owner is another one than when this began, and not this one.
+    fn is_overtaken(&self, held: &Held) -> bool {
+        let is_other = self
+            .from
+            .is_some_and(|from| held.owner.map(|owner| owner.log) != from);
+        let is_own = held.owner.is_some() && held.owner == self.owner;
+        is_other && !is_own && !self.mistakes.makes(|mistakes| mistakes.take_from_any)
+    }
+
     /// Why the home cannot be taken over, if so.
     fn unfit(&self, held: &Held) -> Option<Arc<str>> {
         let is_part = !is_whole(&held.notes) || begins(&held.notes) > self.applier.next;
+        if self.is_overtaken(held) {
+            return Some(
+                "another server has taken the store over meanwhile; ask again to take it over from that one".into(),
+            );
+        }
+        if let Some(why) = &held.hidden {
+            return Some(why.clone());
+        }
         is_foreign(held).or(is_part.then_some(
             "the home has not all of the store yet, or had not when this one began to follow: its owner sends a \
              snapshot of what was before; a follower begins with that"

@@ -27,6 +27,8 @@ pub struct KvLog {
     holds_replies: bool,
     /// A commit counts when it is at home.
     awaits_home: AtomicBool,
+    /// Whether there is proof now that the store is this server's.
+    proof: OnceLock<Proof>,
     /// Not there as long as another store is followed.
     behind: OnceLock<Behind>,
     /// Who asked to be woken before there was a log.
@@ -46,6 +48,9 @@ pub struct KvLog {
     snapshots: Arc<Snapshots>,
     mistakes: Mistakes,
 }
+
+/// Says whether there is proof, at the moment of the call, that no other server owns the store.
+pub type Proof = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The log itself.
 struct Behind {
@@ -100,6 +105,7 @@ impl KvLog {
             policy,
             holds_replies: policy == Policy::Sync,
             awaits_home: AtomicBool::new(false),
+            proof: OnceLock::new(),
             behind: OnceLock::new(),
             early: Mutex::default(),
             committed: AtomicU64::new(0),
@@ -166,6 +172,28 @@ impl KvLog {
     #[must_use]
     pub fn awaits_home(&self) -> bool {
         self.awaits_home.load(Relaxed)
+    }
+
+    /// From now on an owner serves keys only with this proof, if commits count at home. The first call counts.
+    pub fn prove_by(&self, proof: Proof) {
+        self.proof.get_or_init(|| proof);
+    }
+
+    /// Whether clients may be told now what is in memory, and change it. An owner whose commits count at home needs
+    /// [proof](KvLog::prove_by): without it another server may own the store, and have changed it. To be asked once all that is
+    /// served by the answer has been received: then each request is answered as of a moment after it was made.
+    #[must_use]
+    pub fn may_serve(&self) -> bool {
+        !self.awaits_home()
+            || self.follows()
+            || self.is_proven()
+            || self.mistakes.makes(|mistakes| mistakes.serve_unproven)
+    }
+
+    /// Whether there is [proof](KvLog::prove_by) now that the store is this server's, or none is asked for.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.proof.get().is_none_or(|proof| proof())
     }
 
     /// With a stream whose next record has this position, and with so many units, with so many bytes, since the

@@ -16,7 +16,7 @@ pub use follow::{
     left_by,
 };
 pub use kind::{begins_with_unit, kind_of};
-pub use kv_log::KvLog;
+pub use kv_log::{KvLog, Proof};
 #[doc(hidden)]
 pub use replay::open_with;
 pub use replay::{Accept, ReplayError, Replayed, open};

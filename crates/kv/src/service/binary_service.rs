@@ -133,7 +133,8 @@ impl BinaryService {
     }
 
     /// The store is what `log` says, and commits to it: from now on it is answered as that promises. The first call counts.
-    /// While a store [loads](Store::begin_loading), requests wait.
+    /// While a store [loads](Store::begin_loading), or there is no [proof](crate::durable::KvLog::may_serve) that it is this
+    /// server's, requests wait.
     pub fn recovered(&self, log: Arc<KvLog>) {
         self.durable.get_or_init(|| Durable::new(log));
     }
@@ -288,6 +289,12 @@ impl BinaryLocal {
         guard.is_some_and(|resp| !resp.shared().acl.is_open())
     }
 
+    /// Whether requests that have been received may be answered. There are no errors here, so they wait.
+    fn may_serve(&self) -> bool {
+        let durable = self.durable.get();
+        durable.is_none_or(|durable| durable.log.may_serve())
+    }
+
     /// Waits for the log from now on, if there is one: it comes when the store has been recovered.
     fn find_log(&mut self) {
         if self.waiting.is_none()
@@ -328,6 +335,10 @@ impl Protocol for BinaryConn {
             self.waits = false;
             cx.local.find_log();
         }
+        if !cx.local.may_serve() {
+            cx.link.set_timer_after(LOADING_RETRY);
+            return Next::Paused;
+        }
         let mut replies = std::mem::take(&mut cx.local.replies);
         let next = serve(input, &mut replies, cx);
         replies.clear();
@@ -341,7 +352,8 @@ impl Protocol for BinaryConn {
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
         // That it hears nothing is not its doing.
-        if !(self.waits && cx.local.store.is_loading()) {
+        let is_held_up = (self.waits && cx.local.store.is_loading()) || !cx.local.may_serve();
+        if !is_held_up {
             cx.link.finish();
         }
     }

@@ -456,6 +456,8 @@ impl RespConn {
             self.session.loading = false;
             cx.local.find_log();
         }
+        let durable = shared.durable.get();
+        self.session.unproven = durable.is_some_and(|durable| !durable.log.may_serve());
         if shared.store.tells_events() && shared.hub.is_crowded() {
             // What makes events waits as who publishes does.
             cx.link.set_timer_after(RETRY);

@@ -63,7 +63,7 @@ pub use local::RespLocal;
 pub use log_keys::WasRead;
 pub use log_keys::{LogCounters, LogKeys};
 pub use message::Message;
-pub use replication::{Replicated, Replication, Role};
+pub use replication::{LeaseShown, Replicated, Replication, Role};
 pub use resp_service::{RespCounters, RespService};
 pub use script::library_name;
 pub use settings::Settings;

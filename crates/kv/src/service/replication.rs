@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::call::{Call, Flow};
 use super::info::line;
 use super::shared::Shared;
+use super::table::{Entry, What};
+use crate::commands::Error;
 use crate::commands::parse::is;
 use crate::number::parse_integer;
 use crate::reply::Reply;
@@ -22,6 +24,28 @@ pub enum Role {
     TakesOver,
 }
 
+/// Whether a server can prove that the store is its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaseShown {
+    /// It is not the owner, or has not been it for long enough.
+    #[default]
+    None,
+    /// It can.
+    Held,
+    /// It could, and its lease has run out.
+    Lapsed,
+}
+
+impl LeaseShown {
+    fn name(self) -> &'static str {
+        match self {
+            LeaseShown::None => "none",
+            LeaseShown::Held => "held",
+            LeaseShown::Lapsed => "lapsed",
+        }
+    }
+}
+
 /// How it is with a store that has a home.
 #[derive(Clone, Debug, Default)]
 pub struct Replicated {
@@ -36,6 +60,8 @@ pub struct Replicated {
     /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, in milliseconds: 0 if
     /// nothing is missing, by what was heard of the home a moment ago.
     pub behind_ms: u64,
+    /// Whether this server can prove that the store is its own.
+    pub lease: LeaseShown,
     /// What went wrong last, until it is right again.
     pub trouble: Option<Arc<str>>,
     asked: u64,
@@ -195,10 +221,36 @@ impl Drop for Waits {
     }
 }
 
-/// Whether this server only shows what others write, or have written.
+/// Whether this server only shows what others write, or have written, or may have by now.
 pub(super) fn is_slave(shared: &Shared) -> bool {
     let durable = shared.durable.get();
-    durable.is_some_and(|durable| durable.log.follows() || durable.log.lost().is_some())
+    durable.is_some_and(|durable| {
+        let log = &durable.log;
+        log.follows() || log.lost().is_some() || !log.may_serve()
+    })
+}
+
+/// Why a command is not run by a server that cannot prove that the store is its own; `None` if it may be. The words that clients of
+/// Redis know for a replica that serves nothing old.
+pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
+    let log = &shared.durable.get()?.log;
+    let is_write = matches!(entry.what, What::Data(spec) if spec.is_write());
+    match log.lost() {
+        // The store refuses it, in the words for a change.
+        Some(_) if is_write => None,
+        Some(_) if needs_proof(entry) => Some(Error::new(
+            "MASTERDOWN another server has taken this store over, and what is here may be old: ask that one",
+        )),
+        None if needs_proof(entry) => Some(Error::new(
+            "MASTERDOWN this server has not reached the home of its store for too long to prove that it is still the owner: \
+             see home_lease in INFO replication",
+        )),
+        _ => None,
+    }
+}
+
+fn needs_proof(entry: &Entry) -> bool {
+    entry.needs_keys() || entry.name == "exec"
 }
 
 /// The section of INFO.
@@ -215,7 +267,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let (home, lost) = (&replication.0.home, shared.durable.get());
     let lost = lost.and_then(|durable| durable.log.lost());
     if is_slave {
-        let is_up = status.is_linked && lost.is_none();
+        let is_up = status.is_linked && lost.is_none() && status.lease != LeaseShown::Lapsed;
         line(text, "master_host", home);
         line(text, "master_port", 0);
         line(
@@ -234,7 +286,17 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "connected_slaves", 0);
     line(text, "master_repl_offset", status.position);
     line(text, "home", home);
-    line(text, "home_role", name(status.role, lost.is_some()));
+    let is_unproven = lost.is_none() && is_slave && status.role == Role::Owner;
+    let role = match is_unproven {
+        true => "unproven",
+        false => name(status.role, lost.is_some()),
+    };
+    line(text, "home_role", role);
+    let lease = match lost {
+        Some(_) => LeaseShown::None,
+        None => status.lease,
+    };
+    line(text, "home_lease", lease.name());
     line(
         text,
         "home_link",
@@ -278,7 +340,10 @@ pub(super) fn tell_role(shared: &Shared, reply: &mut Reply) {
         return;
     }
     let home = replication.map_or("", |replication| &replication.0.home);
-    let is_linked = replication.is_some_and(|replication| replication.status().is_linked);
+    let is_linked = replication.is_some_and(|replication| {
+        let status = replication.status();
+        status.is_linked && status.lease != LeaseShown::Lapsed
+    });
     reply.array(5);
     reply.bulk(b"slave");
     reply.bulk(home.as_bytes());

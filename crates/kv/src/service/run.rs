@@ -12,6 +12,7 @@ use super::conn::RespConn;
 use super::loading;
 use super::log_keys::NOT_HERE;
 use super::memory;
+use super::replication;
 use super::script::{self, At, Kind};
 use super::secrets;
 use super::session::Replies;
@@ -322,6 +323,11 @@ impl RespConn {
         }
         if self.session.loading && entry.needs_keys() {
             return Some(self.reject(Some(entry), &loading::error(), batch, reply, cx));
+        }
+        if self.session.unproven
+            && let Some(error) = replication::unproven(batch.shared, entry)
+        {
+            return Some(self.reject(Some(entry), &error, batch, reply, cx));
         }
         if when == When::Alone && self.session.is_queuing() {
             let error = Error::new("ERR Command not allowed inside a transaction");

@@ -33,6 +33,8 @@ pub(crate) struct Session {
     tracking: Option<Box<Following>>,
     /// It was accepted while the store was being recovered, and that was not over when it last said something.
     pub(crate) loading: bool,
+    /// The server cannot prove that the store is its own, as of when the batch that runs was received.
+    pub(crate) unproven: bool,
     /// The connection ends when the reply to this command is written.
     pub(crate) closing: bool,
     pub(crate) replies: Replies,
@@ -95,6 +97,7 @@ impl Session {
             seen,
             tracking: None,
             loading: false,
+            unproven: false,
             closing: false,
             replies: Replies::On,
             no_touch: false,
@@ -135,7 +138,11 @@ impl Session {
     /// Whether nothing has to be looked at before a command is run.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.free && !self.loading && self.transaction.is_none() && self.subscriptions.is_none()
+        self.free
+            && !self.loading
+            && !self.unproven
+            && self.transaction.is_none()
+            && self.subscriptions.is_none()
     }
 
     /// What it has dealt with of what may happen to all connections.

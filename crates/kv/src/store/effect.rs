@@ -126,6 +126,10 @@ pub struct Mistakes {
     pub trust_names: bool,
     /// Answers before the change is at home, where that is waited for.
     pub reply_before_home: bool,
+    /// Serves keys at level `replicated` without a lease.
+    pub serve_unproven: bool,
+    /// Takes a store over from whichever owner there is by then.
+    pub take_from_any: bool,
     /// Goes on with a unit that an owner has begun with what the next owner writes.
     pub join_units: bool,
     /// Takes a store over before all that is at home was read.

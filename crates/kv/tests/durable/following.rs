@@ -21,7 +21,7 @@ const THEN: u64 = 1_000;
 pub(crate) struct Pair {
     owner: Opened,
     pub(crate) store: Arc<Store>,
-    kv_log: Arc<KvLog>,
+    pub(crate) kv_log: Arc<KvLog>,
     applier: Applier,
 }
 
@@ -62,7 +62,7 @@ impl Pair {
     }
 
     /// Applies what is new.
-    fn follow(&mut self) {
+    pub(crate) fn follow(&mut self) {
         let records = self.records(self.applier.next());
         let whole = self
             .applier
@@ -76,7 +76,7 @@ impl Pair {
 }
 
 /// What a client is answered.
-fn talk(sim: &mut Sim, client: PlainId, line: &str) -> Value {
+pub(crate) fn talk(sim: &mut Sim, client: PlainId, line: &str) -> Value {
     let before = sim.received(client).len();
     sim.send(client, &command(line));
     sim.run_for(Duration::from_millis(200));

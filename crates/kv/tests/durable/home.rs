@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow::Continue;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -17,7 +18,7 @@ use tidewire_kv::reply::{Proto, Reply};
 use tidewire_kv::store::{Mistakes, Store};
 use tidewire_log::disk::sim::SimDisk;
 use tidewire_log::{EmbeddedLog, Log, Policy, Range, Refused, Settings, Ticket, Writer};
-use tidewire_replicate::{Owner, Replicator, Settings as Carrying, is_whole};
+use tidewire_replicate::{Granted, Owner, Replicator, Settings as Carrying, is_whole};
 
 use crate::aged::aged;
 use crate::disk::{dump, now, settings, small, step};
@@ -31,6 +32,8 @@ pub(crate) struct Wrong {
     pub(crate) carrying: tidewire_replicate::Mistakes,
     /// Leaves word of a snapshot at home before what is in it is there.
     pub(crate) word_early: bool,
+    /// Leases go by the time of day, which is set now and then.
+    pub(crate) lease_by_wall: bool,
 }
 
 /// Far later than any deadline.
@@ -65,6 +68,10 @@ struct Owns {
     home: SimHome,
     stage: Stage,
     replicator: Option<Replicator>,
+    /// The owner's log from which it was taken over, if it was.
+    from: Option<u64>,
+    /// It is being stopped in order: no client is served any more.
+    leaves: bool,
     /// A snapshot that is to go home: its number, and its position.
     sends: Option<(u64, u64)>,
 }
@@ -121,11 +128,49 @@ struct Owed {
     ids: Vec<String>,
 }
 
+/// The clocks of a machine.
+struct Clock {
+    /// Microseconds of the one that is never set, as it was looked at last.
+    shown_us: Arc<AtomicU64>,
+    /// Of it at the beginning.
+    offset_us: u64,
+    /// By how much it gains or loses in a millisecond.
+    gains_us: i64,
+    /// By how much the time of day was set.
+    set_ms: u64,
+    /// The process is stopped until then.
+    stopped_ms: u64,
+}
+
+impl Clock {
+    fn new(rng: &mut Rng) -> Clock {
+        Clock {
+            shown_us: Arc::default(),
+            offset_us: rng.u64(1_000_000..1_000_000_000),
+            // Half a hundredth.
+            gains_us: rng.i64(-5..=5),
+            set_ms: 0,
+            stopped_ms: 0,
+        }
+    }
+
+    /// What it shows at a moment.
+    fn at(&self, ms: u64, by_wall: bool) -> Duration {
+        let gained = i64::try_from(ms).expect("a short test") * (1000 + self.gains_us);
+        let us = self.offset_us + u64::try_from(gained).expect("forward");
+        self.shown_us.store(us, Relaxed);
+        let set_ms = if by_wall { self.set_ms } else { 0 };
+        Duration::from_micros(us) + Duration::from_millis(set_ms)
+    }
+}
+
 struct World {
     seed: u64,
     rng: Rng,
     cluster: Cluster,
     nodes: Vec<Node>,
+    clocks: Vec<Clock>,
+    lease: Duration,
     owed: Vec<Owed>,
     /// Elements that were acknowledged, or that somebody has read.
     facts: BTreeSet<String>,
@@ -142,6 +187,14 @@ struct World {
     /// Takeovers that were called off, and as what owners.
     called_off: u64,
     off: Vec<Owner>,
+    /// The owners' logs from which those were.
+    taken_from: BTreeSet<u64>,
+    /// Reads that were answered, and requests that were not for want of a lease.
+    read: u64,
+    unproven: u64,
+    /// Leases that were released.
+    released: u64,
+    ended: BTreeSet<u64>,
     /// Snapshots by their numbers, which count by the word for them at home.
     kept: Vec<Kept>,
     /// Followers that have begun with one.
@@ -169,11 +222,19 @@ impl World {
         let is_large = kind == Kind::Large;
         let mut rng = Rng::with_seed(seed);
         let cluster = Cluster::new(rng.u64(..));
+        let clocks = (0..NODES).map(|_| Clock::new(&mut rng)).collect();
         let mut world = World {
             seed,
+            clocks,
+            lease: Duration::from_millis(rng.u64(100..700)),
             rng,
             cluster,
             nodes: Vec::new(),
+            taken_from: BTreeSet::new(),
+            read: 0,
+            unproven: 0,
+            released: 0,
+            ended: BTreeSet::new(),
             owed: Vec::new(),
             facts: BTreeSet::new(),
             early: BTreeSet::new(),
@@ -202,7 +263,9 @@ impl World {
             }
             Kind::Small | Kind::Large => SimDisk::new(world.rng.u64(..)),
         };
-        let first = world.start(first, 1000)?;
+        // In some nothing is lost on the way, so that there is much to be lost otherwise.
+        world.cluster.state().is_kind = world.rng.u8(..3) == 0;
+        let first = world.start(0, first, 1000)?;
         world.nodes.push(first);
         for _ in 1..NODES {
             let follower = world.follow();
@@ -227,16 +290,26 @@ impl World {
             retry_last: Duration::from_millis(50),
             after_fenced: Duration::from_millis(20),
             needs_all: true,
+            lease: self.lease,
+            release_within: Duration::from_millis(600),
             mistakes: self.wrong.carrying,
             ..Carrying::default()
         }
     }
 
-    /// A replicator of a store's log.
-    fn replicator(&mut self, log: &Arc<EmbeddedLog<SimDisk>>, kv_log: &Arc<KvLog>) -> Replicator {
+    /// A replicator of a store's log, on a machine.
+    fn replicator(
+        &mut self,
+        machine: usize,
+        log: &Arc<EmbeddedLog<SimDisk>>,
+        kv_log: &Arc<KvLog>,
+    ) -> Replicator {
         let session = self.rng.u64(..);
         let (shared, theirs) = (log.clone() as Arc<dyn Log>, kv_log.clone());
         let replicator = Replicator::new(shared, log.identity(), session, self.carrying());
+        let (lease, shown_us) = (replicator.lease(), self.clocks[machine].shown_us.clone());
+        let now = move || Duration::from_micros(shown_us.load(Relaxed));
+        kv_log.prove_by(Box::new(move || lease.is_held(now())));
         replicator.when_lost(move |why| theirs.lose(why))
     }
 
@@ -347,7 +420,7 @@ impl World {
     }
 
     /// Starts an owner on its disk.
-    fn start(&mut self, disk: SimDisk, identity: u64) -> Result<Node, String> {
+    fn start(&mut self, machine: usize, disk: SimDisk, identity: u64) -> Result<Node, String> {
         let log_settings = Settings {
             identity: Some(identity),
             ..log_settings(self.is_large)
@@ -366,7 +439,7 @@ impl World {
         kv_log.await_home();
         crate::disk::settle(&mut writer, self.ms);
         let store = Arc::new(store);
-        let replicator = self.replicator(&log, &kv_log);
+        let replicator = self.replicator(machine, &log, &kv_log);
         let found = Some(log.progress().committed);
         let keeper = Keeper::new(
             log.clone(),
@@ -386,6 +459,8 @@ impl World {
             home: self.home(),
             stage: Stage::Waits(found),
             replicator: Some(replicator),
+            from: None,
+            leaves: false,
             sends: None,
         })))
     }
@@ -393,8 +468,11 @@ impl World {
     /// One has found that the store is its own up to there.
     fn begin(&mut self, was: Follows, end: u64) -> Result<Node, String> {
         let owner = was.owner.ok_or("nobody had asked")?;
-        // Whatever takes the store over has all that anybody was told.
-        self.check(&was.store)?;
+        // Whatever takes the store over has all that anybody was told. One that was stopped since it claimed the home may have been
+        // overtaken, and learns that before it serves: then it is looked at again.
+        if self.cluster.state().held.owner == Some(owner) {
+            self.check(&was.store)?;
+        }
         let disk = SimDisk::new(self.rng.u64(..));
         let settings = Settings {
             identity: Some(owner.log),
@@ -417,6 +495,8 @@ impl World {
             home: was.home,
             stage: Stage::Begins(end),
             replicator: None,
+            from: was.follower.from(),
+            leaves: false,
             sends: None,
         })))
     }
@@ -435,12 +515,15 @@ impl World {
     fn act(&mut self) -> Result<(), String> {
         self.ms += self.rng.u64(..6);
         let at = self.rng.usize(..self.nodes.len());
-        let node = std::mem::replace(&mut self.nodes[at], Node::Down(None));
-        self.nodes[at] = match node {
-            Node::Down(disk) => self.come_back(disk)?,
-            Node::Follower(node) => self.act_follower(*node)?,
-            Node::Owner(node) => self.act_owner(*node)?,
-        };
+        if self.ms >= self.clocks[at].stopped_ms {
+            let node = std::mem::replace(&mut self.nodes[at], Node::Down(None));
+            self.nodes[at] = match node {
+                Node::Down(disk) => self.come_back(at, disk)?,
+                Node::Follower(node) => self.act_follower(at, *node)?,
+                Node::Owner(node) => self.act_owner(at, *node)?,
+            };
+        }
+        self.disturb(at);
         match self.rng.u8(..100) {
             0..=70 => {
                 let mut state = self.cluster.state();
@@ -457,18 +540,63 @@ impl World {
         self.hear()
     }
 
+    /// Something happens to a machine now and then, that a lease must outlast: its process is stopped, its time of day is set,
+    /// or it is cut off from the home.
+    fn disturb(&mut self, at: usize) {
+        match self.rng.u16(..600) {
+            0..=2 => self.stop(at),
+            3 => self.clocks[at].set_ms = self.rng.u64(..3_600_000),
+            4 => {
+                let client = match &self.nodes[at] {
+                    Node::Follower(node) => node.home.client(),
+                    Node::Owner(node) => node.home.client(),
+                    Node::Down(_) => return,
+                };
+                self.cluster.state().cut = Some(client);
+            }
+            5..=6 => self.cluster.state().cut = None,
+            _ => {}
+        }
+    }
+
+    /// Stops the process of a machine for a while, and perhaps has another one take the store over meanwhile.
+    fn stop(&mut self, at: usize) {
+        let most_ms = 4 * self.lease.as_millis() as u64;
+        self.clocks[at].stopped_ms = self.ms + self.rng.u64(..most_ms);
+        if !matches!(&self.nodes[at], Node::Owner(node) if node.stage == Stage::Serves)
+            || self.rng.bool()
+        {
+            return;
+        }
+        for node in &mut self.nodes {
+            if let Node::Follower(node) = node
+                && node.follower.standing() == Standing::Follows
+            {
+                let owner = Owner {
+                    log: self.rng.u64(..),
+                    session: self.rng.u64(..),
+                };
+                node.owner = Some(owner);
+                node.follower.take_over(owner);
+                if self.rng.u8(..4) > 0 {
+                    break;
+                }
+            }
+        }
+    }
+
     /// One that was down begins again: as an owner on its disk, or as a follower without one.
-    fn come_back(&mut self, disk: Option<SimDisk>) -> Result<Node, String> {
+    fn come_back(&mut self, machine: usize, disk: Option<SimDisk>) -> Result<Node, String> {
         match disk {
             // One that is lost early is lost for good.
             Some(disk) if self.rng.u8(..4) > u8::from(!self.early.is_empty()) => {
-                self.start(disk, 0)
+                self.start(machine, disk, 0)
             }
             _ => Ok(self.follow()),
         }
     }
 
-    fn act_follower(&mut self, mut node: Follows) -> Result<Node, String> {
+    fn act_follower(&mut self, machine: usize, mut node: Follows) -> Result<Node, String> {
         match self.rng.u8(..200) {
             0 => return Ok(Node::Down(None)),
             1 if node.follower.standing() == Standing::Follows => {
@@ -491,7 +619,7 @@ impl World {
             }
             _ => {}
         }
-        let at = Duration::from_millis(self.ms);
+        let at = self.clocks[machine].at(self.ms, false);
         let stepped = node
             .follower
             .step(at, LATE, &mut node.source, &mut node.home, &mut || false);
@@ -515,7 +643,8 @@ impl World {
         }
     }
 
-    fn act_owner(&mut self, mut node: Owns) -> Result<Node, String> {
+    fn act_owner(&mut self, machine: usize, mut node: Owns) -> Result<Node, String> {
+        let at = self.clocks[machine].at(self.ms, self.wrong.lease_by_wall);
         let was_taken = !matches!(node.stage, Stage::Serves | Stage::Waits(Some(_)));
         if node.kv_log.lost().is_some() && self.rng.u8(..20) == 0 {
             return Ok(Node::Down(None));
@@ -529,10 +658,11 @@ impl World {
                 // What was made to take the store over and has not is of no use.
                 return Ok(Node::Down((!was_taken).then_some(disk)));
             }
-            1..=100 if node.stage == Stage::Serves => {
+            1..=160 if node.stage == Stage::Serves && !node.leaves => {
                 self.write(&node.store, &node.kv_log, node.life)?;
             }
-            101 => drop(node.kv_log.snapshots().ask()),
+            161 => drop(node.kv_log.snapshots().ask()),
+            162..=163 if node.stage == Stage::Serves => node.leaves = true,
             _ => {}
         }
         for _ in 0..self.rng.usize(..3) {
@@ -542,14 +672,20 @@ impl World {
             node.keeper.step(now(self.ms));
         }
         if let Some(replicator) = &mut node.replicator {
-            replicator.step(Duration::from_millis(self.ms), &mut node.home);
+            if node.leaves {
+                replicator.leave(at);
+            }
+            replicator.step(at, &mut node.home);
+            if replicator.has_left(at) {
+                return Ok(Node::Down(Some(node.disk.kill())));
+            }
         }
         self.send_when_due(&mut node);
-        self.advance(&mut node)?;
+        self.advance(machine, &mut node)?;
         Ok(Node::Owner(Box::new(node)))
     }
 
-    fn advance(&mut self, node: &mut Owns) -> Result<(), String> {
+    fn advance(&mut self, machine: usize, node: &mut Owns) -> Result<(), String> {
         match node.stage {
             Stage::Begins(end) => match go_on_at(&node.kv_log, &node.log, end, LATE) {
                 Ok(()) => node.stage = Stage::Saves(node.kv_log.snapshots().ask()),
@@ -558,7 +694,7 @@ impl World {
             },
             Stage::Saves(asked) => match node.kv_log.snapshots().status().outcome(asked) {
                 Some(true) => {
-                    node.replicator = Some(self.replicator(&node.log, &node.kv_log));
+                    node.replicator = Some(self.replicator(machine, &node.log, &node.kv_log));
                     node.stage = Stage::Waits(None);
                 }
                 Some(false) => return Err("the snapshot of a takeover has failed".into()),
@@ -566,8 +702,12 @@ impl World {
             },
             Stage::Waits(found) => {
                 let progress = node.log.progress();
-                if progress.replicates && progress.replicated >= found {
+                let is_home = progress.replicates && progress.replicated >= found;
+                if is_home && node.kv_log.is_proven() {
                     self.taken += u64::from(found.is_none());
+                    if let Some(from) = node.from.filter(|from| !self.taken_from.insert(*from)) {
+                        return Err(format!("two servers have taken the store over from {from}"));
+                    }
                     node.kv_log.own();
                     node.store.end_loading();
                     node.stage = Stage::Serves;
@@ -587,16 +727,27 @@ impl World {
 
     /// Has a client write, or read, and be told later; whether a change was taken.
     fn write(&mut self, store: &Store, kv_log: &KvLog, life: u64) -> Result<bool, String> {
+        if !kv_log.may_serve() {
+            self.unproven += 1;
+            return Ok(false);
+        }
         self.ids += 1;
         let id = self.ids.to_string();
-        if self.rng.u8(..4) == 0 && life > 0 {
+        if self.rng.bool() && life > 0 {
             let mut runner = store.runner(LATE, 1);
             let mut reply = Reply::new(Proto::Resp2);
             let (spec, args) = parsed("LRANGE x 0 -1");
             let _ = runner.run(spec, 0, &args, &mut reply);
             let ticket = runner.barrier();
             let (value, _) = crate::wire::Value::parse(reply.bytes()).ok_or("no reply")?;
-            let ids = value.array().into_iter().map(|v| v.text()).collect();
+            let ids: Vec<String> = value.array().into_iter().map(|v| v.text()).collect();
+            let seen: BTreeSet<&String> = ids.iter().collect();
+            if let Some(missing) = self.facts.iter().find(|fact| !seen.contains(fact)) {
+                return Err(format!(
+                    "a read is old: {missing} was acknowledged before, and is not in it"
+                ));
+            }
+            self.read += 1;
             self.owed.push(Owed { life, ticket, ids });
             return Ok(false);
         }
@@ -632,6 +783,12 @@ impl World {
             if owner.is_some_and(|owner| owner.log != 1000) && !is_whole(&state.held.notes) {
                 return Err("a home was taken over that has only a part".into());
             }
+            let released = Granted::of(&state.held.notes);
+            if released.is_some_and(|granted| {
+                granted.lasts.is_zero() && self.ended.insert(granted.owner.session)
+            }) {
+                self.released += 1;
+            }
             let carried = state.held.notes.get("carried");
             let carried = carried.map_or(0, |word| {
                 u64::from_le_bytes(word[..].try_into().expect("a number"))
@@ -660,12 +817,13 @@ impl World {
     fn heal(&mut self) -> Result<(), String> {
         {
             let mut state = self.cluster.state();
-            (state.is_away, state.is_kind) = (false, true);
+            (state.is_away, state.is_kind, state.cut) = (false, true, None);
             state.finish();
         }
         for _ in 0..2000 {
             self.ms += 2;
             for at in 0..self.nodes.len() {
+                let now_there = self.clocks[at].at(self.ms, self.wrong.lease_by_wall);
                 match std::mem::replace(&mut self.nodes[at], Node::Down(None)) {
                     Node::Owner(mut node) => {
                         for _ in 0..4 {
@@ -673,10 +831,10 @@ impl World {
                         }
                         node.keeper.step(now(self.ms));
                         if let Some(replicator) = &mut node.replicator {
-                            replicator.step(Duration::from_millis(self.ms), &mut node.home);
+                            replicator.step(now_there, &mut node.home);
                         }
                         self.send_when_due(&mut node);
-                        self.advance(&mut node)?;
+                        self.advance(at, &mut node)?;
                         self.nodes[at] = Node::Owner(node);
                     }
                     node => self.nodes[at] = node,
@@ -707,12 +865,17 @@ impl World {
         }
         self.check(&last.store)?;
         let owner = self.nodes.iter().find_map(|node| match node {
-            Node::Owner(node) if node.stage == Stage::Serves && node.kv_log.lost().is_none() => {
+            Node::Owner(node)
+                if node.stage == Stage::Serves && !node.leaves && node.kv_log.lost().is_none() =>
+            {
                 Some(node)
             }
             _ => None,
         });
         if let Some(owner) = owner {
+            if !owner.kv_log.may_serve() {
+                return Err("the owner has no lease in the end".into());
+            }
             let progress = owner.log.progress();
             if progress.replicated != Some(progress.committed) {
                 return Err(format!("not at home in the end: {progress:?}"));
@@ -783,6 +946,9 @@ struct Done {
     called_off: u64,
     begun: u64,
     facts: usize,
+    read: u64,
+    unproven: u64,
+    released: u64,
     /// Homes that have all of a store.
     whole: u64,
 }
@@ -815,7 +981,7 @@ pub(crate) fn large(seed: u64, wrong: Wrong) -> Result<(), String> {
 
 fn run(seed: u64, wrong: Wrong, kind: Kind) -> Result<Done, String> {
     let mut world = World::new(seed, wrong, kind)?;
-    let acts = world.rng.usize(400..4000);
+    let acts = world.rng.usize(400..8000);
     for _ in 0..acts {
         world.act()?;
     }
@@ -825,6 +991,9 @@ fn run(seed: u64, wrong: Wrong, kind: Kind) -> Result<Done, String> {
         called_off: world.called_off,
         begun: world.begun,
         facts: world.facts.len(),
+        read: world.read,
+        unproven: world.unproven,
+        released: world.released,
         whole: u64::from(is_whole(&world.cluster.state().held.notes)),
     })
 }
@@ -849,14 +1018,24 @@ fn stores_are_taken_over_in_these_tests() {
         all.called_off += one.called_off;
         all.begun += one.begun;
         all.facts += one.facts;
+        all.read += one.read;
+        all.unproven += one.unproven;
+        all.released += one.released;
     }
     let Done {
         taken,
         called_off,
         begun,
         facts,
+        read,
+        unproven,
+        released,
         whole: _,
     } = all;
+    assert!(
+        read > 300 && unproven > 300 && released > 10,
+        "{read} reads, {unproven} requests were not served without a lease, {released} leases were released"
+    );
     assert!(
         taken > 50 && called_off > 20 && begun > 20 && facts > 300,
         "{taken} takeovers, {called_off} called off, {begun} began with a snapshot, {facts} facts"

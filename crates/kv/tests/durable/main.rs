@@ -35,6 +35,7 @@ mod golden;
 mod home;
 mod midway;
 mod mistakes;
+mod proof;
 mod replay;
 mod scene;
 mod served;

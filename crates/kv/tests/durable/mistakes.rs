@@ -259,3 +259,38 @@ fn a_promise_of_a_home_that_is_only_a_part_is_found() {
     };
     is_found_at_home(grown, wrong);
 }
+
+/// The mistakes that let two servers serve the same store.
+#[test]
+fn each_mistake_with_leases_is_found() {
+    let none = tidewire_replicate::Mistakes::default();
+    let carrying = |carrying| Wrong {
+        carrying,
+        ..Wrong::default()
+    };
+    let wrongs = [
+        carrying(tidewire_replicate::Mistakes {
+            lease_from_answer: true,
+            ..none
+        }),
+        carrying(tidewire_replicate::Mistakes {
+            lease_unwaited: true,
+            ..none
+        }),
+        store(Mistakes {
+            serve_unproven: true,
+            ..Mistakes::default()
+        }),
+        store(Mistakes {
+            take_from_any: true,
+            ..Mistakes::default()
+        }),
+        Wrong {
+            lease_by_wall: true,
+            ..Wrong::default()
+        },
+    ];
+    for wrong in wrongs {
+        is_found_at_home(homes, wrong);
+    }
+}

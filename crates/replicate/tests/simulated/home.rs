@@ -30,6 +30,8 @@ pub(crate) struct State {
     answers: Vec<Said>,
     /// Nothing is done.
     pub(crate) is_away: bool,
+    /// A client that nothing reaches, and that reaches nothing.
+    pub(crate) cut: Option<u64>,
     /// Whether anything goes wrong.
     pub(crate) is_kind: bool,
 }
@@ -60,6 +62,7 @@ impl Cluster {
             on_its_way: Vec::new(),
             answers: Vec::new(),
             is_away: false,
+            cut: None,
             is_kind: false,
         })))
     }
@@ -94,6 +97,7 @@ impl State {
             }
         }
         self.producers.extend(transaction.producers);
+        self.held.has_records |= !transaction.records.is_empty();
         self.records.extend(transaction.records);
     }
 
@@ -178,6 +182,17 @@ impl SimHome {
     }
 }
 
+impl SimHome {
+    /// Which one it is, for [`State::cut`].
+    #[allow(
+        dead_code,
+        reason = "the tests of a store's owners have this file, too"
+    )]
+    pub(crate) fn client(&self) -> u64 {
+        self.client
+    }
+}
+
 impl Home for SimHome {
     fn ask(&mut self, number: u64, ask: Ask) {
         self.last = number;
@@ -185,7 +200,11 @@ impl Home for SimHome {
             let records = transaction.records.len();
             assert!(records <= RECORDS_MAX, "{records} records at once");
         }
-        self.cluster.state().on_its_way.push(Request {
+        let mut state = self.cluster.state();
+        if state.cut == Some(self.client) {
+            return;
+        }
+        state.on_its_way.push(Request {
             client: self.client,
             number,
             epoch: self.epoch,
@@ -196,6 +215,9 @@ impl Home for SimHome {
     fn answer(&mut self) -> Option<(u64, Answer)> {
         let mut state = self.cluster.state();
         if !state.is_kind && state.random.u8(0..3) == 0 {
+            return None;
+        }
+        if state.cut == Some(self.client) {
             return None;
         }
         let mut mine: Vec<usize> = (0..state.answers.len()).collect();

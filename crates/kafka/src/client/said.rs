@@ -1,0 +1,73 @@
+//! What the client says of itself beside its answers: an answer that does not come is called a transport failure or a time-out, and that
+//! the password is wrong is only said here.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
+
+use super::config;
+use crate::{Settings, Target};
+
+/// How long a cause is looked for.
+const WITHIN: Duration = Duration::from_secs(3);
+/// Between looks at what the client says.
+const STEP: Duration = Duration::from_millis(50);
+
+/// The cause that was said last. Settings, which may be secrets, are in none.
+#[derive(Debug, Default)]
+struct Said(Mutex<Option<String>>);
+
+impl Said {
+    fn cause(&self) -> Option<String> {
+        let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cause.clone()
+    }
+}
+
+impl ClientContext for Said {
+    fn error(&self, error: KafkaError, reason: &str) {
+        let is_cause = matches!(
+            error.rdkafka_error_code(),
+            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)
+        );
+        if is_cause {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+        }
+    }
+}
+
+impl ProducerContext for Said {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
+
+/// What was told of an error, with its cause where one is found: brokers are asked once more, by a client that listens for it. Only
+/// where brokers are to be shown who asks: else there is nothing to be found that was not told.
+pub(super) fn with_cause(told: String, target: &Target, settings: &Settings) -> String {
+    let is_guarded = |name: &str| {
+        name.starts_with("sasl.") || name.starts_with("ssl.") || name == "security.protocol"
+    };
+    if !settings.client.iter().any(|(name, _)| is_guarded(name)) {
+        return told;
+    }
+    let client = config(target, settings).create_with_context(Said::default());
+    let Ok(client): Result<BaseProducer<Said>, _> = client else {
+        return told;
+    };
+    let until = Instant::now() + WITHIN;
+    while Instant::now() < until {
+        let answer = client.client().fetch_metadata(None, STEP);
+        client.poll(STEP);
+        if let Some(cause) = client.context().cause() {
+            return format!("{told}: {cause}");
+        }
+        if answer.is_ok() {
+            break;
+        }
+    }
+    told
+}
