@@ -137,7 +137,11 @@ fn all_pages(dir: &Path) -> Vec<(&'static str, PathBuf, u32)> {
             ),
             2,
         ),
-        ("ab", page(dir, "ab", &[&ab[..], &rounds].concat(), &[0, 4]), 5),
+        (
+            "ab",
+            page(dir, "ab", &[&ab[..], &rounds].concat(), &[0, 4]),
+            5,
+        ),
         ("lab", page(dir, "lab", &lab, &[4]), 12),
         (
             "compare",
