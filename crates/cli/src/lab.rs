@@ -44,7 +44,13 @@ fn is_its(word: &OsStr) -> bool {
 /// Becomes the other program, with the arguments of this process. Returns only if that fails.
 pub(crate) fn run() -> Result<(), Failure> {
     let program = found()?;
-    let failed = command(&program).args(env::args_os().skip(1)).exec();
+    let mut words = env::args_os();
+    let mut command = command(&program);
+    // Reports have the command as it was given.
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    let failed = command.args(words).exec();
     Err(not_run(&program, &failed))
 }
 

@@ -13,6 +13,13 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// Signs certificates.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
+impl Default for Authority {
+    /// One of a name of its own.
+    fn default() -> Authority {
+        Authority::new()
+    }
+}
+
 impl Authority {
     /// One of a name of its own.
     pub fn new() -> Authority {
@@ -61,6 +68,13 @@ pub struct Files {
 
 /// Names that the certificate is for.
 pub const NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
+
+impl Default for Files {
+    /// A certificate for [`NAMES`], signed by a new authority.
+    fn default() -> Files {
+        Files::new()
+    }
+}
 
 impl Files {
     /// A certificate for [`NAMES`], signed by a new authority.

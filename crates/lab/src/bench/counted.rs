@@ -213,14 +213,16 @@ impl<'a, L: LoadArgs> Job<'a, L> {
         })
     }
 
-    /// The server: of another build, if that was asked for. One of this command's has no thread that watches its loops, which
-    /// makes them turn by the clock.
-    fn server(&self, server: Launch) -> Launch {
-        let says = |args: &[String]| args.iter().any(|arg| arg.starts_with("--stall-threshold"));
-        let server = match &self.side.server {
-            Server::Own(args) if !says(args) => server.args(["--stall-threshold", "0"]),
-            _ => server,
-        };
+    /// The server: of another build, if that was asked for. `tidewire serve` has no thread that watches its loops, which makes
+    /// them turn by the clock, and one loop: under valgrind a loop that waits in io_uring would keep all others from running.
+    fn server(&self, mut server: Launch) -> Launch {
+        if let Server::Own(args) = &self.side.server {
+            for (flag, value) in [("--stall-threshold", "0"), ("--workers", "1")] {
+                if !args.iter().any(|arg| arg.starts_with(flag)) {
+                    server = server.args([flag, value]);
+                }
+            }
+        }
         match self.binary {
             Some(binary) => server.program(binary),
             None => server,

@@ -80,7 +80,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Instead {
     /// Counts instructions and system calls of a message.
-    Counts(counts::Args),
+    Counts(Box<counts::Args>),
 }
 
 /// Messages of a segment that is counted.

@@ -18,7 +18,7 @@ use tidewire_load::count::verdict::Mean;
 use super::cost::Cost;
 
 /// Lines of the shorter run of a pair, and of the longer.
-const LINES: [u32; 2] = [2_000, 10_000];
+const LINES: [u32; 2] = [2_000, 20_000];
 /// Pairs of runs.
 const PAIRS: u32 = 4;
 /// How long a run may take: it is fifty times as slow as without valgrind.

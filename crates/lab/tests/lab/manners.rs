@@ -103,3 +103,16 @@ fn the_program_that_runs_the_lab_is_the_one_that_is_measured() {
     assert!(said.contains("cannot start the server"), "{said}");
     assert!(fs::read_to_string(&mark).unwrap().starts_with("serve echo"));
 }
+
+/// Whoever repeats a run repeats the command that was given, and not the program that `tidewire` became.
+#[test]
+fn a_report_has_the_command_as_it_was_given() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("r.json");
+    let to = ["--no-pin", "--json", json.to_str().unwrap()];
+    let output = run(&[&["bench", "echo", "--count", "10"], &to[..]].concat());
+    let said = stderr(&output);
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["command"][0], program().to_str().unwrap());
+}

@@ -18,6 +18,12 @@ const FITS: &str = "document.documentElement.scrollWidth <= window.innerWidth";
 /// Every chart has a height and something in it besides its axes.
 const DRAWN: &str = "[...document.querySelectorAll('figure svg')].every(svg => \
                      svg.getBoundingClientRect().height > 20 && svg.querySelector('rect,path,circle'))";
+/// No figure is broken in two.
+const WHOLE: &str = "[...document.querySelectorAll('.wide td')].every(td => { \
+                     const text = td.firstChild; \
+                     if (!text || text.length > 20 || /\\s/.test(text.data)) return true; \
+                     const range = document.createRange(); range.selectNodeContents(text); \
+                     return range.getClientRects().length === 1; })";
 /// The page has no scripts and no images.
 const HARMLESS: &str = "document.scripts.length === 0 && document.images.length === 0";
 
@@ -79,7 +85,7 @@ fn all_pages(dir: &Path) -> Vec<(&'static str, PathBuf, u32)> {
         "--rounds",
         "6",
         "--round-time",
-        "60ms",
+        "250ms",
         "--warmup",
         "10ms",
         "--no-pin",
@@ -131,7 +137,11 @@ fn all_pages(dir: &Path) -> Vec<(&'static str, PathBuf, u32)> {
             ),
             2,
         ),
-        ("ab", page(dir, "ab", &[&ab[..], &rounds].concat(), &[0]), 5),
+        (
+            "ab",
+            page(dir, "ab", &[&ab[..], &rounds].concat(), &[0, 4]),
+            5,
+        ),
         ("lab", page(dir, "lab", &lab, &[4]), 12),
         (
             "compare",
@@ -172,7 +182,7 @@ fn they_are_drawn_in_a_browser_and_nothing_in_them_runs() {
                     count.as_u64().unwrap() >= u64::from(charts),
                     "{name}: {count} charts"
                 );
-                for what in [FITS, DRAWN, HARMLESS] {
+                for what in [FITS, DRAWN, WHOLE, HARMLESS] {
                     assert_eq!(
                         browser.value(what),
                         true,

@@ -44,8 +44,9 @@ path{fill:none;stroke-width:2}
 .wide tr{display:grid;grid-template-columns:1fr 1fr;gap:0 1rem;border-bottom:1px solid var(--rule);padding:.4rem 0}
 .wide tbody th,.wide td{border:0;padding:.1rem .3rem;white-space:normal;overflow-wrap:anywhere}
 .wide tbody th,.wide td.words{grid-column:1/-1}
-.wide td{display:flex;justify-content:space-between;gap:.8rem;min-width:0}
-.wide td::before{content:attr(data-head);color:var(--soft);text-align:left}
+.wide td{display:flex;flex-direction:column;text-align:left;min-width:0}
+.wide td::before{content:attr(data-head);color:var(--soft);font-size:.8rem}
+.wide tr:not(:has(td:nth-of-type(2))) td{grid-column:1/-1}.wide tr:not(:has(td:nth-of-type(2))) td::before{content:none}
 .wide td.words{min-width:0}}
 @media print{body{background:#fff;color:#000}figure{break-inside:avoid}}
 ";
