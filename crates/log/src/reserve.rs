@@ -23,7 +23,7 @@ struct Held<F> {
     taken: u64,
     /// A caller makes room with it.
     is_lent: bool,
-    /// Bytes that were lent. They are held again whatever is left free: who borrowed them has given them back.
+    /// Bytes that were lent. They are held again whatever is left free: the borrower has given them back.
     owed: u64,
 }
 
