@@ -189,6 +189,11 @@ impl<D: Disk> EmbeddedLog<D> {
         }
     }
 
+    /// Whether bytes that were [lent](EmbeddedLog::lend_reserve) are not held again yet.
+    pub fn is_reserve_owed(&self) -> bool {
+        self.shared.reserve.is_owed()
+    }
+
     /// How long a segment is, at least.
     pub fn segment_bytes(&self) -> u64 {
         self.shared.settings.segment_length(0)

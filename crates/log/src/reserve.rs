@@ -23,6 +23,8 @@ struct Held<F> {
     taken: u64,
     /// A caller makes room with it.
     is_lent: bool,
+    /// Bytes that were lent. They are held again whatever is left free: the borrower has given them back.
+    owed: u64,
 }
 
 impl<F> Default for Reserve<F> {
@@ -32,6 +34,7 @@ impl<F> Default for Reserve<F> {
             length: 0,
             taken: 0,
             is_lent: false,
+            owed: 0,
         }))
     }
 }
@@ -58,12 +61,41 @@ impl<F: DiskFile> Reserve<F> {
         held.is_lent && held.taken > 0
     }
 
+    /// Whether a caller makes room with it.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lock().is_lent
+    }
+
+    /// The spare that was made of it is none any more, and was renamed.
+    pub(crate) fn put_back(&self, file: F, length: u64) {
+        let mut held = self.lock();
+        held.file = Some(file);
+        held.length = length;
+        held.taken = 0;
+    }
+
+    /// Whether the spare is what was held.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.lock().taken > 0
+    }
+
+    /// The spare is given away for the caller who wants it.
+    pub(crate) fn give_spare(&self) {
+        let mut held = self.lock();
+        held.owed += std::mem::take(&mut held.taken);
+    }
+
+    /// Whether bytes that were lent are not held again yet.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.lock().owed > 0
+    }
+
     /// There is no spare any more.
     pub(crate) fn no_spare(&self) {
         self.lock().taken = 0;
     }
 
-    /// Holds `least` bytes, if `may_take` allows what is missing.
+    /// Holds `least` bytes, if `may_take` allows what is missing beside what was lent.
     ///
     /// # Errors
     /// [`StorageFull`](io::ErrorKind::StorageFull), also while it is lent, or what the system says.
@@ -91,12 +123,23 @@ impl<F: DiskFile> Reserve<F> {
             held.file = Some(file);
         }
         if held.length < least {
-            may_take(least - held.length)?;
-            if let Some(file) = &held.file {
-                file.reserve(least)?;
-                held.length = least;
+            let owed = held.owed.clamp(held.length, least);
+            let allowed = if owed < least {
+                may_take(least - owed)
+            } else {
+                Ok(())
+            };
+            let length = if allowed.is_ok() { least } else { owed };
+            if let Some(file) = &held.file
+                && length > held.length
+            {
+                file.reserve(length)?;
+                held.length = length;
             }
+            held.owed = 0;
+            allowed?;
         }
+        held.owed = 0;
         // A spare that was made of it is one like any other now.
         held.taken = 0;
         Ok(())
@@ -130,7 +173,7 @@ impl<F: DiskFile> Reserve<F> {
             let _ = disk.remove(RESERVE);
         }
         held.is_lent = true;
-        held.length = 0;
+        held.owed += std::mem::take(&mut held.length);
     }
 
     /// Whether it was lent.

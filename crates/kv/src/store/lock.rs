@@ -44,7 +44,7 @@ impl Store {
         }
     }
 
-    /// A panic of whoever had the lock has ended one connection, and the shard goes on.
+    /// A panic of the thread that had the lock has ended one connection, and the shard goes on.
     #[inline]
     fn lock_anyway(&self, at: usize) -> ShardGuard<'_> {
         let shard = self.shards[at].0.lock();

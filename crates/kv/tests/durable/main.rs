@@ -31,6 +31,7 @@ mod disk;
 mod events;
 mod facts;
 mod following;
+mod full_disk;
 mod golden;
 mod home;
 mod midway;

@@ -14,20 +14,20 @@ use std::ops::ControlFlow::Continue;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::disk::{dump, now, open_at, settings, settle, step};
+use crate::disk::{dump, now, open_at, settings, step};
 use crate::replay::{START, any, parsed};
 
 /// A server without its network.
-struct Scene {
+pub(crate) struct Scene {
     log: Arc<EmbeddedLog<SimDisk>>,
-    kv_log: Arc<KvLog>,
-    writer: Writer<SimDisk>,
-    store: Arc<Store>,
-    keeper: Keeper<SimDisk>,
+    pub(crate) kv_log: Arc<KvLog>,
+    pub(crate) writer: Writer<SimDisk>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) keeper: Keeper<SimDisk>,
     found: Option<Found>,
 }
 
-fn open(
+pub(crate) fn open(
     policy: Policy,
     disk: &SimDisk,
     settings: store::Settings,
@@ -48,14 +48,14 @@ fn open(
 }
 
 impl Scene {
-    fn run(&self, now_ms: u64, db: u16, line: &str) {
+    pub(crate) fn run(&self, now_ms: u64, db: u16, line: &str) {
         let (spec, args) = parsed(line);
         let mut runner = self.store.runner(now_ms, now_ms);
         let _ = runner.run(spec, db, &args, &mut Reply::new(Proto::Resp2));
     }
 
     /// Steps of everything until a snapshot that was asked for has ended; whether it counts.
-    fn save(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn save(&mut self, now_ms: u64) -> bool {
         let asked = self.kv_log.snapshots().ask();
         for at in 0..100_000 {
             self.keeper.step(now(now_ms + at / 100 - START));
@@ -298,7 +298,7 @@ fn check(
     differs(expected, &dump(&store, 0), "in the snapshot")
 }
 
-fn differs(expected: &[String], found: &[String], what: &str) -> Result<(), String> {
+pub(crate) fn differs(expected: &[String], found: &[String], what: &str) -> Result<(), String> {
     if expected == found {
         return Ok(());
     }
@@ -607,297 +607,4 @@ fn a_step_of_a_snapshot_is_small_however_many_keys_there_are() {
     assert!(scene.keeper.may_rest());
     scene.run(now_ms, 0, "SETRANGE long 1 y");
     assert!(!scene.keeper.may_rest());
-}
-
-/// What is free on the disk, from here on.
-fn leave_free(disk: &SimDisk, bytes: u64) {
-    disk.set_capacity(disk.used() + bytes);
-}
-
-/// Memory has room to grow, tables and what is not freed yet: a snapshot has none of it.
-#[test]
-fn room_for_a_snapshot_is_what_it_takes() {
-    let disk = SimDisk::new(1);
-    let none = Mistakes::default();
-    let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
-    // More than the log would lend.
-    for n in 0..6_000 {
-        scene.run(START, 0, &format!("SET key:{n} {}", "x".repeat(40)));
-        if n % 100 == 0 {
-            settle(&mut scene.writer, 0);
-            scene.kv_log.update();
-        }
-    }
-    settle(&mut scene.writer, 0);
-    scene.kv_log.update();
-    // The log has to go on beside it, with so much as the refusal says.
-    leave_free(&disk, 0);
-    assert!(!scene.save(START));
-    let log = room_for_the_log(&scene);
-    let free = scene.kv_log.logged() + log + (12 << 10);
-    let memory = scene.store.used_memory();
-    assert!(memory + log > free, "{memory} bytes of memory, {free} free");
-    leave_free(&disk, free);
-    assert!(scene.save(START), "{:?}", scene.kv_log.snapshots().status());
-}
-
-/// Bytes that the last refusal has wanted for the log.
-fn room_for_the_log(scene: &Scene) -> u64 {
-    let failure = scene.kv_log.snapshots().status().failure.unwrap();
-    let log = failure.split_once("for it and ").and_then(|(_, rest)| {
-        let (log, _) = rest.split_once(" bytes for the log")?;
-        log.parse().ok()
-    });
-    log.unwrap_or_else(|| panic!("{failure}"))
-}
-
-/// The log has filled the disk but for the next snapshot, and what it says over and over is little: changes wait for that
-/// snapshot, which is made without being asked for, and go on behind it.
-#[test]
-fn a_log_that_has_filled_the_disk_is_cut() {
-    let disk = SimDisk::new(1);
-    let none = Mistakes::default();
-    let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
-    // Ten segments: where a segment is a large part of the disk, the next snapshot has to have room for all of it.
-    leave_free(&disk, 2 << 20);
-    let set = format!("SET k {}", "x".repeat(5_000));
-    for _ in 0..1_000 {
-        scene.run(START, 0, &set);
-        settle(&mut scene.writer, 0);
-        scene.kv_log.update();
-    }
-    assert!(scene.kv_log.is_full(), "{} bytes are used", disk.used());
-    assert_eq!(scene.kv_log.refused_full(), 0, "it waits");
-    assert!(scene.kv_log.snapshots().waits() > 0);
-    let free = tidewire_log::disk::Disk::free(&disk).unwrap();
-    assert!(free < 3 << 19, "{free} bytes");
-    assert!(free > scene.store.used_memory(), "{free} bytes");
-    // As the command has it: nobody asks.
-    scene.kv_log.snapshots().set_growth(1 << 30);
-    for ms in (0..50_000).step_by(50) {
-        scene.keeper.step(now(ms));
-        step(&mut scene.writer, ms);
-        scene.kv_log.update();
-    }
-    let status = scene.kv_log.snapshots().status();
-    assert_eq!(status.made, 1, "{status:?}");
-    let free = tidewire_log::disk::Disk::free(&disk).unwrap();
-    assert!(!scene.kv_log.is_full(), "{free} bytes are free");
-    let before = scene.kv_log.units();
-    scene.run(START, 0, "DEL k");
-    assert_eq!(scene.kv_log.units(), before + 1);
-}
-
-/// What it says can be acted on: what is needed, and what there is.
-#[test]
-fn a_snapshot_without_room_says_what_is_missing() {
-    let disk = SimDisk::new(1);
-    let none = Mistakes::default();
-    let mut scene = open(Policy::Sync, &disk, settings(1), none, START).unwrap();
-    // More than the log would lend.
-    for n in 0..60 {
-        scene.run(START, 0, &format!("SET k{n} {}", "x".repeat(5_000)));
-        settle(&mut scene.writer, 0);
-        scene.kv_log.update();
-    }
-    leave_free(&disk, 8 << 10);
-    assert!(!scene.save(START));
-    let failure = scene.kv_log.snapshots().status().failure.unwrap();
-    let logged = scene.kv_log.logged();
-    let about = failure
-        .split_once("about ")
-        .and_then(|(_, rest)| rest.split_once(" bytes"));
-    let about: u64 = about
-        .unwrap_or_else(|| panic!("{failure}"))
-        .0
-        .parse()
-        .unwrap();
-    assert!(
-        (logged - logged / 20..=logged).contains(&about),
-        "{logged} logged: {failure}"
-    );
-    assert!(room_for_the_log(&scene) > 0);
-    assert!(failure.contains("and 8192 are."), "{failure}");
-}
-
-/// A server without its network whose keeper and writer go on until nothing is left to do.
-fn go_on(scene: &mut Scene, ms: &mut u64) {
-    for _ in 0..40 {
-        *ms += 50;
-        scene.keeper.step(now(*ms));
-        settle(&mut scene.writer, *ms);
-        scene.kv_log.update();
-    }
-}
-
-/// The first word of the reply, when the command has not to wait any more.
-fn ask(scene: &mut Scene, ms: &mut u64, line: &str) -> String {
-    let (spec, args) = parsed(line);
-    for _ in 0..2_000 {
-        let mut reply = Reply::new(Proto::Resp2);
-        let mut runner = scene.store.runner(START, *ms);
-        let _ = runner.run(spec, 0, &args, &mut reply);
-        drop(runner);
-        *ms += 5;
-        settle(&mut scene.writer, *ms);
-        scene.kv_log.update();
-        scene.keeper.step(now(*ms));
-        let text = String::from_utf8_lossy(reply.bytes()).into_owned();
-        let word = text.split([' ', '\r']).next().unwrap_or_default();
-        if word != "-TRYAGAIN" {
-            return word.to_owned();
-        }
-    }
-    panic!("{line:.40} waits for ever");
-}
-
-/// New keys until there is no room for more; how many.
-fn fill(scene: &mut Scene, ms: &mut u64) -> usize {
-    let value = "x".repeat(9_000);
-    for n in 0..10_000 {
-        match &ask(scene, ms, &format!("SET fill:{n} {value}"))[..] {
-            "+OK" => {}
-            "-MISCONF" => return n,
-            other => panic!("{other}"),
-        }
-    }
-    panic!("the disk takes everything");
-}
-
-/// What there are always room for are removals and the next snapshot; with them the store heals by itself.
-#[test]
-fn a_full_disk_takes_removals_and_heals() {
-    for seed in 0..24 {
-        let disk = SimDisk::new(seed);
-        let none = Mistakes::default();
-        disk.set_capacity((6 + 3 * (seed % 3)) << 20);
-        let mut scene = open(Policy::Sync, &disk, settings(seed), none, START).unwrap();
-        scene.kv_log.snapshots().set_growth(1 << 30);
-        let mut ms = 1;
-        let keys = fill(&mut scene, &mut ms);
-        // A quarter of the disk at least, and not all of it.
-        let bytes = 9_000 * keys as u64;
-        assert!(
-            bytes > disk.used() / 5,
-            "seed {seed}: {bytes} of {} bytes",
-            disk.used()
-        );
-        let removals = [
-            "DEL fill:0",
-            "UNLINK fill:1",
-            "EXPIRE fill:2 100",
-            "GETDEL fill:3",
-            "PEXPIREAT fill:4 1",
-        ];
-        for line in removals {
-            let reply = ask(&mut scene, &mut ms, line);
-            assert!(!reply.starts_with('-'), "seed {seed}: {line}: {reply}");
-        }
-        // Also where another process has taken the rest of the disk.
-        if seed % 2 == 0 {
-            leave_free(&disk, 0);
-            let reply = ask(&mut scene, &mut ms, "DEL fill:5");
-            assert_eq!(reply, ":1", "seed {seed}");
-            disk.set_capacity((6 + 3 * (seed % 3)) << 20);
-        }
-        let flushes = seed % 3 == 0;
-        if flushes {
-            assert_eq!(ask(&mut scene, &mut ms, "FLUSHALL"), "+OK", "seed {seed}");
-        } else {
-            for n in 6..keys {
-                let reply = ask(&mut scene, &mut ms, &format!("DEL fill:{n}"));
-                assert_eq!(reply, ":1", "seed {seed}: {n} of {keys}");
-            }
-        }
-        go_on(&mut scene, &mut ms);
-        let long = format!("SET back {}", "y".repeat(9_000));
-        assert_eq!(ask(&mut scene, &mut ms, &long), "+OK", "seed {seed}");
-        assert!(
-            fill(&mut scene, &mut ms) * 2 > keys,
-            "seed {seed}: there is less room than before"
-        );
-        let before = dump(&scene.store, 0);
-        let disk = match seed % 4 {
-            0 => disk.kill(),
-            _ => disk.crash_with(Survival::Nothing),
-        };
-        let again = open(Policy::Sync, &disk, settings(seed + 1), none, START).unwrap();
-        differs(&before, &dump(&again.store, 0), "recovered").unwrap();
-    }
-}
-
-/// Overwriting goes on for ever as long as what lives takes at most a quarter of the disk, whatever the growth is that is set.
-#[test]
-fn overwriting_a_quarter_of_the_disk_is_never_refused() {
-    for seed in 0..12 {
-        let mut rng = Rng::with_seed(seed);
-        let disk = SimDisk::new(seed);
-        let capacity = (6 + 3 * (seed % 3)) << 20;
-        disk.set_capacity(capacity);
-        let mut scene = open(
-            Policy::Sync,
-            &disk,
-            settings(seed),
-            Mistakes::default(),
-            START,
-        )
-        .unwrap();
-        let growth = if seed % 2 == 0 { 1 << 30 } else { 512 << 10 };
-        scene.kv_log.snapshots().set_growth(growth);
-        let mut ms = 1;
-        let (keys, length) = (200, capacity / 4 / 200 - 60);
-        let mut written = 0;
-        while written < 12 * capacity {
-            let value = "v".repeat(rng.u64(length / 2..=length) as usize);
-            written += value.len() as u64;
-            let reply = ask(
-                &mut scene,
-                &mut ms,
-                &format!("SET key:{} {value}", rng.u64(..keys)),
-            );
-            assert_eq!(reply, "+OK", "seed {seed}: after {written} bytes");
-        }
-        assert_eq!(scene.kv_log.refused_full(), 0);
-        let before = dump(&scene.store, 0);
-        let again = open(
-            Policy::Sync,
-            &disk.crash_with(Survival::Nothing),
-            settings(seed + 1),
-            Mistakes::default(),
-            START,
-        );
-        differs(&before, &dump(&again.unwrap().store, 0), "recovered").unwrap();
-    }
-}
-
-/// What has no room waits for the snapshot, and one that a disk filled by another process has no room for is not waited for.
-#[test]
-fn without_room_for_a_snapshot_changes_are_refused_at_once() {
-    let disk = SimDisk::new(1);
-    let mut scene = open(Policy::Sync, &disk, settings(1), Mistakes::default(), START).unwrap();
-    scene.kv_log.snapshots().set_growth(1 << 30);
-    let mut ms = 1;
-    let value = "x".repeat(9_000);
-    for n in 0..40 {
-        assert_eq!(
-            ask(&mut scene, &mut ms, &format!("SET k{n} {value}")),
-            "+OK"
-        );
-    }
-    leave_free(&disk, 0);
-    let refused =
-        (0..100).find(|n| ask(&mut scene, &mut ms, &format!("SET more{n} {value}")) != "+OK");
-    assert!(refused.is_some(), "the disk takes everything");
-    assert!(scene.kv_log.refused_full() > 0);
-    assert_eq!(scene.kv_log.snapshots().status().made, 0);
-    // With what is held for removals it can all be emptied.
-    assert_eq!(ask(&mut scene, &mut ms, "FLUSHALL"), "+OK");
-    go_on(&mut scene, &mut ms);
-    assert_eq!(scene.kv_log.snapshots().status().made, 1);
-    disk.set_capacity(u64::MAX);
-    go_on(&mut scene, &mut ms);
-    assert_eq!(
-        ask(&mut scene, &mut ms, &format!("SET more {value}")),
-        "+OK"
-    );
 }

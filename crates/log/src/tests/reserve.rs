@@ -202,6 +202,38 @@ fn so_many_bytes_are_left_free() {
     make_room(&log, stream, last + 1).expect("what is held");
 }
 
+/// A caller has borrowed the reserve, and needs more room than before: the reserve is held again all the same, for removals are what
+/// makes less of it.
+#[test]
+fn what_was_lent_is_held_again_whatever_is_left_free() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    disk.set_capacity(400 << 10);
+    let left = Arc::new(AtomicU64::new(100 << 10));
+    let theirs = left.clone();
+    log.leave_free(move || theirs.load(Relaxed));
+    let mut last = fill(&log, &mut writer, stream);
+    let held = log.reserve_bytes();
+    assert!(held > 0);
+    for seconds in [10, 20] {
+        log.lend_reserve();
+        settle_at(&mut writer, seconds);
+        assert!(log.is_reserve_owed());
+        assert_eq!(log.reserve_bytes(), 0);
+        // More than there is.
+        left.store(1 << 30, Relaxed);
+        log.hold_reserve();
+        settle_at(&mut writer, seconds + 5);
+        assert!(!log.is_reserve_owed());
+        assert_eq!(log.reserve_bytes(), held);
+    }
+    last += 1;
+    make_room(&log, stream, last).expect("what is held");
+}
+
 /// Whatever becomes of the disk, nothing that was promised is refused and nothing that was taken is lost.
 #[test]
 fn what_was_taken_from_the_reserve_is_there_whatever_happens() {

@@ -234,13 +234,17 @@ impl<D: Disk> Writer<D> {
         };
         // What was not to be had, for another reason than that the disk is full.
         let mut other = None;
-        let (limit, mut secured) = match self.secure(wanted, 0, checkpoint) {
+        let (limit, secured) = match self.secure(wanted, 0, checkpoint) {
             Ok(()) => (wanted, Ok(())),
             Err(error) if wanted > limit => {
                 keep_other(error, &mut other);
                 (limit, self.secure(limit, 0, checkpoint))
             }
             Err(error) => (limit, Err(error)),
+        };
+        let (limit, mut secured) = match secured {
+            Err(error) if is_full(&error) => self.secure_less(limit, checkpoint, error),
+            secured => (limit, secured),
         };
         let is_stuck_by_other = other.is_some();
         let mut has_reserve = match &secured {
@@ -403,6 +407,36 @@ impl<D: Disk> Writer<D> {
         if left >= room { Ok(()) } else { secured }
     }
 
+    /// The room for groups as small as they were at first, where there is none for those of `limit` bytes: what is reserved for the
+    /// next segment is less by as much, which counts where segments are a large part of the disk.
+    fn secure_less(
+        &mut self,
+        limit: usize,
+        checkpoint: u64,
+        error: io::Error,
+    ) -> (usize, io::Result<()>) {
+        let first = self.shared.settings.first_group();
+        let has_spare = self.spare.is_some();
+        let is_lent = self.shared.reserve.is_lent();
+        if is_lent || (limit <= first && !has_spare) || !self.promises_nothing() {
+            return (limit, Err(error));
+        }
+        // The spare holds nothing, and what is left free for it is as much again.
+        let was_reserve = self.shared.reserve.is_spare();
+        if was_reserve && has_spare && !self.return_reserve() {
+            return (limit, Err(error));
+        }
+        let mut secured = self.secure(first, 0, checkpoint);
+        if secured.as_ref().is_err_and(is_full) && has_spare && !was_reserve {
+            self.drop_spare();
+            secured = self.secure(first, 0, checkpoint);
+        }
+        match secured {
+            Ok(()) => (first, Ok(())),
+            Err(_) => (limit, Err(error)),
+        }
+    }
+
     /// Holds a next segment for what makes room, if that is asked for: while there is none, nothing else is taken.
     fn hold_reserve(&self, group: usize, checkpoint: u64) -> io::Result<()> {
         let settings = &self.shared.settings;
@@ -434,7 +468,9 @@ impl<D: Disk> Writer<D> {
         };
         let room = 2 * settings.batch_of(settings.reserve_group(group)) + growth;
         let left = self.active.as_ref().map_or(0, Active::left);
-        if shared.reserve.wants_spare() && self.give_spare() {
+        if shared.reserve.wants_spare() && self.promises_nothing() {
+            shared.reserve.give_spare();
+            self.drop_spare();
             return left >= room;
         }
         left >= room || self.take_reserve(group, growth, checkpoint)
@@ -468,8 +504,20 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Removes the spare, if nothing was promised that may need it.
-    fn give_spare(&mut self) -> bool {
+    /// Has the spare, which was made of what is held for what makes room, be that again; whether it is.
+    fn return_reserve(&mut self) -> bool {
+        self.shared.zeros.end();
+        if self.shared.disk.rename(SPARE, RESERVE).is_err() {
+            return false;
+        }
+        if let Some(spare) = self.spare.take() {
+            self.shared.reserve.put_back(spare.file, spare.length);
+        }
+        true
+    }
+
+    /// Whether nothing was promised that may need room; nothing is from here on, until the gate is set anew.
+    fn promises_nothing(&self) -> bool {
         let mut gather = self.shared.gather();
         if !gather.group.is_empty() || gather.reserved > 0 || gather.growth.grown.is_some() {
             return false;
@@ -477,8 +525,6 @@ impl<D: Disk> Writer<D> {
         if gather.gate != Gate::Shut {
             gather.gate = Gate::DiskFull;
         }
-        drop(gather);
-        self.drop_spare();
         true
     }
 

@@ -54,6 +54,8 @@ pub struct Keeper<D: Disk> {
     told_full: Option<Duration>,
     /// What the log holds for what makes room is lent to the snapshot that is being made.
     lent_at: Option<Duration>,
+    /// Until when changes wait for the log to hold again what it had lent.
+    owed_until: Duration,
     _watch: Watch,
 }
 
@@ -154,6 +156,7 @@ impl<D: Disk> Keeper<D> {
             last: None,
             told_full: None,
             lent_at: None,
+            owed_until: Duration::ZERO,
             _watch,
         };
         if let Some(found) = found {
@@ -225,7 +228,9 @@ impl<D: Disk> Keeper<D> {
 
     fn is_worth_it(&self, room: Room, logged: u64, size: u64) -> bool {
         let segment = self.kv_log.segment_bytes();
-        if logged >= segment / 2 {
+        // Removals have used up what was held for them: without a snapshot nothing more can be removed.
+        let is_used_up = room == Room::Short && self.log.reserve_bytes() == 0;
+        if logged >= segment / 2 || is_used_up {
             return true;
         }
         let Some(free) = self.log.disk().free().filter(|_| room == Room::Short) else {
@@ -273,6 +278,14 @@ impl<D: Disk> Keeper<D> {
                 self.log.lend_reserve();
                 true
             }
+        }
+    }
+
+    /// Has the log hold again what it has lent.
+    fn give_back(&mut self, now: Duration) {
+        if self.lent_at.take().is_some() {
+            self.owed_until = now + BORROWS_MAX;
+            self.log.hold_reserve();
         }
     }
 
@@ -330,13 +343,18 @@ impl<D: Disk> Keeper<D> {
         {
             (self.relieved, self.pause_until) = (None, Duration::ZERO);
         }
+        // A large change finds no room where small ones still do: it waits for what helps it, and for nothing else.
+        let room = match room {
+            Room::Ending if self.told.waits() > self.waits => Room::Short,
+            room => room,
+        };
         let mut due = self.due(room);
         let pauses = now.monotonic < self.pause_until;
         if pauses && due == Due::Relieves && room == Room::Short {
             due = Due::Hopeless;
         }
-        if !asked && due != Due::Relieves && self.lent_at.take().is_some() {
-            self.log.hold_reserve();
+        if !asked && due != Due::Relieves {
+            self.give_back(now.monotonic);
         }
         if due == Due::Hopeless {
             self.tell_full(now.monotonic);
@@ -344,6 +362,10 @@ impl<D: Disk> Keeper<D> {
             self.told_full = None;
         }
         self.told.set_relief(match due {
+            // Removals wait for what is about to be held for them again.
+            Due::Hopeless if self.log.is_reserve_owed() && now.monotonic < self.owed_until => {
+                Relief::Open
+            }
             Due::Hopeless => Relief::None,
             Due::Relieves if room == Room::Short => Relief::Coming,
             Due::No | Due::Grown | Due::Relieves => Relief::Open,
@@ -610,9 +632,7 @@ impl<D: Disk> Keeper<D> {
             self.relieved = Some(self.kv_log.logged());
             self.pause_until = now.monotonic + (4 * took).clamp(SOON, AGAIN);
         }
-        if self.lent_at.take().is_some() {
-            self.log.hold_reserve();
-        }
+        self.give_back(now.monotonic);
         self.log.look_for_room();
         let mut status = self.told.lock();
         match &result {
