@@ -44,6 +44,18 @@ pub struct Clock {
     pub(crate) zero: std::time::Instant,
 }
 
+/// What the loop's time 0 is taken for: any moment will do, the same one throughout the process.
+#[cfg(feature = "hyper")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "hyper counts in the standard library's instants; only differences matter"
+)]
+fn zero() -> std::time::Instant {
+    use std::sync::OnceLock;
+    static ZERO: OnceLock<std::time::Instant> = OnceLock::new();
+    *ZERO.get_or_init(std::time::Instant::now)
+}
+
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Clock({:?})", self.now())
@@ -54,7 +66,7 @@ impl Clock {
     pub(crate) fn new(shared: Shared) -> Clock {
         Clock {
             #[cfg(feature = "hyper")]
-            zero: crate::hyper_rt::zero(),
+            zero: zero(),
             shared,
         }
     }

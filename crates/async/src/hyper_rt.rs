@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -11,16 +10,6 @@ use hyper::rt::{self, ReadBufCursor};
 
 use crate::clock::{Clock, Sleep};
 use crate::stream::Stream;
-
-/// What the loop's time 0 is taken for: any moment will do, the same one throughout the process.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "hyper counts in the standard library's instants; only differences matter"
-)]
-pub(crate) fn zero() -> Instant {
-    static ZERO: OnceLock<Instant> = OnceLock::new();
-    *ZERO.get_or_init(Instant::now)
-}
 
 impl rt::Read for Stream {
     fn poll_read(

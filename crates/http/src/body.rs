@@ -4,7 +4,8 @@ use tidewire::Input;
 
 use crate::fault::Fault;
 use crate::framing::Length;
-use crate::head::{HEADERS_MAX, check_ends};
+use crate::head::check_ends;
+use crate::headers::HEADERS_MAX;
 use crate::headers::Headers;
 
 /// Bytes of chunk extensions that a body may have in all. They mean nothing to anybody, and have been

@@ -11,20 +11,22 @@ use tidewire::{Closed, Cx, Input, Link, Next, Protocol, Turn};
 use tidewire_pool::{Lane, Pool};
 
 use crate::body::{self, Body, Piece};
-use crate::exchange::{Data, Exchange};
+use crate::data::Data;
+use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::framing::Length;
 use crate::handler::{self, Handler};
 use crate::head::{self, Head, Parsed};
 use crate::headers::Headers;
+use crate::kind;
 use crate::later::{Later, Message};
+use crate::local::HttpLocal;
 use crate::pace::Pace;
 use crate::reply::{Progress, Reply};
 use crate::request::Request;
 use crate::response::{Outcome, Response, Work};
-use crate::service::HttpLocal;
 use crate::share::Share;
-use crate::wire::{self, Asked};
+use crate::wire::Asked;
 
 /// Bytes of a body that nobody wants which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
@@ -602,7 +604,7 @@ impl<H: Handler> HttpConn<H> {
     /// with the connection: then that ends by a reset.
     fn end_early(&self, reason: &'static str, cx: &mut Cx<'_, Self>) {
         match &self.stage {
-            Stage::Exchange(it) if it.progress == Progress::Body(wire::Length::Closing) => {
+            Stage::Exchange(it) if it.progress == Progress::Body(kind::Length::Closing) => {
                 cx.link.abort_because(reason);
             }
             _ => cx.link.finish_because(reason),

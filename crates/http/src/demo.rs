@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use tidewire_pool::Pool;
 
-use crate::exchange::{Data, Exchange};
+use crate::data::Data;
+use crate::exchange::Exchange;
 use crate::handler::Body;
 use crate::headers::Headers;
 use crate::later::Answer;

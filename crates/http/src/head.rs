@@ -7,13 +7,11 @@ use std::mem::MaybeUninit;
 
 use crate::fault::Fault;
 use crate::framing::Framing;
-use crate::headers::Headers;
+use crate::headers::{HEADERS_MAX, Headers};
 use crate::method::Method;
 use crate::settings::Settings;
 use crate::target::{self, Target};
-
-/// Places for header fields: the most that [`Settings::headers`] may be.
-pub(crate) const HEADERS_MAX: usize = 128;
+use crate::token::is_token;
 
 /// Where httparse puts the fields. Not initialised, because that would cost more than parsing.
 pub(crate) type Places<'a> = [MaybeUninit<httparse::Header<'a>>; HEADERS_MAX];
@@ -163,29 +161,6 @@ fn names_a_version(lines: &[u8]) -> bool {
         [major] => major.is_ascii_digit(),
         _ => false,
     }
-}
-
-/// The characters of methods and names (RFC 9110, 5.6.2).
-pub(crate) fn is_token(b: u8) -> bool {
-    TOKEN[usize::from(b)]
-}
-
-static TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
-
-/// A table of ASCII's letters, its digits, and these.
-pub(crate) const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut b = 0;
-    while b < 128 {
-        table[b] = (b as u8).is_ascii_alphanumeric();
-        b += 1;
-    }
-    let mut at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
 }
 
 #[cfg(test)]

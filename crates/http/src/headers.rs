@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Places for header fields: the most that [`Settings::headers`](crate::Settings::headers) may be.
+pub(crate) const HEADERS_MAX: usize = 128;
+
 /// The fields of a head or of trailers, in the order in which they came.
 ///
 /// ```

@@ -1,7 +1,19 @@
 //! What the head of a reply depends on, and the head that was made last: most replies of a server differ in nothing
 //! but their bodies.
 
-use crate::wire::{FIXED, Length};
+/// What a head takes at most beside the fields of a handler.
+pub(crate) const FIXED: usize = 256;
+
+/// How the end of a reply's body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    Known(u64),
+    Chunked,
+    /// By closing.
+    Closing,
+    /// There is none, and nothing is said of it.
+    Never,
+}
 
 /// What a body is said to be, where a handler gives no field of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use tidewire::Permit;
 
-use crate::response::push_field;
-use crate::wire::FIELDS_MAX;
+use crate::fields::{FIELDS_MAX, push_field};
 
 /// The place that is kept for an answer: can be taken to any thread, and be answered once. If it is
 /// dropped instead, the answer is a 500. If the client has gone meanwhile, the answer is dropped.

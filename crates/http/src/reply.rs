@@ -5,8 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 use tidewire::{Instant, Link};
 
-use crate::exchange::Data;
-use crate::response::push_field;
+use crate::data::Data;
+use crate::fields::{FIELDS_MAX, push_field};
+use crate::kind;
 use crate::status;
 use crate::wire::{self, Asked, Wire};
 
@@ -33,9 +34,9 @@ pub enum Length {
 pub(crate) enum Progress {
     /// Its head is not written.
     Unstarted,
-    /// In its body, whose end is told so; with [`Length::Known`](wire::Length::Known), so many bytes
+    /// In its body, whose end is told so; with [`Length::Known`](kind::Length::Known), so many bytes
     /// are left.
-    Body(wire::Length),
+    Body(kind::Length),
     /// In a body that nobody gets: the reply to HEAD.
     Unseen,
     Ended,
@@ -88,30 +89,30 @@ impl Reply<'_> {
         for (name, value) in fields {
             good &= push_field(&mut self.wire.fields, name, value.as_bytes());
         }
-        if !good || self.wire.fields.len() > wire::FIELDS_MAX {
+        if !good || self.wire.fields.len() > FIELDS_MAX {
             tracing::warn!("a handler gave a reply a status or a field that cannot be sent");
             self.wire.begin();
-            self.write_head(500, wire::Length::Known(0));
+            self.write_head(500, kind::Length::Known(0));
             *self.progress = Progress::Ended;
             return;
         }
         let length = match length {
-            _ if status::is_bodiless(status) => wire::Length::Never,
-            Length::Known(n) => wire::Length::Known(n),
-            Length::Unknown if self.asked.http11 => wire::Length::Chunked,
+            _ if status::is_bodiless(status) => kind::Length::Never,
+            Length::Known(n) => kind::Length::Known(n),
+            Length::Unknown if self.asked.http11 => kind::Length::Chunked,
             Length::Unknown => {
                 self.asked.keep = false;
-                wire::Length::Closing
+                kind::Length::Closing
             }
         };
         self.write_head(status, length);
-        *self.progress = match self.asked.head || length == wire::Length::Never {
+        *self.progress = match self.asked.head || length == kind::Length::Never {
             true => Progress::Unseen,
             false => Progress::Body(length),
         };
     }
 
-    fn write_head(&mut self, status: u16, length: wire::Length) {
+    fn write_head(&mut self, status: u16, length: kind::Length) {
         let link = &mut self.link;
         self.wire.write(link, *self.asked, status, length, b"");
     }
@@ -119,7 +120,7 @@ impl Reply<'_> {
     /// Writes a piece of the body. Never fails: ask [`full`](Reply::full) first.
     pub fn write(&mut self, bytes: &[u8]) {
         match self.account(bytes.len()) {
-            Some(wire::Length::Chunked) => wire::write_chunk(&mut self.link, bytes),
+            Some(kind::Length::Chunked) => wire::write_chunk(&mut self.link, bytes),
             Some(_) => self.link.write(bytes),
             None => {}
         }
@@ -128,7 +129,7 @@ impl Reply<'_> {
     /// Writes shared bytes, which are not copied if they are many.
     pub fn write_shared(&mut self, bytes: Bytes) {
         match self.account(bytes.len()) {
-            Some(wire::Length::Chunked) => {
+            Some(kind::Length::Chunked) => {
                 wire::write_size(&mut self.link, bytes.len());
                 self.link.write_shared(bytes);
                 self.link.write(b"\r\n");
@@ -147,7 +148,7 @@ impl Reply<'_> {
         assert!(n <= data.len, "forwarded {n} of {} bytes", data.len);
         let length = self.account(n);
         match length {
-            Some(wire::Length::Chunked) => {
+            Some(kind::Length::Chunked) => {
                 wire::write_size(&mut self.link, n);
                 self.link.forward(data.input, n);
                 self.link.write(b"\r\n");
@@ -171,10 +172,10 @@ impl Reply<'_> {
             Progress::Unstarted => {
                 self.head(200, &[], Length::Known(0));
             }
-            Progress::Body(wire::Length::Known(1..)) => {
+            Progress::Body(kind::Length::Known(1..)) => {
                 self.link.abort_because("a reply shorter than was said");
             }
-            Progress::Body(wire::Length::Chunked) => {
+            Progress::Body(kind::Length::Chunked) => {
                 self.wire.fields.clear();
                 for (name, value) in trailers {
                     push_field(&mut self.wire.fields, name, value.as_bytes());
@@ -213,7 +214,7 @@ impl Reply<'_> {
     }
 
     /// How `n` bytes of the body are to be written, if they are.
-    fn account(&mut self, n: usize) -> Option<wire::Length> {
+    fn account(&mut self, n: usize) -> Option<kind::Length> {
         if n == 0 {
             return None;
         }
@@ -222,7 +223,7 @@ impl Reply<'_> {
         }
         match self.progress {
             Progress::Body(length) => {
-                if let wire::Length::Known(left) = length {
+                if let kind::Length::Known(left) = length {
                     let Some(rest) = left.checked_sub(n as u64) else {
                         self.link.abort_because("a reply longer than was said");
                         return None;

@@ -8,11 +8,11 @@ use tidewire::{Instant, Link, Peer};
 use tidewire_pool::Pool;
 
 use crate::exchange::Exchange;
-use crate::head::is_token;
-use crate::kind::Content;
+use crate::fields::{FIELDS_MAX, push_field};
+use crate::kind::{Content, Length};
 use crate::later::{Answer, Later};
 use crate::status;
-use crate::wire::{Asked, FIELDS_MAX, Length, Wire};
+use crate::wire::{Asked, Wire};
 
 /// What a handler answers with. Each way to answer consumes it and gives the [`Done`] that the
 /// handler returns, so there is exactly one reply for each request.
@@ -290,22 +290,4 @@ impl fmt::Debug for Response<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Response({})", self.status)
     }
-}
-
-/// Appends a field if it may be written by a handler.
-pub(crate) fn push_field(fields: &mut Vec<u8>, name: &str, value: &[u8]) -> bool {
-    const OURS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
-    let legal = !name.is_empty()
-        && name.bytes().all(is_token)
-        && value
-            .iter()
-            .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
-        && !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours));
-    if legal {
-        fields.extend_from_slice(name.as_bytes());
-        fields.extend_from_slice(b": ");
-        fields.extend_from_slice(value);
-        fields.extend_from_slice(b"\r\n");
-    }
-    legal
 }

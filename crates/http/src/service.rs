@@ -9,9 +9,10 @@ use std::time::Duration;
 use tidewire::{LoopHandle, Peer, Refusal, Service, Throttle};
 
 use crate::conn::HttpConn;
-use crate::counters::{Counters, Counts, Totals};
+use crate::counters::{Counters, Totals};
 use crate::handler::Handler;
 use crate::later::Message;
+use crate::local::{HttpLocal, Shared};
 use crate::settings::Settings;
 use crate::wire::Wire;
 
@@ -38,45 +39,10 @@ pub struct Http<H> {
     shared: Arc<Shared<H>>,
 }
 
-/// What all loops share.
-pub(crate) struct Shared<H> {
-    pub(crate) handler: H,
-    pub(crate) settings: Settings,
-    /// Of log lines about refused requests.
-    pub(crate) refusals: Throttle,
-    /// Bytes of bodies that are being gathered. Of all loops, because the threads engine has one for each
-    /// connection.
-    gathered: AtomicUsize,
-    totals: Totals,
-}
-
-impl<H> Shared<H> {
-    /// Whether `n` more bytes of a body may be gathered; they are counted.
-    pub(crate) fn gather(&self, n: usize) -> bool {
-        let before = self.gathered.fetch_add(n, Relaxed);
-        let fits = before.saturating_add(n) <= self.settings.gathered;
-        if !fits {
-            self.gathered_no_more(n);
-        }
-        fits
-    }
-
-    pub(crate) fn gathered_no_more(&self, n: usize) {
-        self.gathered.fetch_sub(n, Relaxed);
-    }
-}
-
 /// For connections that are turned away. (A Date may be left out of a 503: RFC 9110, section 6.6.1.)
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 43\r\n\
     Retry-After: 5\r\nConnection: close\r\n\r\nno room for more connections at the moment\n";
-
-/// The service's state on one loop. Of no use to others.
-pub struct HttpLocal<H> {
-    pub(crate) shared: Arc<Shared<H>>,
-    pub(crate) wire: Wire,
-    pub(crate) counts: Arc<Counts>,
-}
 
 impl<H: Handler> Http<H> {
     /// Answers requests by `handler`, with default settings.
@@ -183,12 +149,6 @@ impl<H> Clone for Http<H> {
 impl<H> fmt::Debug for Http<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Http({:?})", self.shared.settings)
-    }
-}
-
-impl<H> fmt::Debug for HttpLocal<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HttpLocal({:?})", self.counts)
     }
 }
 

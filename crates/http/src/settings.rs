@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire::Limits;
 
-use crate::head::HEADERS_MAX;
+use crate::headers::HEADERS_MAX;
 
 /// Limits of requests. Sizes are bytes. What goes beyond one is answered with the status named here,
 /// counted ([`Counters`](crate::Counters)), logged, and its connection closed.

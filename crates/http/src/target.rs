@@ -1,8 +1,8 @@
 //! The target of a request, and the host it is for.
 
 use crate::fault::Fault;
-use crate::head::alphanumeric_and;
 use crate::method::Method;
+use crate::token::alphanumeric_and;
 
 /// A request target, taken apart (RFC 9112, 3.2). Nothing is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,15 +6,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use tidewire::{Instant, Link};
 
 use crate::counters::Counts;
-use crate::kind::{Content, Kind, Last};
+use crate::kind::{Content, FIXED, Kind, Last, Length};
 use crate::status;
 
 /// Bytes that are written with their head in one piece.
 const TOGETHER: usize = 60 << 10;
-/// Header fields that a handler may give a reply, in all.
-pub(crate) const FIELDS_MAX: usize = 32 << 10;
-/// What a head takes at most beside the fields of a handler.
-pub(crate) const FIXED: usize = 256;
 
 /// What the reply depends on in the request.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +24,6 @@ pub(crate) struct Asked {
     /// The client has said that it sends nothing behind this request, which has no body: behind one, old
     /// clients send an empty line.
     pub(crate) last: bool,
-}
-
-/// How the end of a reply's body is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
-    Known(u64),
-    Chunked,
-    /// By closing.
-    Closing,
-    /// There is none, and nothing is said of it.
-    Never,
 }
 
 /// What a loop keeps for writing heads.

@@ -234,6 +234,20 @@ fn no_file_imports_one_that_imports_it() {
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
+/// The same of the crates of the toolkit's house that stand above it.
+#[test]
+fn no_file_of_http_async_or_tls_imports_one_that_imports_it() {
+    for (of, files) in [("http", 25), ("async", 5), ("tls", 5)] {
+        let mut all = Modules::new();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of);
+        read(&folder.join("src"), &Name::new(), &mut all);
+        let arrows = arrows(&all);
+        assert!(arrows.len() >= files, "{of}: {} files", arrows.len());
+        let circles = on_circles(&arrows);
+        assert!(circles.is_empty(), "{of}: {circles:#?}");
+    }
+}
+
 /// Modules from lines like `link: use crate::env::Env;`.
 fn made(files: &[(&str, &str)]) -> Vec<String> {
     let name = |name: &str| {

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::{TlsError, ring};
+use crate::error::{TlsError, ring};
 
 /// A certificate with those that lead to an authority, and its private key. Cheap to clone.
 ///

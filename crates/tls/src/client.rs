@@ -10,8 +10,8 @@ use rustls::{ClientConfig, ClientConnection};
 use tidewire::{Origin, Peer, Refusal, Wrap};
 
 use crate::certificates::{Certificate, Roots};
+use crate::error::{TlsError, ring};
 use crate::records::{DEADLINE, Records};
-use crate::{TlsError, ring};
 
 /// Settings of a TLS client.
 ///

@@ -67,57 +67,16 @@
 mod blocking;
 mod certificates;
 mod client;
+mod error;
 mod records;
 mod server;
 mod words;
 
-use std::sync::Arc;
-
-use rustls::crypto::CryptoProvider;
-
 pub use blocking::TlsStream;
 pub use certificates::{Certificate, Certificates, Roots};
 pub use client::{Client, TlsClient};
+pub use error::TlsError;
 pub use records::Records;
 pub use server::{Server, TlsServer};
 
 pub use rustls;
-
-/// Why a certificate, an authority or a setting is no good.
-///
-/// ```
-/// use tidewire_tls::{Certificate, TlsError};
-///
-/// let error = Certificate::from_pem(b"", b"").unwrap_err();
-/// assert!(matches!(error, TlsError::Pem { what: "private key", .. }));
-/// assert_eq!(error.to_string(), "no private key in PEM form: there is none");
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// What was given as PEM holds no such thing, or is broken.
-    #[error("no {what} in PEM form: {reason}")]
-    Pem {
-        /// What was looked for.
-        what: &'static str,
-        /// What the reader said.
-        reason: String,
-    },
-    /// The key does not belong to the certificate, or is of a kind that is not known.
-    #[error("the key and the certificate do not go together: {0}")]
-    Key(rustls::Error),
-    /// An authority's certificate cannot be used.
-    #[error("an authority's certificate cannot be used: {0}")]
-    Root(rustls::Error),
-    /// It is neither a host's name nor an IP address.
-    #[error("{0:?} is no server name: a host's name or an IP address")]
-    Name(String),
-    /// A setting that rustls refuses.
-    #[error("TLS cannot be set up: {0}")]
-    Setup(String),
-}
-
-/// The cryptography that everything here uses, whatever the process has installed as its default.
-fn ring() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}

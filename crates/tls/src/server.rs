@@ -9,8 +9,8 @@ use rustls::{ServerConfig, ServerConnection};
 use tidewire::{Origin, Peer, Refusal, Throttle, Wrap};
 
 use crate::certificates::{Certificates, Roots};
+use crate::error::{TlsError, ring};
 use crate::records::{BETWEEN_LINES, DEADLINE, Records};
-use crate::{TlsError, ring};
 
 /// Settings of a TLS server.
 ///

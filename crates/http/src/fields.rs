@@ -1,0 +1,24 @@
+//! Header fields that handlers give replies.
+
+use crate::token::is_token;
+
+/// Header fields that a handler may give a reply, in all.
+pub(crate) const FIELDS_MAX: usize = 32 << 10;
+
+/// Appends a field if it may be written by a handler.
+pub(crate) fn push_field(fields: &mut Vec<u8>, name: &str, value: &[u8]) -> bool {
+    const OURS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
+    let legal = !name.is_empty()
+        && name.bytes().all(is_token)
+        && value
+            .iter()
+            .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
+        && !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours));
+    if legal {
+        fields.extend_from_slice(name.as_bytes());
+        fields.extend_from_slice(b": ");
+        fields.extend_from_slice(value);
+        fields.extend_from_slice(b"\r\n");
+    }
+    legal
+}
