@@ -47,7 +47,8 @@ pub enum Broken {
 impl From<Errno> for Broken {
     fn from(e: Errno) -> Broken {
         match e {
-            Errno::AGAIN => Broken::Silent,
+            // The latter where too many descriptors are on their way to processes that do not read: later there are fewer.
+            Errno::AGAIN | Errno::TOOMANYREFS => Broken::Silent,
             Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Broken::Gone,
             e => Broken::Io(e.into()),
         }

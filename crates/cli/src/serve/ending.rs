@@ -34,6 +34,9 @@ const STUCK: Duration = Duration::from_secs(30);
 const UNTOUCHED: Duration = Duration::from_secs(10);
 /// How often it is looked whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long the successor may have no room for connections of which nothing was read once the loops have ended: as long as it
+/// waits for its own loops to have some.
+const ROOM: Duration = Duration::from_secs(5);
 
 /// A server on its way out.
 pub(crate) struct Ending<'a> {
@@ -55,6 +58,8 @@ pub(crate) struct Ending<'a> {
     /// Since when what is left is cut, and whether a signal has asked for that.
     cutting: Option<Instant>,
     hurried: bool,
+    /// Since when the loops have ended.
+    over: Option<Instant>,
 }
 
 /// What becomes of the listeners.
@@ -143,6 +148,7 @@ impl<'a> Ending<'a> {
             shown: Instant::now(),
             cutting: None,
             hurried: false,
+            over: None,
         }
     }
 
@@ -160,7 +166,7 @@ impl<'a> Ending<'a> {
             {
                 self.release_logs(handing);
             }
-            if over && matches!(self.successor, Successor::Settled) {
+            if over && matches!(self.successor, Successor::Settled) && !self.awaits_room() {
                 return self.finish();
             }
             if self.is_stuck() {
@@ -225,6 +231,12 @@ impl<'a> Ending<'a> {
                 }
             }
         }
+    }
+
+    /// Whether the loops have ended, and the successor may still come to have room for connections of which nothing was read.
+    fn awaits_room(&mut self) -> bool {
+        let over = *self.over.get_or_insert_with(Instant::now);
+        !self.hurried && self.passing.is_awaited() && over.elapsed() < ROOM
     }
 
     /// Whether connections are left that may still write to a log, or wait for it.
@@ -297,8 +309,9 @@ impl<'a> Ending<'a> {
     }
 
     /// Ends the process without its loops.
-    fn give_up(self) -> Result<End, Failure> {
+    fn give_up(mut self) -> Result<End, Failure> {
         let progress = self.drain.progress();
+        self.passing.end();
         // To drop any of it may be to wait for a thread that waits for a loop.
         std::mem::forget(self);
         Err(Failure::wrong(format!(
@@ -321,7 +334,8 @@ impl<'a> Ending<'a> {
         Ok(End::Again(kept.with_connections(connections)))
     }
 
-    fn finish(self) -> Result<End, Failure> {
+    fn finish(mut self) -> Result<End, Failure> {
+        self.passing.end();
         let counters = self.drain.wait();
         tracing::info!(%counters, "stopped");
         self.services.log();

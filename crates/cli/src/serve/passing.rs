@@ -35,10 +35,37 @@ impl Passing {
         self.session.is_some()
     }
 
-    /// Passes on what the loops have let go of. Called again and again until they have ended.
+    /// Whether connections wait for the successor to have room.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.session.is_some() && !self.waiting.is_empty()
+    }
+
+    /// Passes on what the loops have let go of. Called again and again until they have ended, and until the successor has
+    /// what it has room for.
     pub(crate) fn go_on(&mut self, drain: &Drain, settings: &Settings) {
+        if self.session.is_some() {
+            let service =
+                |listener: u32| Named(vec![settings.endpoints[listener as usize].kind]).to_string();
+            self.pass_on(drain.take_unserved(), service);
+        }
+    }
+
+    /// The successor has had its time: what still waits is closed.
+    pub(crate) fn end(&mut self) -> usize {
+        let connections = std::mem::take(&mut self.waiting).len();
+        if connections > 0 {
+            tracing::warn!(
+                connections,
+                "the successor has no room for connections of which nothing was read: they are closed"
+            );
+        }
+        self.session = None;
+        connections
+    }
+
+    fn pass_on(&mut self, mut more: Vec<Unserved>, service: impl Fn(u32) -> String) {
         let Some(session) = &self.session else { return };
-        self.waiting.append(&mut drain.take_unserved());
+        self.waiting.append(&mut more);
         self.waiting.sort_by_key(|one| one.listener);
         while let Some(first) = self.waiting.first() {
             let listener = first.listener;
@@ -50,8 +77,7 @@ impl Passing {
                 .take(CONNECTIONS_MAX)
                 .map(|one| one.socket.as_fd())
                 .collect();
-            let endpoint = &settings.endpoints[listener as usize];
-            let service = Named(vec![endpoint.kind]).to_string();
+            let service = service(listener);
             let passed = session.pass_on(&service, &self.places[listener as usize], &sockets);
             let n = sockets.len();
             match passed {
@@ -145,6 +171,72 @@ pub(crate) fn let_in(inbound: &Inbound, connections: Vec<Unserved>) {
                 }
             };
             std::thread::sleep(pause);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::net::{
+        AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+        socket_with,
+    };
+    use tidewire_handover::Control;
+
+    use super::*;
+
+    fn echo(_: u32) -> String {
+        "echo".into()
+    }
+
+    /// A successor that reads when the test does.
+    #[test]
+    fn connections_wait_for_a_successor_without_room_and_are_then_closed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("control");
+        let control = Control::listen(&path).expect("a control socket");
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let successor = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        connect(&successor, &SocketAddrUnix::new(&path).expect("a path")).expect("a connection");
+        let session = control.accept().expect("accepting").expect("a session");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("its address");
+        let mut passing = Passing::new(Some(session), &[at.into()]);
+        let mut clients = Vec::new();
+        let mut connection = || {
+            clients.push(TcpStream::connect(at).expect("a connection"));
+            let socket = listener.accept().expect("accepting").0.into();
+            vec![Unserved {
+                listener: 0,
+                socket,
+            }]
+        };
+
+        // Until its queue is full.
+        while !passing.is_awaited() {
+            passing.pass_on(connection(), echo);
+        }
+        passing.pass_on(connection(), echo);
+        assert_eq!(passing.waiting.len(), 2);
+        // It reads, and has room.
+        while passing.is_awaited() {
+            let read = recv(&successor, &mut [0; 4096], RecvFlags::DONTWAIT);
+            assert!(read.expect("a packet").0 > 0);
+            passing.pass_on(Vec::new(), echo);
+        }
+        // It reads no more.
+        while !passing.is_awaited() {
+            passing.pass_on(connection(), echo);
+        }
+        assert_eq!(passing.end(), 1);
+        assert!(!passing.is_open() && !passing.is_awaited());
+        let mut last = clients.pop().expect("it was made");
+        match last.read(&mut [0]) {
+            Ok(n) => assert_eq!(n, 0),
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::ConnectionReset),
         }
     }
 }

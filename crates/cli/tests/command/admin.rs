@@ -751,6 +751,80 @@ fn deadlines_and_a_durable_store_are_seen() {
     assert!(!shown.contains("ingested"), "nothing ingests here: {shown}");
 }
 
+/// Changes of keys are no backlog of messages, nor the other way round.
+#[test]
+fn the_log_of_messages_and_that_of_keys_are_shown_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = [
+        "kv/resp",
+        "ingest",
+        "--listen",
+        "kv/resp=0",
+        "--listen",
+        "ingest=0",
+        "--durability",
+        "sync",
+        "--segment",
+        "8MiB",
+        "--data",
+        dir.path().to_str().unwrap(),
+    ];
+    let (_server, addrs) = serve(&[&own[..], &ADMIN].concat());
+    let mut redis = TcpStream::connect(addrs[0]).unwrap();
+    redis.set_read_timeout(Some(PATIENCE)).unwrap();
+    for _ in 0..5 {
+        redis.write_all(b"SET a 1\r\n").unwrap();
+        redis.read_exact(&mut [0; 5]).unwrap();
+    }
+    let asked = run(&["info", "--admin", &addrs[2].to_string()]);
+    let shown = common::stdout(&asked);
+    let (_, logs) = shown.split_once("\nlog of messages\n").expect(&shown);
+    let (messages, keys) = logs.split_once("\nlog of keys\n").expect(&shown);
+    let (keys, _) = keys.split_once("\n\n").expect(&shown);
+    let committed = |of: &str| {
+        let mut rows = of.lines().map(str::split_whitespace);
+        let row = rows.find(|row| row.clone().next() == Some("batches"));
+        let number = row.expect(&shown).nth(1).expect(&shown);
+        number.parse::<u64>().expect(&shown)
+    };
+    assert_eq!(committed(messages), 0, "{shown}");
+    assert!(committed(keys) > 0, "{shown}");
+    assert!(
+        messages.contains("taking messages") && keys.contains("taking changes"),
+        "{shown}"
+    );
+}
+
+/// Beside the control socket that nobody has asked for, too.
+#[test]
+fn the_control_socket_is_among_the_settings_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = dir.path().join("asked");
+    let asked = asked.to_str().unwrap();
+    let default = dir.path().join("tidewire.sock");
+    let places: [(&[&str], Option<&str>); 3] = [
+        (&[], default.to_str()),
+        (&["--control", asked], Some(asked)),
+        (&["--control", "off"], None),
+    ];
+    for (flags, place) in places {
+        let child = Command::new(env!("CARGO_BIN_EXE_tidewire"))
+            .args(["serve", "echo", "--listen", "echo=0", "--admin", "0"])
+            .args(flags)
+            .env_remove("RUNTIME_DIRECTORY")
+            .env("XDG_RUNTIME_DIR", dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut server = Running::from(child);
+        let lines = [server.line(), server.line()];
+        let text = get(addr(&lines[1]), "/config").body;
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(config["control"].as_str(), place, "{flags:?}: {text}");
+    }
+}
+
 #[test]
 fn what_is_no_question_does_no_harm() {
     let (_server, addrs) = serve(&[&["echo", "--listen", "echo=0"], &ADMIN[..]].concat());

@@ -89,6 +89,14 @@ fn it_is_drawn_and_moves_in_a_browser() {
                     format!("document.getElementById('services').innerText.includes('{service}')");
                 browser.until(&row);
             }
+            // Each log by itself, in its chart and among its figures.
+            for log in ["Log of messages", "Log of keys"] {
+                for place in ["charts", "log"] {
+                    browser.until(&format!(
+                        "document.getElementById('{place}').innerText.includes('{log}')"
+                    ));
+                }
+            }
             let before = browser.value(TILES).as_str().unwrap().to_owned();
             assert!(!before.is_empty());
             browser.until(&format!("{TILES} !== {before:?}"));

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, Running, addr, engines, run, stderr, stdout};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use rustix::process::{Pid, Signal};
 
 fn connect(line: &str) -> TcpStream {
@@ -173,6 +175,62 @@ fn a_second_signal_ends_a_stop_that_would_take_for_ever() {
     let log = stderr(&server.end());
     assert!(log.contains("second signal"), "{log}");
     assert!(log.contains("closed_stop_deadline="), "{log}");
+}
+
+/// A loop that does not come back, whatever keeps it: here its thread is stopped. Neither a stop nor a second signal can end it.
+#[test]
+fn a_third_signal_does_not_wait_for_loops_that_are_stuck() {
+    let mut server = Running::start(&[
+        "serve",
+        "echo",
+        "--listen",
+        "echo=0",
+        "--engine",
+        "epoll",
+        "--workers",
+        "1",
+        "--admin",
+        "off",
+    ]);
+    let line = server.line();
+    drop(echoes(&line));
+    let stuck = nix::unistd::Pid::from_raw(thread_of(server.pid(), "tidewire-loop"));
+    ptrace::seize(stuck, ptrace::Options::empty()).expect("a thread of our child's");
+    ptrace::interrupt(stuck).expect("it can be stopped");
+    let stopped = waitpid(stuck, Some(WaitPidFlag::__WALL)).expect("it stops");
+    assert!(
+        matches!(stopped, WaitStatus::PtraceEvent(..)),
+        "{stopped:?}"
+    );
+
+    server.signal(Signal::TERM);
+    server.hear("stopping; a second signal ends at once");
+    server.signal(Signal::TERM);
+    server.hear("a third does not wait for the loops");
+    server.signal(Signal::TERM);
+    // It is traced, so its end is told to this test before that of its process.
+    let ended = waitpid(stuck, Some(WaitPidFlag::__WALL)).expect("it ends with its process");
+    assert!(!matches!(ended, WaitStatus::PtraceEvent(..)), "{ended:?}");
+    let output = server.end();
+    let said = stderr(&output);
+    assert!(
+        said.contains("third signal: the loops are not waited for"),
+        "{said}"
+    );
+    assert!(said.contains("the loops have not ended"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+}
+
+/// The first thread of this process whose name begins so.
+fn thread_of(pid: Pid, name: &str) -> i32 {
+    let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+    let tasks = fs::read_dir(tasks).unwrap().map(|task| task.unwrap());
+    let mut its = tasks.filter(|task| {
+        let comm = fs::read_to_string(task.path().join("comm"));
+        comm.is_ok_and(|comm| comm.starts_with(name))
+    });
+    let thread = its.next().expect("a thread of this name");
+    thread.file_name().to_str().unwrap().parse().unwrap()
 }
 
 /// A script that has written is not interrupted by commands. A stop ends it all the same.

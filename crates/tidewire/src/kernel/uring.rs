@@ -107,7 +107,7 @@ macro_rules! on {
     };
 }
 
-#[inline(always)]
+#[inline]
 fn send_flags(behind: Behind) -> i32 {
     match behind {
         Behind::Nothing => libc::MSG_NOSIGNAL,
@@ -115,6 +115,7 @@ fn send_flags(behind: Behind) -> i32 {
     }
 }
 
+#[inline(always)]
 fn entry(operation: Operation) -> squeue::Entry {
     match operation {
         // The sockets are left blocking: io_uring would report "try again" on others instead of

@@ -5,17 +5,18 @@ use std::num::NonZeroU32;
 
 use crate::vocabulary::closed::Closed;
 
-/// Where a connection is in its life.
+/// Where a connection is in its life. The two that are [open](crate::reactor::state::State::is_open) stand first, so that one
+/// comparison tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Dialled; waiting for the next attempt, or for the attempt's outcome.
-    Dialling,
     Open,
     /// It has failed. What its peer had sent before is still offered, as long as its protocol takes it; then it is dead.
     Failing {
         why: Closed,
         rest: Rest,
     },
+    /// Dialled; waiting for the next attempt, or for the attempt's outcome.
+    Dialling,
     /// This side wants no more; its output is still being sent, its input is discarded.
     Finishing(Closed),
     /// Output sent and our side shut; waiting for the peer to close. Input is discarded.

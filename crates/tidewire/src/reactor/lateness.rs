@@ -74,11 +74,14 @@ impl State {
     /// a third of it must be free before it takes more.
     #[inline(never)]
     fn begin_to_watch(&mut self, now: Instant) {
-        let limits = [self.deadlines.write_ms, self.deadlines.idle_ms];
-        if let Some(least) = limits.into_iter().filter(|ms| *ms > 0).min() {
-            self.deadlines.forget_look();
-            self.deadlines.write_ns = later(now, least.div_ceil(FIRST_LOOK));
-        }
+        // On a ring this is called for nearly every message: its send is under way.
+        let least = match (self.deadlines.write_ms, self.deadlines.idle_ms) {
+            (0, 0) => return,
+            (0, only) | (only, 0) => only,
+            (write, idle) => write.min(idle),
+        };
+        self.deadlines.forget_look();
+        self.deadlines.write_ns = later(now, least.div_ceil(FIRST_LOOK));
     }
 
     /// When what the peer owes is late; `u64::MAX` if it owes nothing.

@@ -50,7 +50,7 @@ impl<Q: Queues> Sockets<Q> {
     /// The piece of a completion, if it was taken already.
     #[inline]
     pub(super) fn taken_early(&mut self, large: bool, piece: u16) -> Option<Lease> {
-        if mistaken(Mistake::EarlyTakenTwice) {
+        if self.early.is_empty() || mistaken(Mistake::EarlyTakenTwice) {
             return None;
         }
         let mut all = self.early.iter();
