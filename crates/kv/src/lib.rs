@@ -5,6 +5,7 @@
 //! [`service`] puts it on loops.
 
 #![deny(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
 
 pub mod allocator;
 mod apart;

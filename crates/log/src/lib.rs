@@ -5,6 +5,7 @@
 //! value: what is durable is told later, as a watermark. [`EmbeddedLog`] is its home in this
 //! process.
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
 
 mod admin;
 mod ahead;
