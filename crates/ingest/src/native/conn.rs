@@ -138,6 +138,11 @@ impl IngestConn {
             _ => {}
         }
         input.consume(len);
+        if let Some(let_in) = &self.let_in
+            && let Some(token) = self.shared.tokens.name(&let_in.pass)
+        {
+            cx.local.refused.let_in(cx.link.id(), token);
+        }
         match begun {
             Ok(()) if cx.link.paused() => Next::Paused,
             Ok(()) if !cx.link.is_closing() => self.received(input, cx),
@@ -454,7 +459,10 @@ impl Protocol for IngestConn {
         }
     }
 
-    fn closed(self, _: Closed, _: &mut Turn<'_, Self>) {
+    fn closed(self, _: Closed, turn: &mut Turn<'_, Self>) {
+        if let Some(id) = turn.id() {
+            turn.local.refused.closed(id);
+        }
         match self.role {
             Role::Hello | Role::Admin(_) => {}
             Role::Settling(producer) | Role::Producer(producer) => producer.closed(&self.shared),
@@ -566,7 +574,15 @@ fn send_refusal(
     text: &str,
     closes: bool,
 ) {
-    tracing::debug!(peer = %cx.link.peer().endpoint, id, %reason, text, "refused");
+    let (conn, peer, now) = (cx.link.id(), &cx.link.peer().endpoint, cx.link.now());
+    match cx.local.refused.pass(reason, now) {
+        // This one has a line of its own.
+        Some(held_back) if text != PROTECTED => {
+            let token = cx.local.refused.token(conn);
+            tracing::warn!(%peer, token, id, %reason, text, held_back, "refused");
+        }
+        _ => tracing::debug!(%peer, id, %reason, text, "refused"),
+    }
     cx.local.tally.add(Count::of(reason), 1);
     let refusal = codec::Refusal {
         id,

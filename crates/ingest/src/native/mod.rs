@@ -58,6 +58,7 @@ mod producer;
 mod quota;
 mod reader;
 mod reading;
+mod refused;
 mod service;
 mod session;
 mod settings;

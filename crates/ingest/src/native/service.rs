@@ -23,6 +23,7 @@ use super::memory::Memory;
 use super::pool::Pool;
 use super::producer::Sent;
 use super::reading::{ReaderStatus, Readers};
+use super::refused::Refused;
 use super::session::Sessions;
 use super::settings::Settings;
 use super::tokens::{Token, Tokens};
@@ -174,6 +175,7 @@ pub struct IngestLocal {
     pub(super) crowded: Vec<ConnId>,
     /// Readers that wait at the tail.
     pub(super) followers: Vec<ConnId>,
+    pub(super) refused: Refused,
     pub(super) tally: LoopTally,
     /// Where frames are put together; empty between calls.
     pub(super) scratch: Vec<u8>,
@@ -228,6 +230,7 @@ impl Service for IngestService {
             owed_bound: BTreeMap::new(),
             committed: Vec::new(),
             settling: Vec::new(),
+            refused: Refused::default(),
             crowded: Vec::new(),
             followers: Vec::new(),
             tally: self.shared.tally.on_loop(),
