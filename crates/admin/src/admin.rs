@@ -8,7 +8,7 @@ use tidewire::{
     Builder, Endpoint, EngineChoice, Layered, Limits, Listen, Listening, Protocol, Running,
     Service, StartError, Wrap,
 };
-use tidewire_http::{Http, Settings};
+use tidewire_http::{Http, Router, Settings};
 
 use crate::catalogue::admin as metrics;
 use crate::desk::Desk;
@@ -60,6 +60,25 @@ impl Admin {
     ) -> Result<Admin, StartError> {
         let (app, limits) = app(panel, token, names);
         Admin::serve(at.into(), panel, app.clone(), app, limits)
+    }
+
+    /// Serves other pages than those of a server, for whoever has an address of this host; nothing changes anything.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    ///
+    /// ```
+    /// use tidewire_admin::Admin;
+    /// use tidewire_http::Router;
+    ///
+    /// let pages = Router::new().get("/", |_, response| response.text("all is well\n"));
+    /// let admin = Admin::start_pages("127.0.0.1:0", pages)?;
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
+    pub fn start_pages(at: impl Into<Listen>, pages: Router) -> Result<Admin, StartError> {
+        let panel = Panel::new(serde_json::json!({}));
+        let (app, limits) = app_of(None, Vec::new(), |gate| Desk::of(gate, pages));
+        Admin::serve(at.into(), &panel, app.clone(), app, limits)
     }
 
     /// The same, with a layer in front, such as TLS.
@@ -151,6 +170,14 @@ impl Admin {
 
 /// What answers, and the limits of its connections.
 fn app(panel: &Panel, token: Option<Token>, names: Vec<String>) -> (Http<Desk>, Limits) {
+    app_of(token, names, |gate| Desk::new(gate, panel))
+}
+
+fn app_of(
+    token: Option<Token>,
+    names: Vec<String>,
+    desk: impl FnOnce(Gate) -> Desk,
+) -> (Http<Desk>, Limits) {
     let names = names.into_iter().map(|name| name.to_ascii_lowercase());
     let names = names.collect();
     let settings = Settings {
@@ -164,7 +191,7 @@ fn app(panel: &Panel, token: Option<Token>, names: Vec<String>) -> (Http<Desk>, 
         first_byte: Some(Duration::from_secs(5)),
         ..settings.limits()
     };
-    let app = Http::with(settings, Desk::new(Gate { token, names }, panel));
+    let app = Http::with(settings, desk(Gate { token, names }));
     (app, limits)
 }
 

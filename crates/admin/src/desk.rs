@@ -53,9 +53,14 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(gate: Gate, panel: &Panel) -> Desk {
+        Desk::of(gate, routes(panel))
+    }
+
+    /// With other pages.
+    pub(crate) fn of(gate: Gate, router: Router) -> Desk {
         Desk {
             gate,
-            router: routes(panel),
+            router,
             lines: Throttle::new(Duration::from_secs(10)),
         }
     }

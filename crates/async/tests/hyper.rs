@@ -6,6 +6,8 @@ mod every_engine;
 #[path = "../../tidewire/tests/shared/example.rs"]
 #[allow(dead_code, reason = "shared by several tests")]
 mod example;
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -22,7 +24,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use tidewire::sim::{Conditions, Outcome, Pair, Sim};
+use tidewire::sim::{Conditions, Outcome, Pair, Sim, seeds};
 use tidewire::{Builder, Closed, Limits};
 use tidewire_async::{Stream, serve};
 
@@ -167,7 +169,7 @@ fn curl_is_served() {
 /// hyper against hyper, on every kind of network.
 #[test]
 fn hyper_talks_to_hyper_in_the_simulator() {
-    for seed in 0..25 {
+    for seed in seeds(25) {
         let answers = Arc::<Mutex<Vec<Bytes>>>::default();
         let theirs = answers.clone();
         let client = serve(move |stream: Stream| {
@@ -246,4 +248,11 @@ fn hypers_timers_are_the_loops() {
     sim.run_for(Duration::from_secs(1));
     assert_eq!(sim.counters(at).open, 0);
     assert_eq!(sim.counters(at).closed_for(Closed::Panicked), 0);
+}
+
+/// But for the dates that hyper puts into answers.
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let test = "hyper_talks_to_hyper_in_the_simulator";
+    (0..4).for_each(|seed| twice::says_the_same(test, seed, "sizes: "));
 }

@@ -5,6 +5,9 @@
     reason = "wakers are woken from other threads"
 )]
 
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
+
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -17,7 +20,7 @@ use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use tidewire::sim::chunking::{self, Feed};
-use tidewire::sim::{Conditions, Outcome, Pair, PlainState, Sim};
+use tidewire::sim::{Conditions, Outcome, Pair, PlainState, Sim, seeds};
 use tidewire::{Around, Closed, Input, Layer, Layered, Limits, Next, Peer, Refusal, Service, Wrap};
 use tidewire_async::{Sleep, Stream, serve};
 
@@ -33,7 +36,7 @@ async fn echo(mut stream: Stream) {
 #[test]
 fn splits_do_not_show() {
     let input: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let splits = chunking::splits(seed, input.len());
         for window in [100, 5_000, usize::MAX] {
             let limits = Limits {
@@ -62,7 +65,7 @@ fn splits_do_not_show() {
 #[test]
 fn both_ends_are_futures() {
     let said: Arc<[u8]> = (0..40_000u32).map(|i| (i % 253) as u8).collect();
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let (said, got) = (said.clone(), Arc::<Mutex<Vec<u8>>>::default());
         let (expected, heard) = (said.clone(), got.clone());
         let client = serve(move |stream: Stream| {
@@ -392,4 +395,15 @@ fn a_stream_that_was_cut_is_an_error_behind_its_last_byte() {
     sim.run_for(Duration::from_secs(1));
     let said = String::from_utf8_lossy(sim.received(peer)).into_owned();
     assert_eq!(said, "5000 bytes, then Err(UnexpectedEof)");
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "both_ends_are_futures",
+        "timers_fire_in_order_and_dropped_ones_do_not",
+    ];
+    for test in tests {
+        (0..4).for_each(|seed| twice::says_the_same(test, seed, "network: "));
+    }
 }

@@ -75,6 +75,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
 
 mod alarm;
 pub mod classic;

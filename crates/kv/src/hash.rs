@@ -10,7 +10,7 @@
 //! three at the end are what Rust's and Python's tables take against the same attack.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
 /// The secret that hashes depend on: 128 bits.
@@ -81,6 +81,36 @@ fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
     } else {
         let byte = |at: usize| u64::from(rest[at]) << (8 * at);
         byte(0) | byte(rest.len() / 2) | byte(rest.len() - 1)
+    }
+}
+
+/// Tables of the standard library under this key: with a key from a seed, their order is a function of the seed.
+impl BuildHasher for HashKey {
+    type Hasher = KeyedHasher;
+
+    fn build_hasher(&self) -> KeyedHasher {
+        KeyedHasher { key: *self, sum: 0 }
+    }
+}
+
+/// Hashes the parts of a value one after the other, each under a key that depends on the hash of those before.
+#[derive(Debug)]
+pub struct KeyedHasher {
+    key: HashKey,
+    sum: u64,
+}
+
+impl Hasher for KeyedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let key = HashKey {
+            k0: self.key.k0 ^ self.sum,
+            ..self.key
+        };
+        self.sum = key.hash(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.sum
     }
 }
 

@@ -33,6 +33,7 @@
 //! [`durable`] puts a log behind the store, so that replies wait until their changes are on the disk.
 
 #![deny(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
 
 pub mod allocator;
 mod apart;

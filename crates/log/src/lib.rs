@@ -47,6 +47,7 @@
 //!
 //! `examples/append_and_read.rs` is a whole program; `docs/formats/log-format.md` has the files.
 #![forbid(unsafe_code)]
+#![warn(clippy::iter_over_hash_type)]
 
 mod admin;
 mod ahead;

@@ -1,6 +1,8 @@
 //! Work in the simulator: at once, or when the test says so, and then in any order.
 
 mod common;
+#[path = "../../log/tests/simulated/twice.rs"]
+mod twice;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use common::{MUTE, PANIC, Worker};
 use tidewire::Limits;
-use tidewire::sim::{Conditions, PlainId, PlainState, Sim};
+use tidewire::sim::{Conditions, PlainId, PlainState, Sim, seeds};
 use tidewire_pool::Pool;
 
 const MOMENT: Duration = Duration::from_secs(1);
@@ -22,7 +24,7 @@ fn served(worker: &Worker) -> (Sim, PlainId) {
 
 #[test]
 fn inline_work_is_answered_whatever_the_network_does() {
-    for seed in 0..50 {
+    for seed in seeds(50) {
         let mut sim = Sim::new(seed);
         let addr = sim.serve(Worker::new(&Pool::inline()), Limits::default());
         let peer = sim.plain(addr);
@@ -144,4 +146,15 @@ fn what_waits_when_the_pool_goes_is_answered() {
     sim.run_for(MOMENT);
     assert_eq!(sim.received(peer), b"SSS");
     assert_eq!((pool.counters().places, pool.counters().dropped), (0, 3));
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "inline_work_is_answered_whatever_the_network_does",
+        "without_a_lane_results_come_as_they_are_done",
+    ];
+    for test in tests {
+        (0..4).for_each(|seed| twice::says_the_same(test, seed, "network: "));
+    }
 }

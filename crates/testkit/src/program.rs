@@ -183,6 +183,11 @@ impl Running {
         }
     }
 
+    /// What it has said to stderr so far.
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
+    }
+
     fn wait(&mut self) -> ExitStatus {
         let begin = Instant::now();
         loop {

@@ -13,6 +13,7 @@ pub mod log;
 pub mod process;
 pub mod replication;
 pub mod server;
+pub mod ship;
 
 use crate::metric::Metric;
 
@@ -29,6 +30,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         kv_home::ALL,
         http::ALL,
         admin::ALL,
+        ship::ALL,
     ];
     parts.into_iter().flatten().copied()
 }

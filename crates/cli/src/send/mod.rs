@@ -21,6 +21,9 @@ use crate::signals::Signals;
 use crate::span::Span;
 use crate::tls::TlsArgs;
 
+/// Times that a server may have less than it had acknowledged before that is an error: each time it is sent again.
+const SET_BACK_MAX: u32 = 16;
+
 /// What is shown below the options.
 const NOTES: &str = "\
 Messages get ids 1, 2, 3, ... With a producer's name, what was sent and not acknowledged when a \
@@ -230,9 +233,47 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         &args.files
     };
+    let mut set_back = 0;
+    loop {
+        match send(args, files)? {
+            Sent::Whole => return Ok(()),
+            Sent::SetBack { why, ended } => {
+                set_back += 1;
+                if set_back > SET_BACK_MAX {
+                    return Err(ended);
+                }
+                eprintln!(
+                    "tidewire: {why}, as after it was restored from a backup: what it lacks is sent again"
+                );
+            }
+        }
+    }
+}
+
+/// What became of it.
+enum Sent {
+    Whole,
+    /// The server has less than it had acknowledged, and the files still have it. `ended` is how the command ends where that happens again and again.
+    SetBack {
+        why: String,
+        ended: Failure,
+    },
+}
+
+/// Whether all of it can be read again, and ids are places in it.
+fn is_repeatable(args: &Args, sources: &[Source]) -> bool {
+    let is_file = |source: &Source| match source {
+        Source::Stdin(_) => false,
+        Source::File(_, file) => file.metadata().is_ok_and(|file| file.is_file()),
+    };
+    !args.producer.is_empty() && !args.append && sources.iter().all(is_file)
+}
+
+fn send(args: &Args, files: &[PathBuf]) -> Result<Sent, Failure> {
     let sources: Result<Vec<Source>, Failure> =
         files.iter().map(|path| Source::open(path)).collect();
     let sources = sources?;
+    let is_repeatable = is_repeatable(args, &sources);
     let signals = || {
         Signals::catch()
             .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))
@@ -279,7 +320,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let flushed = producer.flush();
         (ended, flushed)
     });
-    sending.conclude(result, &watch)
+    let set_back = match &result.1 {
+        Err(error) if matches!(error.broken(), Some(Broken::Lost { .. })) && is_repeatable => {
+            Some(error.to_string())
+        }
+        _ => None,
+    };
+    match (sending.conclude(result, &watch), set_back) {
+        (Ok(()), _) => Ok(Sent::Whole),
+        (Err(ended), Some(why)) => Ok(Sent::SetBack { why, ended }),
+        (Err(ended), None) => Err(ended),
+    }
 }
 
 /// How many messages of the input the server has.

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use tidewire_ingest::client::Level;
 use tidewire_ship::{
-    Bell, Counts, Disk, Oversized, Pattern, Servers, Settings, Shipper, StateDirectory, Store,
+    Bell, Counts, Disk, FileSystem, From, Oversized, Pattern, Servers, Settings, Shipper,
+    StateDirectory, Store, WatchedDisk,
 };
 
 use super::Args;
+use super::status::Status;
 use crate::descriptors;
 use crate::exit::Failure;
 use crate::send::server;
@@ -50,6 +52,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         servers: args.to.clone(),
         poll: args.poll.0,
         once: args.once,
+        from: match args.from {
+            super::From::Start => From::Start,
+            super::From::End => From::End,
+        },
+        ignore_older: args.ignore_older.map(|age| age.0),
         rotate_wait: args.rotate_wait.0,
         linger: args.linger.0,
         partial_after: args.partial_after.map(|after| after.0),
@@ -74,31 +81,60 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let to = |name: &String| Ok((name.clone(), server(name, &args.tls)?));
     let to = args.to.iter().map(to).collect::<Result<_, Failure>>()?;
     let servers = Servers::new(to, producing, args.persistence(), bell.clone());
-    let poll = settings.poll;
-    let shipper = Shipper::new(
-        (Disk, servers, state),
-        settings,
-        (patterns, exclude),
-        checkpoint,
-    );
-    let sought: Vec<_> = args
-        .what
-        .iter()
-        .map(|what| what.display().to_string())
-        .collect();
-    Shipping {
-        shipper,
-        sought,
+    let status = args.status.as_deref().map(Status::start).transpose()?;
+    let around = Surroundings {
+        sought: args
+            .what
+            .iter()
+            .map(|what| what.display().to_string())
+            .collect(),
         once: args.once,
         signals,
-        bell,
-        poll,
-        began: Instant::now(),
-        line: StatusLine::new(),
-        told: None,
-        has_told_unmatched: false,
+        bell: bell.clone(),
+        poll: settings.poll,
+        status,
+    };
+    let watched = (args.watches > 0).then(|| WatchedDisk::new(args.watches, bell));
+    let patterns = (patterns, exclude);
+    match watched {
+        Some(Ok(disk)) => {
+            let outside = (disk, servers, state);
+            around.ship(Shipper::new(outside, settings, patterns, checkpoint))
+        }
+        unwatched => {
+            if let Some(Err(e)) = unwatched {
+                eprintln!(
+                    "tidewire: directories are not watched: {e}. What happens is seen at the next look (see --poll)"
+                );
+            }
+            let outside = (Disk, servers, state);
+            around.ship(Shipper::new(outside, settings, patterns, checkpoint))
+        }
     }
-    .run()
+}
+
+/// What shipping needs beside the shipper.
+struct Surroundings {
+    sought: Vec<String>,
+    once: bool,
+    signals: Signals,
+    bell: Bell,
+    poll: Duration,
+    status: Option<Status>,
+}
+
+impl Surroundings {
+    fn ship<F: FileSystem, S: Store>(self, shipper: Shipper<F, Servers, S>) -> Result<(), Failure> {
+        let shipping = Shipping {
+            shipper,
+            around: self,
+            began: Instant::now(),
+            line: StatusLine::new(),
+            told: None,
+            has_told_unmatched: false,
+        };
+        shipping.run()
+    }
 }
 
 fn pattern(what: &Path, is_directory: bool) -> Result<Pattern, Failure> {
@@ -121,21 +157,16 @@ fn excluded(what: &str) -> Result<Pattern, Failure> {
     Pattern::new(&path, false).map_err(|e| Failure::usage(e.to_string()))
 }
 
-struct Shipping<S> {
-    shipper: Shipper<Disk, Servers, S>,
-    /// What was asked for.
-    sought: Vec<String>,
-    once: bool,
-    signals: Signals,
-    bell: Bell,
-    poll: Duration,
+struct Shipping<F: FileSystem, S> {
+    shipper: Shipper<F, Servers, S>,
+    around: Surroundings,
     began: Instant,
     line: StatusLine,
     told: Option<(Instant, String)>,
     has_told_unmatched: bool,
 }
 
-impl<S: Store> Shipping<S> {
+impl<F: FileSystem, S: Store> Shipping<F, S> {
     fn run(mut self) -> Result<(), Failure> {
         let mut shown = Instant::now();
         // When a signal came, and how many were acknowledged when that last changed.
@@ -152,13 +183,13 @@ impl<S: Store> Shipping<S> {
                 break Ok(());
             }
             if !step.busy {
-                self.bell.wait(self.poll.min(EVERY));
+                self.around.bell.wait(self.around.poll.min(EVERY));
             }
             if shown.elapsed() < EVERY {
                 continue;
             }
             shown = Instant::now();
-            let came = self.signals.wait(Some(Duration::from_micros(1)));
+            let came = self.around.signals.wait(Some(Duration::from_micros(1)));
             let acknowledged = self.shipper.counts().acknowledged;
             ending = match ending {
                 None if came == 0 => None,
@@ -173,7 +204,7 @@ impl<S: Store> Shipping<S> {
                 waiting => waiting,
             };
             if ending.is_some() && self.shipper.is_settled() {
-                break match self.once {
+                break match self.around.once {
                     true => Err("stopped before all that is there was shipped".into()),
                     false => Ok(()),
                 };
@@ -196,14 +227,14 @@ impl<S: Store> Shipping<S> {
     /// What was asked for and names no file.
     fn unmatched(&self) -> String {
         let unmatched = self.shipper.unmatched().iter();
-        let names: Vec<&str> = unmatched.map(|&at| &*self.sought[at]).collect();
+        let names: Vec<&str> = unmatched.map(|&at| &*self.around.sought[at]).collect();
         names.join(", ")
     }
 
     /// Says once which arguments name no file. It is not an error without `--once`: a file may come.
     fn say_unmatched(&mut self) {
         let unmatched = self.unmatched();
-        if self.once || self.has_told_unmatched || unmatched.is_empty() {
+        if self.around.once || self.has_told_unmatched || unmatched.is_empty() {
             return;
         }
         self.has_told_unmatched = true;
@@ -214,6 +245,9 @@ impl<S: Store> Shipping<S> {
 
     fn progress(&mut self) {
         self.say_unmatched();
+        if let Some(status) = &self.around.status {
+            status.show(&self.shipper, self.began.elapsed());
+        }
         let trouble = self.shipper.trouble().map(str::to_owned);
         let is_new = |told: &(Instant, String)| {
             trouble.as_ref() != Some(&told.1) || told.0.elapsed() > REPEATED
@@ -261,18 +295,18 @@ impl<S: Store> Shipping<S> {
         }
         // A pattern that has never met a file is mistaken; one whose files are away for a while is not.
         let unmatched = self.unmatched();
-        if !self.once && !unmatched.is_empty() && counts.files == 0 {
+        if !self.around.once && !unmatched.is_empty() && counts.files == 0 {
             eprintln!("tidewire: nothing was shipped: there is no file {unmatched}");
             return Ok(());
         }
-        if self.once && !unmatched.is_empty() {
+        if self.around.once && !unmatched.is_empty() {
             let what = format!("there is no file {unmatched}");
             return Err(match counts.acknowledged == 0 && counts.files == 0 {
                 true => Failure::failed(format!("nothing was shipped: {what}")),
                 false => Failure::wrong(format!("{what}; {summary}")),
             });
         }
-        let left_out = match self.once {
+        let left_out = match self.around.once {
             true => counts.left_out,
             false => 0,
         };

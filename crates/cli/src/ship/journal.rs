@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tidewire_ingest::client::{Error, Producer, Producing, To};
+use tidewire_ingest::client::{Broken, Error, Producer, Producing, To};
 use tidewire_ship::journal::{Entry, Origin, Parser};
 use tidewire_ship::{StateDirectory, journal::ENTRY_MAX};
 
@@ -26,6 +26,8 @@ const MOVED_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to pause when all servers have failed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Times that a server may have less than it had acknowledged before that is an error: each time it is sent again.
+const SET_BACK_MAX: u32 = 16;
 /// For signals that have come already.
 const AT_ONCE: Duration = Duration::from_micros(1);
 
@@ -43,6 +45,14 @@ impl From<String> for Why {
 }
 
 impl Why {
+    /// Whether the server has less than it had acknowledged.
+    fn is_set_back(&self) -> bool {
+        let Why::Server(error) = self else {
+            return false;
+        };
+        matches!(error.broken(), Some(Broken::Lost { .. }))
+    }
+
     /// Whether another server may do, or the same one later.
     fn is_passing(&self) -> bool {
         match self {
@@ -72,6 +82,8 @@ struct Journal<'a> {
     watch: Watch,
     acknowledged: u64,
     left_out: u64,
+    /// Entries that a server had lost and that the journal does not have any more.
+    lost: u64,
     /// A server was heard.
     is_begun: bool,
     /// Standard input was read, and cannot be read again.
@@ -98,6 +110,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         watch: Watch::new(signals()?),
         acknowledged: 0,
         left_out: 0,
+        lost: 0,
         is_begun: false,
         is_spent: false,
     };
@@ -114,6 +127,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let summary = format!("{} entries acknowledged{left_out}", journal.acknowledged);
     match shipped {
+        Ok(()) if journal.lost > 0 => Err(Failure::wrong(format!(
+            "{} entries that a server has lost are not in the journal any more; {summary}",
+            journal.lost
+        ))),
         Ok(()) => {
             eprintln!("{summary}");
             Ok(())
@@ -131,6 +148,7 @@ impl Journal<'_> {
         let mut at = first;
         // Servers that have failed since one had acknowledged something, and since when.
         let (mut fruitless, mut silent) = (0, Instant::now());
+        let mut set_back = 0;
         loop {
             let (args, before) = (self.args, self.acknowledged);
             let Err(why) = self.ship(&to[at], &args.to[at])? else {
@@ -138,6 +156,11 @@ impl Journal<'_> {
             };
             if self.acknowledged > before {
                 (fruitless, silent) = (0, Instant::now());
+            }
+            if why.is_set_back() && !self.is_spent && set_back < SET_BACK_MAX {
+                // The next welcome says how far it is.
+                set_back += 1;
+                continue;
             }
             fruitless += 1;
             let all_tried = fruitless >= to.len();
@@ -193,12 +216,32 @@ impl Journal<'_> {
         };
         let mark = producer.status().settled.unwrap_or(0);
         let had = origin.as_ref().map_or(0, |origin| origin.had(server));
-        if mark < had && !args.accept_loss {
-            return Err(Failure::wrong(format!(
-                "{server} had acknowledged entries up to {had}, and has them only up to {mark} now: it has \
-                 lost messages, or is another server; --accept-loss goes on behind what was acknowledged"
-            )));
-        }
+        let origin = match origin {
+            Some(origin) if mark < had && !args.accept_loss => {
+                let what = format!(
+                    "{server} had acknowledged entries up to {had}, and has them only up to {mark} now"
+                );
+                if args.journalctl == "-" {
+                    return Err(Failure::wrong(format!(
+                        "{what}: it has lost messages, or is another server, and standard input cannot be read from an earlier entry; \
+                         --accept-loss goes on behind what was acknowledged"
+                    )));
+                }
+                let (origin, lost) = Source::rewound(args, &self.matches, origin, mark)?;
+                self.lost += lost;
+                let lost = match lost {
+                    0 => String::new(),
+                    n => format!(", but for {n} that the journal does not have any more"),
+                };
+                eprintln!(
+                    "tidewire: {what}, as after it was restored from a backup: they are sent again from there{lost}"
+                );
+                let mut servers = origin.servers.clone();
+                servers.insert(server.to_owned(), mark);
+                Some(Origin { servers, ..origin })
+            }
+            origin => origin,
+        };
         self.is_begun = true;
         let mut source = Source::open(args, &self.matches, origin.as_ref())?;
         self.is_spent = source.child.is_none();
@@ -241,6 +284,44 @@ impl Journal<'_> {
             eprintln!("tidewire: {why}; what was shipped is counted from an older entry next time");
         }
         Ok(read.and(flushed.map_err(Why::Server)))
+    }
+}
+
+/// Goes so many entries back from the origin, or as many as there are: the cursor of the last one, and how many it were.
+fn count_back(
+    from: &mut impl io::Read,
+    origin: &Origin,
+    steps: u64,
+) -> Result<(String, u64), String> {
+    let mut parser = Parser::default();
+    let mut bytes = vec![0; CHUNK];
+    let mut met: Option<(String, u64)> = None;
+    loop {
+        let n = match from.read(&mut bytes) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.map_err(|e| format!("cannot read the journal: {e}"))?,
+        };
+        parser.push(&bytes[..n]);
+        while let Some(entry) = parser.entry().map_err(|e| e.to_string())? {
+            let cursor = entry.cursor().ok_or("an entry has no __CURSOR")?;
+            let back = match &met {
+                Some((_, back)) => back + 1,
+                None if cursor == origin.cursor => 0,
+                None => {
+                    let wanted = &origin.cursor;
+                    return Err(format!(
+                        "the journal does not have the entry with the cursor {wanted} any more"
+                    ));
+                }
+            };
+            met = Some((cursor.to_owned(), back));
+            if back == steps {
+                return Ok((cursor.to_owned(), back));
+            }
+        }
+        if n == 0 {
+            return met.ok_or_else(|| "the journal has no entries".into());
+        }
     }
 }
 
@@ -306,6 +387,53 @@ impl Source {
 }
 
 impl Source {
+    /// The entry behind a server's mark, found by counting back from the origin: it, with its id, and how many between the mark and it are not in the
+    /// journal any more.
+    fn rewound(
+        args: &Args,
+        matches: &[String],
+        origin: Origin,
+        mark: u64,
+    ) -> Result<(Origin, u64), Failure> {
+        let steps = origin.id.saturating_sub(mark.saturating_add(1));
+        if steps == 0 {
+            return Ok((origin, 0));
+        }
+        let mut child = Command::new(&args.journalctl)
+            .args([
+                "--output=export",
+                "--all",
+                "--no-pager",
+                "--quiet",
+                "--reverse",
+            ])
+            .arg(format!("--cursor={}", origin.cursor))
+            .args(matches)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Failure::failed(format!("cannot run {}: {e}", args.journalctl)))?;
+        let mut pipe = child.stdout.take().expect("it is piped");
+        let counted = count_back(&mut pipe, &origin, steps);
+        // It may have ended by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+        let (cursor, back) = counted.map_err(|why| {
+            Failure::wrong(format!(
+                "cannot find the entry behind which the server's messages end: {why}; --accept-loss goes on behind what was acknowledged"
+            ))
+        })?;
+        let id = origin.id - back;
+        Ok((
+            Origin {
+                cursor,
+                id,
+                ..origin
+            },
+            steps - back,
+        ))
+    }
+
     /// What prints the journal has closed its output: whether it ended well. Standard input does not tell.
     fn ended(&mut self) -> Result<(), String> {
         let Some(child) = &mut self.child else {

@@ -2,6 +2,8 @@
 
 mod files;
 mod journal;
+mod list;
+mod status;
 
 use std::path::PathBuf;
 
@@ -21,6 +23,8 @@ Examples:
   tidewire ship '/var/log/nginx/*.log' /var/log/app --exclude '*.1' --stream web
   tidewire ship --multiline-start '^[0-9]{4}-' /var/log/java.log
   tidewire ship --once access.log            # what is there, then end
+  tidewire ship --from end --status 127.0.0.1:7411 '/var/log/*.log'
+  tidewire ship --list                       # what is followed, and how far it is
   tidewire ship --journal _SYSTEMD_UNIT=ssh.service --to log-1:7400
 
 Each line is stored once and in order, also when this command or the server is killed at any moment. \
@@ -48,7 +52,7 @@ something was not acknowledged, a file could not be shipped whole, or something 
 pub(crate) struct Args {
     /// Files, patterns of names (quoted, so that new files are found) and directories; with --journal,
     /// what to ask of the journal, as journalctl takes it
-    #[arg(value_name = "FILE|GLOB|DIR", required_unless_present = "journal")]
+    #[arg(value_name = "FILE|GLOB|DIR", required_unless_present_any = ["journal", "list"])]
     what: Vec<PathBuf>,
     /// Servers, the first one to begin with: HOST:PORT, or Unix sockets (unix:/PATH or unix:@NAME)
     #[arg(
@@ -78,6 +82,34 @@ pub(crate) struct Args {
     /// Ends when what is there was shipped
     #[arg(long)]
     once: bool,
+    /// Where files begin that are there when their directory is looked through for the first time with this state: start, or end (behind
+    /// their last whole line). Files that come later begin at their start
+    #[arg(
+        long,
+        default_value = "start",
+        value_name = "WHERE",
+        conflicts_with = "journal"
+    )]
+    from: From,
+    /// Leaves out files that were last written longer ago than this when they are met. Once they are written again, they are followed
+    /// from their start
+    #[arg(long, value_name = "TIME", conflicts_with = "journal")]
+    ignore_older: Option<Span>,
+    /// Serves a page of what is followed (/), for programs (/files.json) and Prometheus (/metrics) there: HOST:PORT, or a Unix socket
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "journal")]
+    status: Option<String>,
+    /// Shows what the state knows: each file, how far it is stored, and how far it is behind; ships nothing
+    #[arg(long, conflicts_with_all = ["journal", "once", "what"])]
+    list: bool,
+    /// Most directories in which the system is asked to tell at once that names change (inotify); 0 is none. All are looked through now and
+    /// then besides
+    #[arg(
+        long,
+        default_value_t = 1024,
+        value_name = "N",
+        conflicts_with = "journal"
+    )]
+    watches: usize,
     /// Files that are not followed, though they are named
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
@@ -147,13 +179,21 @@ enum Oversized {
     Fail,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum From {
+    Start,
+    End,
+}
+
 /// Ships.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for to in &args.to {
         let checked = To::from(to.as_str()).check();
         checked.map_err(|e| Failure::usage(e.to_string()))?;
     }
-    if args.journal {
+    if args.list {
+        list::run(&args.state()?)
+    } else if args.journal {
         journal::run(args)
     } else {
         files::run(args)

@@ -166,6 +166,53 @@ fn a_stream_at_its_limit_is_told_and_counted() {
     );
 }
 
+/// Which client was refused, why, and whose token it showed.
+#[test]
+fn who_is_refused_stands_in_the_log() {
+    let place = Place::new();
+    // The hash of "open sesame".
+    let config = place.file(
+        "tidewire.toml",
+        "[[ingest-tokens]]\nname = 'cave'\nrights = ['write', 'admin']\n\
+         sha256 = '41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb'\n",
+    );
+    let server = Server::with(&place, "ingest=0", &["--config", &config]);
+    let token = ["--token-file", &*place.file("secret", "open sesame\n")];
+    let wrong = ["--token-file", &*place.file("wrong", "open barley\n")];
+    done(
+        &server,
+        &[
+            "create",
+            "logs",
+            "--limit-bytes",
+            "1000",
+            token[0],
+            token[1],
+        ],
+    );
+    let stream = ["--stream", "logs", "--producer", "p", "--retry", "0"];
+    assert_code(
+        &server.send(&[&stream[..], &token].concat(), &lines(1000)),
+        2,
+    );
+    assert_code(&server.send(&[&stream[..], &wrong].concat(), &lines(1)), 1);
+    let said = stderr(&server.stop());
+    let line = |words: &[&str]| {
+        let mut lines = said.lines().filter(|line| line.contains("refused"));
+        lines.any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    let common = ["level=warn", "127.0.0.1:"];
+    assert!(
+        line(&[&common[..], &["stream full", "cave"]].concat()),
+        "{said}"
+    );
+    assert!(line(&[&common[..], &["unauthorised"]].concat()), "{said}");
+    assert!(
+        !said.contains("sesame") && !said.contains("barley"),
+        "{said}"
+    );
+}
+
 /// Everything that speaks to a server finds it at a Unix socket too, with a path or a name.
 #[test]
 fn unix_sockets_are_servers_like_others() {

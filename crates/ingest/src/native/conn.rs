@@ -17,14 +17,11 @@ use super::message::Message;
 use super::producer::{Bound, Producer};
 use super::reader::Reader;
 use super::reply::{
-    CUT_SHORT, DEFAULT_STREAM, NOWHERE, RESERVED, is_reserved, millis, reason_of, refuse,
+    CUT_SHORT, DEFAULT_STREAM, NOWHERE, PROTECTED, RESERVED, is_reserved, millis, reason_of, refuse,
     refuse_and_close,
 };
 use super::shared::Shared;
 use super::tokens::{Pass, Right};
-
-/// What clients of other hosts are told while there are no tokens.
-const PROTECTED: &str = "this server has no tokens, so it serves only clients on its own host";
 
 /// What a producer is told that wants to hear of the home of a log whose replicator has not reached it yet.
 const HOMELESS: &str = "the server has not reached the home of its log yet, and cannot promise level replicated: connect again";
@@ -113,6 +110,11 @@ impl IngestConn {
             _ => {}
         }
         input.consume(len);
+        if let Some(let_in) = &self.let_in
+            && let Some(token) = self.shared.tokens.name(&let_in.pass)
+        {
+            cx.local.refused.let_in(cx.link.id(), token);
+        }
         match begun {
             Ok(()) if cx.link.paused() => Next::Paused,
             Ok(()) if !cx.link.is_closing() => self.received(input, cx),
@@ -449,7 +451,10 @@ impl Protocol for IngestConn {
         }
     }
 
-    fn closed(self, _: Closed, _: &mut Turn<'_, Self>) {
+    fn closed(self, _: Closed, turn: &mut Turn<'_, Self>) {
+        if let Some(id) = turn.id() {
+            turn.local.refused.closed(id);
+        }
         match self.role {
             Role::Hello | Role::Admin(_) => {}
             Role::Settling(producer) | Role::Producer(producer) => producer.closed(&self.shared),

@@ -10,6 +10,7 @@ use tidewire_replicate::Hold;
 
 use super::counters::LoopTally;
 use super::message::Message;
+use super::refused::Refused;
 
 /// What a connection has appended, or has had committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,7 @@ pub struct IngestLocal {
     pub(super) crowded: Vec<ConnId>,
     /// Readers that wait at the tail.
     pub(super) followers: Vec<ConnId>,
+    pub(super) refused: Refused,
     pub(super) tally: LoopTally,
     /// Where frames are put together; empty between calls.
     pub(super) scratch: Vec<u8>,

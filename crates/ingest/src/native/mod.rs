@@ -60,6 +60,7 @@ mod producer;
 mod quota;
 mod reader;
 mod reading;
+mod refused;
 mod reply;
 mod service;
 mod session;

@@ -9,6 +9,10 @@ use super::codec::{self, Reason, ServerFrame};
 use super::counters::Count;
 use super::local::Native;
 
+/// What clients of other hosts are told while there are no tokens.
+pub(super) const PROTECTED: &str =
+    "this server has no tokens, so it serves only clients on its own host";
+
 /// The stream of those who name none.
 pub(super) const DEFAULT_STREAM: &str = "default";
 
@@ -93,7 +97,15 @@ fn send_refusal(
     text: &str,
     closes: bool,
 ) {
-    tracing::debug!(peer = %cx.link.peer().endpoint, id, %reason, text, "refused");
+    let (conn, peer, now) = (cx.link.id(), &cx.link.peer().endpoint, cx.link.now());
+    match cx.local.refused.pass(reason, now) {
+        // This one has a line of its own.
+        Some(held_back) if text != PROTECTED => {
+            let token = cx.local.refused.token(conn);
+            tracing::warn!(%peer, token, id, %reason, text, held_back, "refused");
+        }
+        _ => tracing::debug!(%peer, id, %reason, text, "refused"),
+    }
     cx.local.tally.add(Count::of(reason), 1);
     let refusal = codec::Refusal {
         id,

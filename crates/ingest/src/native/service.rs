@@ -24,6 +24,7 @@ use super::memory::Memory;
 use super::message::Message;
 use super::pool::Pool;
 use super::reading::{ReaderStatus, Readers};
+use super::refused::Refused;
 use super::session::Sessions;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -143,6 +144,7 @@ impl Service for IngestService {
             owed_bound: BTreeMap::new(),
             committed: Vec::new(),
             settling: Vec::new(),
+            refused: Refused::default(),
             crowded: Vec::new(),
             followers: Vec::new(),
             tally: self.shared.tally.on_loop(),

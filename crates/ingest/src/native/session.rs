@@ -4,7 +4,7 @@
 //! log any more, and the producer's mark is final. It is taken once a chunk, and nobody else wants
 //! it unless the producer connects twice.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewire::Handle;
@@ -20,7 +20,7 @@ const SHARDS: usize = 16;
 /// All live sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    shards: [Mutex<HashMap<ProducerId, Arc<Session>>>; SHARDS],
+    shards: [Mutex<BTreeMap<ProducerId, Arc<Session>>>; SHARDS],
     mistakes: Mistakes,
 }
 
@@ -93,14 +93,14 @@ impl Sessions {
         }
     }
 
-    fn shard(&self, producer: ProducerId) -> MutexGuard<'_, HashMap<ProducerId, Arc<Session>>> {
+    fn shard(&self, producer: ProducerId) -> MutexGuard<'_, BTreeMap<ProducerId, Arc<Session>>> {
         let shard = &self.shards[producer.0 as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        let len = |shard: &Mutex<HashMap<_, _>>| {
+        let len = |shard: &Mutex<BTreeMap<_, _>>| {
             let shard = shard.lock();
             shard.unwrap_or_else(PoisonError::into_inner).len()
         };

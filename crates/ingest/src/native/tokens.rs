@@ -156,6 +156,18 @@ impl Tokens {
         found.into()
     }
 
+    /// The name of the token that a client has shown, if there are tokens.
+    pub(super) fn name(&self, pass: &Pass) -> Option<Arc<str>> {
+        let tokens = self.list();
+        let mut found = None;
+        for token in &*tokens {
+            if pass.hash.ct_eq(&token.sha256).into() {
+                found = Some(token.name.as_str().into());
+            }
+        }
+        found
+    }
+
     /// As [`Tokens::allow`], for who was allowed it before: looked at again only when something has
     /// changed.
     pub(super) fn still_allow(&self, pass: &Pass, right: Right, stream: Option<&str>) -> bool {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidewire::sim::{Conditions, Pair, Sim};
+use tidewire::sim::{Conditions, Pair, Sim, seeds};
 use tidewire::{Dial, Limits};
 use tidewire_ingest::client::{Amount, Ended, Handler, Level, Outgoing, Producing, Session};
 use tidewire_ingest::native::{IngestService, Settings, codec};
@@ -136,7 +136,7 @@ fn assert_stored(seed: u64, log: &SteppedLog, seen: &Seen) {
 
 #[test]
 fn every_message_is_stored_once_whatever_the_network() {
-    for seed in 0..60 {
+    for seed in seeds(60) {
         let log = SteppedLog::new().auto();
         let seen = scenario(seed, Conditions::from_seed(seed), &log, |_| true);
         assert_stored(seed, &log, &seen);
@@ -148,7 +148,7 @@ fn every_message_is_stored_once_whatever_the_network() {
 #[test]
 fn connections_that_break_lose_and_repeat_nothing() {
     let mut welcomes = 0;
-    for seed in 0..60 {
+    for seed in seeds(60) {
         let conditions = Conditions {
             reset_one_in: 60,
             refuse_one_in: 5,

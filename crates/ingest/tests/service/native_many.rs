@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::native::{Client, Frame, World, frames, hello, messages, produce, settings};
-use tidewire::sim::{Conditions, Sim};
+use tidewire::sim::{Conditions, Sim, seeds};
 use tidewire_ingest::native::codec::{Hello, Level, Produce};
 use tidewire_ingest::testing::SteppedLog;
 
@@ -125,7 +125,7 @@ fn a_flood_does_not_starve_those_beside_it() {
 /// acknowledged.
 #[test]
 fn connected_many_times_at_once_each_id_is_stored_once() {
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let mut world = World::on(Sim::new(seed), SteppedLog::new(), settings());
         let mut clients = Vec::new();
         for _ in 0..6 {
@@ -169,7 +169,7 @@ fn connected_many_times_at_once_each_id_is_stored_once() {
 /// The same with crashes of the server: what was acknowledged as durable is there.
 #[test]
 fn what_was_acknowledged_survives_a_crash() {
-    for seed in 0..60u64 {
+    for seed in seeds(60) {
         let mut log = SteppedLog::new();
         let mut acked_ever = 0;
         for life in 0..5 {

@@ -235,7 +235,8 @@ impl Service for BinaryService {
 
     fn woken(&self, local: &mut BinaryLocal, all: &mut Conns<'_, BinaryConn>) {
         if let Some(mut waiting) = local.waiting.take() {
-            waiting.woken(local, all);
+            // LATENCY is of the other service.
+            let _ = waiting.woken(local, all);
             local.waiting = Some(waiting);
         }
     }

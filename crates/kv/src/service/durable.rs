@@ -1,8 +1,9 @@
 //! The log of a service, and the loops that wait for it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidewire::{Alarm, Bell, Conns, Link, LoopHandle, Protocol};
+use tidewire::{Alarm, Bell, Conns, Instant, Link, LoopHandle, Protocol};
 use tidewire_log::{Wake, Watch};
 
 use crate::durable::KvLog;
@@ -34,6 +35,7 @@ impl<M: Send + 'static> Durable<M> {
             log: self.log.clone(),
             bell: self.alarm.bell(at),
             held_for: 0,
+            first: None,
         }
     }
 }
@@ -44,6 +46,8 @@ pub(crate) struct Waiting<M> {
     bell: Bell<M>,
     /// The largest ticket for which anything was held.
     held_for: u64,
+    /// The ticket of the first reply that is held, and since when.
+    first: Option<(u64, Instant)>,
 }
 
 impl<M: Send + 'static> Waiting<M> {
@@ -68,21 +72,23 @@ impl<M: Send + 'static> Waiting<M> {
             return false;
         }
         self.held_for = self.held_for.max(ticket);
+        self.first.get_or_insert((ticket, link.now()));
         link.hold_until(ticket);
         true
     }
 
     /// The loop was woken, perhaps by the log: lets go of what has settled. If that never will, the
-    /// connections that wait for it are cut.
+    /// connections that wait for it are cut. Returns how long the first of the replies that were let go had waited.
     pub(crate) fn woken<P: Protocol<Message = M>>(
         &mut self,
         local: &mut P::Local,
         all: &mut Conns<'_, P>,
-    ) {
+    ) -> Option<Duration> {
         if self.held_for > self.log.settled() {
             self.arm();
         }
-        all.release_all(self.log.update());
+        let settled = self.log.update();
+        all.release_all(settled);
         if self.log.never_settles() && self.log.holds_replies() {
             all.each(local, |_, cx| {
                 if cx.link.held_len() > 0 {
@@ -90,5 +96,7 @@ impl<M: Send + 'static> Waiting<M> {
                 }
             });
         }
+        let first = self.first.take_if(|(ticket, _)| *ticket <= settled);
+        first.map(|(_, since)| all.now() - since)
     }
 }

@@ -104,6 +104,17 @@ impl RespService {
         RespService::of(Shared::new(store, settings, Some(policy)))
     }
 
+    /// A reply has waited so long for the log.
+    fn note_commit(&self, waited: Duration, wall: Duration) {
+        let (most_ms, ms) = (
+            self.shared.config.spikes_ms.load(Relaxed),
+            waited.as_millis() as u64,
+        );
+        if most_ms > 0 && ms >= most_ms {
+            self.shared.spikes.add("commit", wall.as_secs(), ms);
+        }
+    }
+
     /// Has INFO tell how much of what is to be read is in the store, in whatever unit.
     pub fn has_loaded(&self, done: u64, of: u64) {
         self.shared.loaded.set(done, of);
@@ -334,7 +345,9 @@ impl Service for RespService {
                 // Before it is looked whether what they are about to hear has settled.
                 waiting.arm();
             }
-            waiting.woken(local, all);
+            if let Some(waited) = waiting.woken(local, all) {
+                self.note_commit(waited, all.wall());
+            }
             local.waiting = Some(waiting);
         }
         let subscribers = std::mem::take(&mut local.subscribers);

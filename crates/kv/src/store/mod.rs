@@ -473,6 +473,7 @@ impl Store {
         for at in 0..self.shards.len() {
             let shard = self.lock(at);
             keys += shard.waiters.len();
+            #[expect(clippy::disallowed_methods, reason = "they are counted")]
             let queues = shard.waiters.values();
             heeded += queues.filter(|queue| queue.heeds_absence()).count();
         }

@@ -28,7 +28,7 @@ pub(crate) struct Shard {
     /// Keys that somebody watches.
     pub(crate) watched: HashMap<Place, Watched>,
     /// Keys that somebody has read who is told of the next change.
-    pub(crate) tracked: HashMap<Place, Trackers>,
+    pub(crate) tracked: HashMap<Place, Trackers, HashKey>,
     /// Somebody is told of all keys that begin as it has said.
     pub(crate) broadcasts: bool,
     /// Somebody may want to know of a change: waits, watches, or is told.
@@ -83,7 +83,7 @@ impl Shard {
             expiring: (0..databases).map(|_| 0).collect(),
             waiters: HashMap::new(),
             watched: HashMap::new(),
-            tracked: HashMap::new(),
+            tracked: HashMap::with_hasher(hasher),
             broadcasts: false,
             observed: false,
             dirty: Dirty::default(),

@@ -406,6 +406,7 @@ impl Prefixes {
 
     fn remove(&mut self, tracker: &Arc<Tracker>) {
         let lengths = &mut self.lengths;
+        #[expect(clippy::disallowed_methods, reason = "each is looked at for itself")]
         self.all.retain(|prefix, trackers| {
             trackers.retain(|other| !Arc::ptr_eq(other, tracker));
             if trackers.is_empty()
@@ -486,6 +487,7 @@ impl Store {
         for at in 0..self.shards.len() {
             let mut shard = self.lock(at);
             // Somebody may have come in between.
+            #[expect(clippy::disallowed_methods, reason = "sums do not show the order")]
             shard.tracked.retain(|(_, key), trackers| {
                 self.tracking.drop_those_over(trackers, key.len());
                 let stays = !trackers.is_empty();
@@ -556,10 +558,11 @@ impl Guards<'_> {
 impl Shard {
     /// Forgets who has read what: all are about to be told that everything has changed.
     pub(crate) fn forget_tracked(&mut self, tracking: &Tracking) {
-        for ((_, key), trackers) in &self.tracked {
-            tracking.forget_note(trackers, key.len());
+        let none = HashMap::with_hasher(*self.tracked.hasher());
+        #[expect(clippy::iter_over_hash_type, reason = "sums do not show the order")]
+        for ((_, key), trackers) in std::mem::replace(&mut self.tracked, none) {
+            tracking.forget_note(&trackers, key.len());
         }
-        self.tracked = HashMap::new();
         self.note_observers();
     }
 
@@ -569,7 +572,12 @@ impl Shard {
             if !tracking.is_too_much() {
                 break;
             }
-            let Some(place) = self.tracked.keys().next().cloned() else {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "any will do, and the store's key decides"
+            )]
+            let first = self.tracked.keys().next();
+            let Some(place) = first.cloned() else {
                 break;
             };
             let gone = self.tracked.remove(&place).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! others go from shard to shard with one lock at a time, unless they run in a transaction.
 
 use super::effect::Gone;
-use super::shard::Shard;
+use super::shard::{Place, Shard};
 use super::tracking::Untold;
 use super::value::ValueRef;
 use super::view::View;
@@ -146,8 +146,8 @@ impl View<'_, '_> {
             shard.clear(db);
             shard.forget_tracked(store.tracking());
             // Who reads for a group is told.
-            let waited = shard.waiters.keys().filter(|(of, _)| *of == db);
-            waited.for_each(|place| self.ready.add(place.clone()));
+            let waited = shard.waited_for(|of| of == db);
+            waited.into_iter().for_each(|place| self.ready.add(place));
         }
         self.tell_all_trackers();
         self.guards.touch_all();
@@ -174,8 +174,8 @@ impl View<'_, '_> {
             shard.weights.swap(a.into(), b.into());
             shard.expiring.swap(a.into(), b.into());
             shard.forget_tracked(store.tracking());
-            let waited = shard.waiters.keys().filter(|(db, _)| *db == a || *db == b);
-            waited.for_each(|place| self.ready.add(place.clone()));
+            let waited = shard.waited_for(|of| of == a || of == b);
+            waited.into_iter().for_each(|place| self.ready.add(place));
         }
         store.swap_frozen(a, b);
         self.tell_all_trackers();
@@ -185,9 +185,19 @@ impl View<'_, '_> {
 }
 
 impl Shard {
+    /// The keys of databases that commands wait for, in order: clients see who is served first.
+    fn waited_for(&self, is_of: impl Fn(u16) -> bool) -> Vec<Place> {
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
+        let waited = self.waiters.keys().filter(|(db, _)| is_of(*db));
+        let mut waited: Vec<Place> = waited.cloned().collect();
+        waited.sort_unstable();
+        waited
+    }
+
     /// Tells the watchers of all keys of a database, or of those that exist.
     fn note_change_of_db(&mut self, db: u16, existing_only: bool, hash: impl Fn(&[u8]) -> u64) {
         let table = &self.tables[usize::from(db)];
+        #[expect(clippy::iter_over_hash_type, reason = "each is changed for itself")]
         for ((of, key), watched) in &mut self.watched {
             if *of == db && (!existing_only || table.find(hash(key), key).is_some()) {
                 watched.version += 1;

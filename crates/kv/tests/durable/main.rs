@@ -40,5 +40,25 @@ mod proof;
 mod replay;
 mod scene;
 mod served;
+mod slow;
 mod snapshots;
 mod takeover;
+#[path = "../../../log/tests/simulated/twice.rs"]
+mod twice;
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "scene::what_was_acknowledged_or_seen_is_there_after_any_crash",
+        "served::every_key_has_one_history_whatever_becomes_of_the_server",
+        "snapshots::a_snapshot_at_any_moment_is_the_store_at_its_ticket",
+        "snapshots::whatever_happens_while_a_snapshot_is_made_nothing_is_lost",
+        "home::no_failover_loses_or_tears_what_was_acknowledged",
+        "home::a_store_that_was_there_before_its_home_loses_nothing_either",
+        "replay::nothing_of_a_transaction_is_there_before_its_end",
+        "replay::replay_gives_the_same_store",
+    ];
+    for test in tests {
+        (0..3).for_each(|seed| twice::says_the_same(test, seed, "disk: "));
+    }
+}

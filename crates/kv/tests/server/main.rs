@@ -50,6 +50,8 @@ mod suites;
 #[path = "../compare/templates.rs"]
 mod templates;
 mod tracking;
+#[path = "../../../log/tests/simulated/twice.rs"]
+mod twice;
 #[path = "../common/valkey.rs"]
 mod valkey;
 #[path = "../common/wire.rs"]
@@ -57,3 +59,17 @@ mod valkey;
 mod wire;
 #[path = "../../../tidewire/tests/shared/worked.rs"]
 mod worked;
+
+#[test]
+fn a_seed_is_the_same_run_in_another_process() {
+    let tests = [
+        "blocking::each_type_serves_its_own_in_their_order_whoever_leaves",
+        "tracking::keys_that_expire_or_are_evicted_are_told_of",
+        "events::whoever_does_it_and_however",
+        "scripts::nothing_of_a_script_stays_for_the_next",
+        "expiring::keys_expire_in_virtual_time",
+    ];
+    for test in tests {
+        (0..1).for_each(|seed| twice::says_the_same(test, seed, "network: "));
+    }
+}

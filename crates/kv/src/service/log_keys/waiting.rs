@@ -68,6 +68,7 @@ impl Waiting {
     /// Those that wait for a stream that has moved since this was asked last; `next` tells where one is.
     pub(super) fn moved(&mut self, next: impl Fn(&str) -> Option<u64>) -> Vec<ConnId> {
         let mut moved = BTreeSet::new();
+        #[expect(clippy::iter_over_hash_type, reason = "what moved is put in order")]
         for (stream, followed) in &mut self.by_stream {
             let now = Seen::At(next(stream));
             if followed.next != now {

@@ -286,14 +286,17 @@ impl<M> Hub<M> {
         places.map(Places::subscribers).sum()
     }
 
-    /// The channels that have subscribers and match.
+    /// The channels that have subscribers and match, in order.
     pub(crate) fn channels(&self, sharded: bool, pattern: Option<&Glob>) -> Vec<Box<[u8]>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let names = known.names.channels(sharded).map(|(name, _)| name);
-        names
+        let mut names: Vec<Box<[u8]>> = names
             .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
             .map(Box::from)
-            .collect()
+            .collect();
+        drop(known);
+        names.sort_unstable();
+        names
     }
 
     /// How many subscribers a name has.

@@ -85,13 +85,14 @@ impl<V> Names<V> {
         }
     }
 
-    /// The names of channels, sharded ones or others.
+    /// The names of channels, sharded ones or others, in no order.
     pub(super) fn channels(&self, sharded: bool) -> impl Iterator<Item = (&[u8], &V)> {
         let these = if sharded {
             &self.shards
         } else {
             &self.channels
         };
+        #[expect(clippy::disallowed_methods, reason = "callers sort them")]
         these.iter().map(|(name, value)| (&**name, value))
     }
 }

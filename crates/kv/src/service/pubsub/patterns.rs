@@ -157,8 +157,9 @@ impl<V> Patterns<V> {
         true
     }
 
-    /// All of them.
+    /// All of them, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> {
+        #[expect(clippy::disallowed_methods, reason = "callers sort them")]
         let all = self.by_prefix.values().flatten();
         all.map(|(name, pattern)| (&**name, &pattern.value))
     }

@@ -92,9 +92,11 @@ impl<M> Subscribers<M> {
         let channels = self.names.channels(false);
         let channels = channels.filter(|(name, _)| name.starts_with(b"__key"));
         let listeners = channels.chain(self.names.patterns.iter());
-        listeners
+        let mut deceived: Vec<ConnId> = listeners
             .flat_map(|(_, since)| since.keys().copied())
-            .collect()
+            .collect();
+        deceived.sort_unstable();
+        deceived
     }
 
     /// Hands out what is in the inbox, up to the work of one turn; asks for another turn if there

@@ -1,6 +1,6 @@
 //! The scripts that clients may call by their hash, and the one that runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -114,7 +114,7 @@ pub(crate) struct Scripts {
     /// The one that takes long.
     pub(super) long: Mutex<Option<Long>>,
     /// The loops, which have connections that wait for what a script keeps.
-    loops: Mutex<HashMap<u64, LoopHandle<Message>>>,
+    loops: Mutex<BTreeMap<u64, LoopHandle<Message>>>,
     loops_begun: AtomicU64,
     /// There may be a thread for scripts, and the way to it.
     pub(super) apart: AtomicBool,
@@ -241,7 +241,7 @@ impl Scripts {
         self.loops().values().for_each(LoopHandle::signal);
     }
 
-    fn loops(&self) -> MutexGuard<'_, HashMap<u64, LoopHandle<Message>>> {
+    fn loops(&self) -> MutexGuard<'_, BTreeMap<u64, LoopHandle<Message>>> {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -260,6 +260,7 @@ impl Scripts {
 impl Cache {
     /// Forgets the script that nobody has used for the longest time; false if all are to stay.
     fn evict(&mut self) -> bool {
+        #[expect(clippy::disallowed_methods, reason = "no two were used at one time")]
         let old = self.all.iter().filter(|(_, kept)| !kept.loaded);
         let Some(name) = old
             .min_by_key(|(_, kept)| kept.used)
