@@ -135,7 +135,10 @@ fn what_brokers_refuse_for_its_time_comes_home_without_one() {
     let ticket = append_at(now_us() - 60 * MINUTE_US, &log, "p", 1..=10);
     let running = replicate(&log, &target);
     at_home(&log, ticket, &running);
-    assert_eq!(running.shown().status().failures, 1);
+    assert!(
+        running.shown().status().failures > 0,
+        "no broker refused it"
+    );
     assert_eq!(ids(&target), 10);
     assert_eq!(times(&target), [None]);
 }

@@ -5,6 +5,7 @@
 mod fleet;
 #[allow(dead_code, reason = "a part of it is for the tests of stores")]
 mod home;
+mod marks;
 mod memory;
 mod mistakes;
 mod node;
