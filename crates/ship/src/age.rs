@@ -246,8 +246,9 @@ mod tests {
         assert_eq!(ordered(&late), ["a.3.gz", "a.2.gz", "a.1", "a"]);
         // The oldest is being compressed.
         let begun = [&late[..], &[("a.4", [1, 9, 9]), ("a.4.gz", [70, 70, 70])]].concat();
-        let all = ordered(&begun);
-        assert_eq!(all[..5], ["a.4", "a.3.gz", "a.2.gz", "a.1", "a"]);
+        let mut all = ordered(&begun);
+        all.retain(|name| name != "a.4.gz");
+        assert_eq!(all, ["a.4", "a.3.gz", "a.2.gz", "a.1", "a"]);
         let now = [("a.1.gz", [50, 31, 50]), ("a", [30, 40, 40])];
         assert_eq!(ordered(&now), ["a.1.gz", "a"]);
         let rising = [

@@ -441,6 +441,10 @@ impl Table {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what is in a set counts, not its order"
+)]
 mod tests {
     use std::collections::{BTreeSet, HashMap};
 

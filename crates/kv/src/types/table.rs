@@ -371,6 +371,10 @@ fn parent(n: usize) -> usize {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what is in a set counts, not its order"
+)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
