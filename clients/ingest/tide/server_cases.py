@@ -8,7 +8,7 @@ import time
 from .wire import (Line, administer, commit, credit, expect, hello, message, produce, reader_frame,
                    subscribe, text, wanted)
 
-VECTORS = pathlib.Path(__file__).resolve().parents[3] / "docs" / "protocol-vectors.txt"
+VECTORS = pathlib.Path(__file__).resolve().parents[3] / "docs" / "formats" / "protocol-vectors.txt"
 
 
 class World:

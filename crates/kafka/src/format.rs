@@ -1,4 +1,4 @@
-//! The marks at home; see docs/replication.md.
+//! The marks at home; see docs/howto/replicate.md.
 
 use tidewire_replicate::{Claim, Held, Owner, Place, Share, Transaction};
 

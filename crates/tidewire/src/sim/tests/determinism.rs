@@ -78,7 +78,6 @@ fn a_recorded_run_tells_its_story_in_order() {
 fn a_seed_is_the_same_run_in_another_process() {
     let tests = [
         "sim::tests::process::loops_of_every_shape_serve_and_stop",
-        "fault::tests::what_is_delayed_and_split_is_whole_in_the_end",
         "trace::tests::a_seed_that_fails_is_told",
     ];
     for test in tests {
