@@ -17,8 +17,8 @@ use super::message::Message;
 use super::producer::{Bound, Producer};
 use super::reader::Reader;
 use super::reply::{
-    CUT_SHORT, DEFAULT_STREAM, NOWHERE, PROTECTED, RESERVED, is_reserved, millis, reason_of, refuse,
-    refuse_and_close,
+    CUT_SHORT, DEFAULT_STREAM, NOWHERE, PROTECTED, RESERVED, is_reserved, millis, reason_of,
+    refuse, refuse_and_close,
 };
 use super::shared::Shared;
 use super::tokens::{Pass, Right};

@@ -147,8 +147,9 @@ fn every_message_is_stored_once_whatever_the_network() {
 
 #[test]
 fn connections_that_break_lose_and_repeat_nothing() {
-    let mut welcomes = 0;
+    let (mut welcomes, mut runs) = (0, 0);
     for seed in seeds(60) {
+        runs += 1;
         let conditions = Conditions {
             reset_one_in: 60,
             refuse_one_in: 5,
@@ -160,7 +161,11 @@ fn connections_that_break_lose_and_repeat_nothing() {
         assert_stored(seed, &log, &seen);
         welcomes += seen.welcomes;
     }
-    assert!(welcomes > 80, "hardly a connection broke: {welcomes}");
+    // One seed alone may have no luck.
+    assert!(
+        runs < 60 || welcomes > 80,
+        "hardly a connection broke: {welcomes}"
+    );
 }
 
 #[test]
