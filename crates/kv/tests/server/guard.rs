@@ -50,7 +50,7 @@ fn without_a_password_other_hosts_are_denied_and_told_why() {
             said.starts_with("-DENIED this server has no password"),
             "{said}"
         );
-        assert!(said.ends_with("opens it to everybody.|"), "{said}");
+        assert!(said.ends_with("opens it to every host.|"), "{said}");
         assert_eq!(said.matches('|').count(), 1, "one line: {said}");
         assert_ne!(world.sim.state(client.peer), PlainState::Open);
         assert_eq!(world.service.counters().commands, 0);

@@ -64,7 +64,7 @@ fn a_wrong_reply_has_status_2_and_is_named() {
     wrong("HTTP/1.1 200 OK\r\n\r\n", "nothing moved");
     wrong(
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n",
-        "nobody asked for",
+        "were not asked for",
     );
 }
 
