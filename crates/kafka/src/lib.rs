@@ -29,6 +29,7 @@ mod format;
 mod record;
 mod snapshot;
 mod target;
+mod unavailable;
 #[cfg(not(feature = "client"))]
 mod without;
 
@@ -43,24 +44,8 @@ pub use format::Malformed;
 pub use record::{Form, Found};
 pub use snapshot::{AtHome, SNAPSHOT, SNAPSHOT_CARRIED};
 pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
+pub use unavailable::Unavailable;
 #[cfg(not(feature = "client"))]
 pub use without::{
     Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
 };
-
-/// Why there is no home.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    /// This program was built without the client.
-    #[error(
-        "this tidewire was built without Kafka: build it with `cargo build --release --features kafka`, which needs \
-         make and a C compiler"
-    )]
-    NotBuilt,
-    /// The client says so; it may be otherwise later.
-    #[error("{0}")]
-    Client(String),
-    /// What is there, or here, is of no use, and asking for it again changes nothing.
-    #[error("{0}")]
-    Broken(String),
-}

@@ -14,7 +14,8 @@ use rdkafka::error::KafkaResult;
 use rdkafka::{ClientConfig, TopicPartitionList};
 use tidewire_replicate::{Bell, Event, Membership};
 
-use super::{config, told, topics};
+use super::common::{config, told};
+use super::topics;
 use crate::assignment::{by_place, client_id, partitions, place};
 use crate::{Settings, Target, Unavailable};
 

@@ -8,7 +8,8 @@ use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tidewire_replicate::{Held, Share};
 
-use super::{config, passes, said, told};
+use super::common::{config, passes, told};
+use super::said;
 use crate::{Malformed, Settings, Target, format};
 
 /// How long a broker may take for one answer.

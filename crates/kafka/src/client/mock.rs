@@ -6,7 +6,7 @@ use std::fmt;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 
-use super::told;
+use super::common::told;
 use crate::{Target, Unavailable};
 
 /// How many there are.

@@ -1,5 +1,6 @@
 //! The client: what blocks does so on a thread of its own.
 
+mod common;
 mod group;
 mod marks;
 pub mod mock;
@@ -14,11 +15,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
-use rdkafka::ClientConfig;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tidewire_replicate::{Answer, Ask, Bell, Held, Home, Homes, Membership, Share};
 
-use crate::{Settings, Target, Unavailable};
+use crate::target::{Settings, Target};
+use crate::unavailable::Unavailable;
+use common::told;
 pub use pieces::{fetch_snapshot, forget, send_snapshot};
 pub use reader::{Polled, Reader};
 use worker::Worker;
@@ -131,91 +132,5 @@ impl Home for Asker {
 
     fn answer(&mut self) -> Option<(u64, Answer)> {
         self.answers.try_recv().ok()
-    }
-}
-
-/// What all clients of a target are set to.
-fn config(target: &Target, settings: &Settings) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("client.id", "tidewire");
-    for (name, value) in &settings.client {
-        config.set(only_name(name), value);
-    }
-    config.set("bootstrap.servers", target.brokers.join(","));
-    // A topic that a broker makes because it was asked about has the broker's defaults, which do not keep the promise.
-    config.set("allow.auto.create.topics", "false");
-    config
-}
-
-/// What is set here under one name is not to be set under another: which of the two would hold is nobody's choice.
-fn only_name(name: &str) -> &str {
-    match name {
-        "metadata.broker.list" => "bootstrap.servers",
-        "request.required.acks" => "acks",
-        "delivery.timeout.ms" => "message.timeout.ms",
-        "queue.buffering.max.ms" => "linger.ms",
-        name => name,
-    }
-}
-
-/// An error as people read it. Values of settings are not in it: they may be secrets.
-fn told(error: &KafkaError) -> String {
-    match error {
-        KafkaError::ClientConfig(_, why, ..) => format!("Kafka: {why}"),
-        KafkaError::Transaction(error) => format!("Kafka: {} ({})", error.string(), error.name()),
-        error => format!("Kafka: {error}"),
-    }
-}
-
-fn failed(error: &KafkaError) -> Arc<str> {
-    told(error).into()
-}
-
-/// Whether it tells of one broker, or of the way to it: the client goes on with the others, and tries this one again by itself.
-fn passes(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
-            RDKafkaErrorCode::BrokerTransportFailure
-                | RDKafkaErrorCode::AllBrokersDown
-                | RDKafkaErrorCode::Resolve
-        )
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_name_of_a_setting_does_not_get_past_it() {
-        let target: Target = "kafka://h/t".parse().expect("a target");
-        let client = vec![("metadata.broker.list".to_owned(), "else:1".to_owned())];
-        let settings = Settings {
-            client,
-            ..Settings::default()
-        };
-        let config = config(&target, &settings);
-        let of = |name| config.get(name);
-        assert_eq!(of("allow.auto.create.topics"), Some("false"));
-        assert_eq!(
-            (of("bootstrap.servers"), of("metadata.broker.list")),
-            (Some("h:9092"), None)
-        );
-    }
-
-    #[test]
-    fn values_of_settings_are_not_told() {
-        let target: Target = "kafka://h/t".parse().expect("a target");
-        for name in ["sasl.pasword", "statistics.interval.ms"] {
-            let client = vec![(name.to_owned(), "hunter2".to_owned())];
-            let settings = Settings {
-                client,
-                ..Settings::default()
-            };
-            let refused = home(&target, &settings, Bell::default()).err();
-            let why = refused.expect("no such setting").to_string();
-            assert!(why.contains(name) && !why.contains("hunter2"), "{why}");
-        }
     }
 }

@@ -13,7 +13,8 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{config, marks, told, topics};
+use super::common::{config, told};
+use super::{marks, topics};
 use crate::snapshot::AtHome;
 use crate::{Settings, Target, Unavailable};
 

@@ -11,7 +11,8 @@ use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::statistics::Statistics;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{marks, passes, told};
+use super::common::{passes, told};
+use super::marks;
 use crate::record;
 use crate::{Found, Settings, Target, Unavailable};
 

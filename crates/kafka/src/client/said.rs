@@ -8,7 +8,7 @@ use rdkafka::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
 
-use super::config;
+use super::common::config;
 use crate::{Settings, Target};
 
 /// How long a cause is looked for.

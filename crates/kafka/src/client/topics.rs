@@ -14,7 +14,8 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::types::RDKafkaRespErr;
 
-use super::{config, said, told};
+use super::common::{config, told};
+use super::said;
 use crate::{Settings, Target};
 
 /// How long brokers may take for one thing.

@@ -10,8 +10,9 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord};
 use tidewire_replicate::{Answer, Ask, Share, Transaction};
 
+use super::common::{config, failed, passes, told};
 use super::producer::Transactional;
-use super::{config, failed, marks, passes, told, topics};
+use super::{marks, topics};
 use crate::format;
 use crate::record::{self, Sent};
 use crate::{Settings, Target};

@@ -569,7 +569,8 @@ impl World {
         let process = self.process.as_mut().unwrap();
         let before = process.counts().losses;
         let done = process.step(self.now);
-        self.losses += process.counts().losses - before;
+        // A file that was missing and has come back is no loss any more.
+        self.losses += process.counts().losses.saturating_sub(before);
         if std::env::var_os("TIDEWIRE_TRACE").is_some() {
             println!("{:?} {process:?}", self.now);
         }

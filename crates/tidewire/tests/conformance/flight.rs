@@ -234,7 +234,7 @@ struct InTwo {
     began: bool,
 }
 
-const FIRST: [u8; 100_000] = [1; 100_000];
+static FIRST: [u8; 100_000] = [1; 100_000];
 const SECOND: [u8; 10] = [2; 10];
 
 impl Role for InTwo {

@@ -1,0 +1,18 @@
+//! Why there is no home.
+
+/// Why there is no home.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// This program was built without the client.
+    #[error(
+        "this tidewire was built without Kafka: build it with `cargo build --release --features kafka`, which needs \
+         make and a C compiler"
+    )]
+    NotBuilt,
+    /// The client says so; it may be otherwise later.
+    #[error("{0}")]
+    Client(String),
+    /// What is there, or here, is of no use, and asking for it again changes nothing.
+    #[error("{0}")]
+    Broken(String),
+}
