@@ -1,6 +1,6 @@
 //! The `tidewire-lab` program: measures servers. `tidewire bench` and `tidewire lab` run it.
 //!
-//! [`bench`] loads one server, or compares two; [`lab`] runs a matrix of workloads and servers. The load itself is made by
+//! [`mod@bench`] loads one server, or compares two; [`lab`] runs a matrix of workloads and servers. The load itself is made by
 //! the library `tidewire-load`. Servers to measure are started from `tidewire` ([`measured`]).
 
 #![forbid(unsafe_code)]
