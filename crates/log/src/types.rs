@@ -99,7 +99,7 @@ pub enum Refused {
     #[error("too many streams, producers or cursors")]
     TooMany,
     /// The producer was forgotten since its number was asked for: ask again. One that is
-    /// [held](Log::hold) is not.
+    /// [held](crate::Log::hold) is not.
     #[error("the producer was forgotten meanwhile: connect again")]
     Forgotten,
     /// The stream has its limit of bytes. Read on, refuse, try again after `retry_after`: there is room
@@ -129,7 +129,7 @@ pub struct Progress {
     /// readers.
     pub committed: Ticket,
     /// All batches up to this one are on the disk, whatever the [`Policy`]. With [`Policy::Os`] it moves
-    /// only when somebody asks with [`Log::sync`].
+    /// only when somebody asks with [`Log::sync`](crate::Log::sync).
     pub durable: Ticket,
     /// All batches up to this one, and all that was there when the log was opened, are at home: where a
     /// replicator carries them. `None`: there is none, or it has not come so far yet.
@@ -154,7 +154,7 @@ pub struct Progress {
     pub failure: Option<Failure>,
 }
 
-/// What a replicator tells the log that it reads from: see [`Log::carried`].
+/// What a replicator tells the log that it reads from: see [`Log::carried`](crate::Log::carried).
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
     /// For each stream the position up to which its records are at home; those of other streams are not.
@@ -278,7 +278,7 @@ pub enum ReadError {
     Failed(Arc<str>),
 }
 
-/// Called, from any thread, when [`Log::progress`] has moved, room was made in the queue or on the
+/// Called, from any thread, when [`Log::progress`](crate::Log::progress) has moved, room was made in the queue or on the
 /// disk, or the log failed. Must be quick, must not block and must not call the log.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 

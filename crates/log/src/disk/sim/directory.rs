@@ -26,7 +26,7 @@ impl SimDisk {
         self.lock().faults = faults;
     }
 
-    /// Limits the room to this many bytes, in whole [`BLOCK`]s. What is stored stays stored, also
+    /// Limits the room to this many bytes, in whole [`BLOCK`](super::BLOCK)s. What is stored stays stored, also
     /// above the limit.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = bytes;
@@ -55,7 +55,7 @@ impl SimDisk {
     }
 
     /// The disk as it is found after a power loss now, in a way the seed chooses. Every later
-    /// operation on this one fails with [`PowerLost`]; the new one has the same capacity and no
+    /// operation on this one fails with [`PowerLost`](super::PowerLost); the new one has the same capacity and no
     /// faults.
     #[must_use]
     pub fn crash(&self) -> SimDisk {
@@ -71,7 +71,7 @@ impl SimDisk {
 
     /// The disk as it is found after the process was killed now: everything handed to the system is
     /// there, synced or not, and what was not synced can still be lost. Every later operation on
-    /// this one fails with [`PowerLost`].
+    /// this one fails with [`PowerLost`](super::PowerLost).
     #[must_use]
     pub fn kill(&self) -> SimDisk {
         let mut state = self.lock();
