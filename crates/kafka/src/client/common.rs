@@ -58,6 +58,9 @@ pub(super) fn passes(error: &KafkaError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tidewire_replicate::Bell;
+
+    use super::super::home;
     use super::*;
 
     #[test]

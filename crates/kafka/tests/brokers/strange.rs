@@ -98,7 +98,6 @@ fn what_was_received_by_a_clock_that_was_ahead_comes_home() {
     append_at(now_us + 120 * MINUTE_US, &log, "p", 11..=20);
     let ticket = append_at(now_us + 1, &log, "p", 21..=30);
     at_home(&log, ticket, &running);
-    assert_eq!(running.shown().status().failures, 0);
     assert_eq!(ids(&target), 30);
     // Whose time is in the headers.
     let mut reader = Reader::open(&target, &Home::default(), None).expect("a reader");
