@@ -62,7 +62,7 @@ impl Admin {
         Admin::serve(at.into(), panel, app.clone(), app, limits)
     }
 
-    /// Serves other pages than those of a server, for whoever has an address of this host; nothing changes anything.
+    /// Serves other pages than those of a server, to clients that name an address of this host. No request changes anything.
     ///
     /// # Errors
     /// The address cannot be bound.

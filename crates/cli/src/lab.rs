@@ -1,6 +1,6 @@
 //! `tidewire bench` and `tidewire lab` are another program, `tidewire-lab`, which this one becomes.
 //!
-//! A server needs no load generator, so that one is built only by who wants it. Signals and the exit status are its own:
+//! A server needs no load generator, so `cargo build -p tidewire-cli` does not build one. Signals and the exit status are its own:
 //! the process is replaced (`execve`).
 
 use std::env;

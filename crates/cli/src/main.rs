@@ -31,32 +31,19 @@ mod stream;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
-use tidewire_command::{count, descriptors, exit, host, say, size, span, tls};
+use tidewire_command::{count, descriptors, exit, host, program, say, size, span, tls};
 
 use crate::commands::{Cli, Command};
-use crate::exit::Failure;
 use crate::help::Help;
 
 fn main() -> ExitCode {
     if lab::is_asked_for() {
-        return ended(lab::run());
+        return program::ended(lab::run());
     }
     allocator::announce();
-    let parsed = help::command(Help::asked())
-        .try_get_matches()
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
+    let cli: Cli = match program::asked(help::command(Help::asked())) {
         Ok(cli) => cli,
-        Err(e) => {
-            // Help and version come this way too; what cannot be printed has nowhere to go.
-            let _ = e.print();
-            return if e.use_stderr() {
-                exit::USAGE.into()
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(status) => return status,
     };
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args),
@@ -73,16 +60,5 @@ fn main() -> ExitCode {
         Command::Completions(args) => args.run(help::with_lab()),
         Command::Man(asked) => shell::man(&asked, help::command(Help::Long)),
     };
-    ended(done)
-}
-
-/// Says why it failed, if it did.
-fn ended(done: Result<(), Failure>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { status, message }) => {
-            say!("tidewire: {message}");
-            status.into()
-        }
-    }
+    program::ended(done)
 }

@@ -14,6 +14,7 @@ pub mod exit;
 pub mod help;
 pub mod host;
 pub mod man;
+pub mod program;
 pub mod size;
 pub mod span;
 pub mod tls;

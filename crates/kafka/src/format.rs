@@ -171,7 +171,7 @@ pub(crate) fn reached(offset: u64) -> Mark {
     (format!("{NOTE}{REACHED}").into_bytes(), Some(value))
 }
 
-/// What that mark says, which nobody else has to know.
+/// What that mark says. It is taken out of the notes, so no other reader sees it.
 pub(crate) fn take_reached(held: &mut Held) -> u64 {
     let word = held.notes.remove(REACHED);
     let word = word.as_deref().and_then(|word| word.first_chunk());

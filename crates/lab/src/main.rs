@@ -15,12 +15,12 @@ mod measured;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
-use tidewire_command::exit::{self, Failure};
+use tidewire_command::exit::Failure;
 use tidewire_command::man::Man;
 use tidewire_command::tree::Tree;
-use tidewire_command::version;
+use tidewire_command::{program, version};
 
 use crate::help::Help;
 
@@ -57,20 +57,9 @@ fn command(help: Help) -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let parsed = command(Help::asked())
-        .try_get_matches()
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
+    let cli: Cli = match program::asked(command(Help::asked())) {
         Ok(cli) => cli,
-        Err(e) => {
-            // Help and version come this way too; what cannot be printed has nowhere to go.
-            let _ = e.print();
-            return if e.use_stderr() {
-                exit::USAGE.into()
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(status) => return status,
     };
     let done = match cli.command {
         Command::Bench(bench) => bench::run(*bench),
@@ -78,13 +67,7 @@ fn main() -> ExitCode {
         Command::Commands => describe(),
         Command::Man(asked) => man(&asked),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { status, message }) => {
-            say!("tidewire: {message}");
-            status.into()
-        }
-    }
+    program::ended(done)
 }
 
 /// The commands that `tidewire` has from here.

@@ -129,7 +129,7 @@ pub struct Progress {
     /// readers.
     pub committed: Ticket,
     /// All batches up to this one are on the disk, whatever the [`Policy`]. With [`Policy::Os`] it moves
-    /// only when somebody asks with [`Log::sync`](crate::Log::sync).
+    /// only when a caller asks with [`Log::sync`](crate::Log::sync).
     pub durable: Ticket,
     /// All batches up to this one, and all that was there when the log was opened, are at home: where a
     /// replicator carries them. `None`: there is none, or it has not come so far yet.

@@ -107,22 +107,23 @@ impl Lease {
         self.ends().saturating_sub(monotonic())
     }
 
+    /// Zero once it is over, also where a proof and the end come at one moment from two threads.
     fn ends(&self) -> Duration {
-        Duration::from_nanos(self.0.ends_ns.load(SeqCst))
+        match self.0.is_over.load(SeqCst) {
+            true => Duration::ZERO,
+            false => Duration::from_nanos(self.0.ends_ns.load(SeqCst)),
+        }
     }
 
     /// A transaction has proved it until then.
     pub(crate) fn extend(&self, ends: Duration) {
-        if !self.0.is_over.load(SeqCst) {
-            let ends_ns = u64::try_from(ends.as_nanos()).unwrap_or(u64::MAX);
-            self.0.ends_ns.fetch_max(ends_ns, SeqCst);
-        }
+        let ends_ns = u64::try_from(ends.as_nanos()).unwrap_or(u64::MAX);
+        self.0.ends_ns.fetch_max(ends_ns, SeqCst);
     }
 
     /// It is not held any more, and will not be again.
     pub(crate) fn end(&self) {
         self.0.is_over.store(true, SeqCst);
-        self.0.ends_ns.store(0, SeqCst);
     }
 }
 

@@ -78,7 +78,7 @@ fn it_is_taken_from_beside_before_path_and_is_the_command_from_then_on() {
         let said = stdout(&output);
         let expected = format!("{name} {pid} {} bench echo --size 7 -- -x\n", own.display());
         assert_eq!(said, expected, "the same process, and the same words");
-        // Ended by a signal: nothing stands between it and whoever waits.
+        // Ended by a signal: nothing stands between it and the process that waits.
         assert_eq!(output.status.code(), None);
         script(&place.path().join("tidewire-lab"), &tell("beside"));
     }

@@ -1,4 +1,4 @@
-//! A server that is restored from an older backup is sent what it lacks, by whoever still has it.
+//! A server that is restored from an older backup is sent what it lacks, by each client that still has it.
 
 use std::collections::BTreeMap;
 use std::fs;

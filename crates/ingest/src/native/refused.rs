@@ -1,4 +1,4 @@
-//! Lines about clients that are refused: which, why, and whose token they showed, a line for each reason in ten seconds and loop.
+//! Log lines about refused clients: address, reason and the name of the token. Each loop logs a reason once in ten seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use tidewire::{ConnId, Instant, Throttle};
 
 use super::codec::Reason;
 
-/// Of each loop.
+/// Least time between two lines of one reason on one loop.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Of one loop.
+/// What one loop keeps for these lines.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     lines: Vec<(Reason, Throttle)>,

@@ -37,7 +37,7 @@ const NO_TIME: i64 = -1;
 const SEEN: Duration = Duration::from_millis(1);
 const SEEN_LAST: Duration = Duration::from_millis(50);
 
-/// Why a transaction was not carried, or nobody knows whether it was.
+/// Why a transaction was not carried, or why it is unknown whether it was.
 enum NotCarried {
     Client(KafkaError),
     Other(String),

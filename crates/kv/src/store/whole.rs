@@ -185,7 +185,7 @@ impl View<'_, '_> {
 }
 
 impl Shard {
-    /// The keys of databases that commands wait for, in order: clients see who is served first.
+    /// The keys of databases that commands wait for, in order: clients see which of them is served first.
     fn waited_for(&self, is_of: impl Fn(u16) -> bool) -> Vec<Place> {
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let waited = self.waiters.keys().filter(|(db, _)| is_of(*db));

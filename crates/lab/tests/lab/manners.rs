@@ -104,7 +104,7 @@ fn the_program_that_runs_the_lab_is_the_one_that_is_measured() {
     assert!(fs::read_to_string(&mark).unwrap().starts_with("serve echo"));
 }
 
-/// Whoever repeats a run repeats the command that was given, and not the program that `tidewire` became.
+/// A run is repeated by the command that was given, and not the program that `tidewire` became.
 #[test]
 fn a_report_has_the_command_as_it_was_given() {
     let place = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ mod tls {
 
     include!("cases.rs");
 
-    /// A TCP connection that ends without TLS saying so may have been cut by anybody on the way.
+    /// A TCP connection that ends without TLS saying so may have been cut on the way.
     #[test]
     fn an_end_that_tls_does_not_tell_is_no_end_of_a_body() {
         let whole = || {

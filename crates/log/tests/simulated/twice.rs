@@ -1,4 +1,4 @@
-//! The same seed in two processes takes the same steps: tables with random keys, clocks and addresses would show. Used by the
+//! One seed takes equal steps in two processes: tables with random keys, clocks and addresses would show. Used by the
 //! tests of every crate that simulates something.
 //!
 //! A child process has `TIDEWIRE_TRACED` in its environment. Then simulated networks and disks print a hash of all that happened when they are

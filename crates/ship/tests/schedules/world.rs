@@ -38,9 +38,9 @@ pub(crate) enum Profile {
     Forgetful,
     /// Renamed, copied and truncated, compressed and removed, while the shipper or the server is away for long.
     Mixed,
-    /// The same, and the names are matched by one pattern.
+    /// As above, and one pattern matches all names.
     MixedPattern,
-    /// The same, in a real directory.
+    /// As the random histories above, in a real directory.
     Real,
 }
 

@@ -645,7 +645,7 @@ impl<P: Protocol> Inner<P> {
         let queued = state.out.len();
         let result = f(&mut inside, state, env);
         if has_left && state.flags.has(Flag::Around) && state.is_open() {
-            // A layer itself, in which somebody waits.
+            // A layer itself: a protocol inside it waits.
             inside.call(Event::Writable, state, env);
         }
         for _ in 0..ROUNDS {

@@ -263,7 +263,7 @@ impl Env {
         self.touch(state);
     }
 
-    /// The same of one of which everything was received.
+    /// The connection failed, and everything was received of it.
     pub(crate) fn receive_failed(&mut self, state: &mut State, kind: io::ErrorKind) {
         state.fail(kind, Rest::Read);
         self.touch(state);

@@ -478,7 +478,7 @@ impl State {
     }
 
     /// Whether a connection that has failed is to be given what is left of its input. Not if its protocol takes none for now,
-    /// and will not either: output drains no more, and nobody is left to wait for.
+    /// and will not either: output drains no more, and no peer is left to wait for.
     pub(crate) fn takes_the_rest(&self, rest: Rest) -> bool {
         self.appetite != Appetite::Drain
             && self.flags.has_none(&[Flag::Paused, Flag::AwaitsMemory])

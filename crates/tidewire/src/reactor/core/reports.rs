@@ -81,7 +81,7 @@ impl Core {
         self.env.touch(state);
     }
 
-    /// Whether anybody wants to know what is about to be received.
+    /// Whether a protocol looks ahead at what is about to be received.
     #[inline]
     pub(crate) fn anybody_looks_ahead(&self) -> bool {
         self.looks_ahead
@@ -129,7 +129,7 @@ impl Core {
         self.env.failed(&mut self.states[index as usize], kind);
     }
 
-    /// The same of one of which everything was received.
+    /// The connection failed, and everything was received of it.
     pub(crate) fn receive_failed(&mut self, index: u32, kind: io::ErrorKind) {
         let state = &mut self.states[index as usize];
         self.env.receive_failed(state, kind);
