@@ -24,7 +24,7 @@ use super::memory::Memory;
 use super::message::Message;
 use super::pool::Pool;
 use super::reading::{ReaderStatus, Readers};
-use super::refused::Refused;
+use super::refused::{Lines, Refused};
 use super::session::Sessions;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -57,6 +57,7 @@ impl IngestService {
                 administering: Mutex::new(()),
                 memory: Memory::new(settings.reader_memory),
                 denials: Throttle::new(Duration::from_secs(60)),
+                refusals: Arc::new(Lines::default()),
                 alarm,
                 tally: Tally::default(),
                 _watch: watch,
@@ -144,7 +145,7 @@ impl Service for IngestService {
             owed_bound: BTreeMap::new(),
             committed: Vec::new(),
             settling: Vec::new(),
-            refused: Refused::default(),
+            refused: Refused::new(self.shared.refusals.clone()),
             crowded: Vec::new(),
             followers: Vec::new(),
             tally: self.shared.tally.on_loop(),

@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::message::Message;
 use super::pool::Pool;
 use super::reading::Readers;
+use super::refused::Lines;
 use super::session::Sessions;
 use super::settings::Settings;
 use super::tokens::Tokens;
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     /// Of log lines about clients of other hosts that are not let in.
     pub(super) denials: Throttle,
+    /// Of log lines about other clients that are refused.
+    pub(super) refusals: Arc<Lines>,
     pub(super) alarm: Arc<Alarm<Message>>,
     pub(super) tally: Tally,
     /// Has the log ring the alarm.
