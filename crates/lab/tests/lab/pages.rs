@@ -223,8 +223,8 @@ fn an_objective_is_held_or_missed() {
             let answered = line
                 .strip_suffix(" a second were answered")
                 .filter(|line| line.contains("p50<9s is missed at 100 a second: "))
-                .and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
-            answered.is_some_and(|answered| answered < 99)
+                .and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            answered.is_some_and(|answered| answered < 99.0)
         });
         assert_eq!(too_few, *code == Some(3), "{said}");
         !too_few
