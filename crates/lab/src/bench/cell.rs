@@ -19,7 +19,7 @@ use super::target::Ready;
 use super::watch::Watcher;
 use tidewire_command::exit::Failure;
 
-/// A load and who makes it.
+/// A load and its generator.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cell {
     Echo(Args<EchoArgs>),
@@ -77,7 +77,8 @@ impl Cell {
         }
     }
 
-    /// Starts the server, loads it for so long, and stops it. `words` are those that this load was read from.
+    /// Starts the server, loads it for so long, and stops it. `words` are the arguments that this
+    /// load was read from.
     pub(crate) fn run(
         &self,
         words: &[String],

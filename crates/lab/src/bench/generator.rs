@@ -1,4 +1,4 @@
-//! Who makes the load, and where both sides run.
+//! The generator of the load, and where both sides run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl GeneratorArgs {
         self.null
     }
 
-    /// The same over TLS, with a server of this name.
+    /// These arguments over TLS, with a server of this name.
     pub(super) fn over_tls(mut self, host: &str) -> GeneratorArgs {
         self.tls = self.tls.for_host(host);
         self
@@ -141,8 +141,8 @@ impl GeneratorArgs {
         self.arrivals.rate()
     }
 
-    /// The same with server and generator on other cores, for what runs beside others of its kind: the `place`-th of
-    /// them. Cores that were said stay.
+    /// These arguments with server and generator on other cores, for one of several runs beside
+    /// each other: the `place`-th. Cores that were said stay.
     pub(super) fn elsewhere(&self, place: usize) -> GeneratorArgs {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let on = |core: usize| self.by_default(core % cores);
@@ -179,7 +179,7 @@ impl GeneratorArgs {
         (!self.no_pin && cores >= 2).then_some(core)
     }
 
-    /// Who makes the load and where, in a few words.
+    /// The generator and its place, in a few words.
     pub(crate) fn described(&self) -> String {
         let core =
             |cpu: Option<usize>| cpu.map_or("any core".to_owned(), |cpu| format!("core {cpu}"));

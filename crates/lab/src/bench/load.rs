@@ -37,7 +37,7 @@ pub(crate) trait LoadArgs: clap::Args + Clone + Sync {
         false
     }
 
-    /// Messages a second on so many connections, if nobody says; `None` is as many as are answered.
+    /// Default messages a second on so many connections; `None` is as many as are answered.
     fn own_rate(&self, connections: usize) -> Option<f64> {
         let _ = connections;
         None
@@ -61,7 +61,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// How long a run is if nobody says so: rounds where the load has them.
+    /// Default length of a run: rounds where the load has them.
     pub(crate) fn own_extent(&self) -> Option<Extent> {
         match self.workload {
             Workload::Ack(AckLoad {
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// The same load without rounds of its own, for runs of a given length.
+    /// This load without rounds of its own, for runs of a given length.
     pub(crate) fn endless(mut self) -> Load {
         if let Workload::Ack(load) = &mut self.workload {
             load.rounds = None;

@@ -26,7 +26,7 @@ use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
 use tidewire_command::host;
 use tidewire_command::span::Span;
 
-/// How long a run is if nobody says.
+/// Default length of a run.
 const DURATION: Duration = Duration::from_secs(3);
 /// Most rounds of a run.
 const ROUNDS_MAX: u64 = 500_000;
@@ -98,7 +98,7 @@ struct Shown<'a> {
     requests_per_second: f64,
     mib_per_second: f64,
     trust: &'a Trust,
-    /// Of the generator, if that was asked for.
+    /// Ceiling of the generator, if that was asked for.
     ceiling: Option<Ceiling>,
     #[serde(flatten)]
     outcome: &'a Outcome,
@@ -218,7 +218,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
 }
 
 impl<L: LoadArgs> Args<L> {
-    /// The same with what a URL says as the options say it.
+    /// These arguments with the URL's parts as options.
     fn at_url(&self) -> Result<Args<L>, Failure> {
         let mut args = self.clone();
         if let Some(url) = self.load.url() {
