@@ -1,4 +1,4 @@
-//! Of the classic services, `ack`.
+//! Metrics of the classic services, `ack`.
 
 use crate::metric::metrics;
 

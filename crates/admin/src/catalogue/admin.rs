@@ -1,4 +1,4 @@
-//! Of what shows all this.
+//! Metrics of the admin listener and of logging.
 
 use crate::metric::metrics;
 

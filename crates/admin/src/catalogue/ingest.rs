@@ -1,4 +1,4 @@
-//! Of the service `ingest`.
+//! Metrics of the service `ingest`.
 
 use crate::metric::metrics;
 

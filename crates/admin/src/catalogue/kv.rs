@@ -1,4 +1,4 @@
-//! Of the key-value store and its services.
+//! Metrics of the key-value store and its services.
 
 use crate::metric::metrics;
 

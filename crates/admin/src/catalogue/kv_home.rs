@@ -1,4 +1,4 @@
-//! Of a key-value store that has a home.
+//! Metrics of a key-value store that has a home.
 
 use crate::metric::metrics;
 

@@ -1,4 +1,4 @@
-//! Of the durable logs: that of messages, and that of the key-value store where it has one.
+//! Metrics of the durable logs: the log of messages, and the log of a durable key-value store.
 
 use crate::metric::metrics;
 

@@ -1,4 +1,4 @@
-//! Of the replicator of the log of messages, where it has a home.
+//! Metrics of the replicator of the log of messages, where the log has a home.
 
 use crate::metric::metrics;
 

@@ -1,4 +1,4 @@
-//! Of the loops and their connections: what the toolkit counts for every service.
+//! Metrics of the loops and their connections: what the toolkit counts for every service.
 
 use crate::metric::metrics;
 

@@ -71,7 +71,7 @@ pub enum Chart {
     Bars {
         /// What it shows.
         title: String,
-        /// Of the values.
+        /// Unit of the values.
         unit: String,
         /// Names of the parts of a bar.
         parts: Vec<String>,
@@ -82,7 +82,7 @@ pub enum Chart {
     Dots {
         /// What it shows.
         title: String,
-        /// Of the values.
+        /// Unit of the values.
         unit: String,
         /// The rows.
         rows: Vec<Dots>,
@@ -120,7 +120,7 @@ pub enum Chart {
     Grid {
         /// What it shows.
         title: String,
-        /// Of the figures, and what the tint means.
+        /// Unit of the figures, and what the tint means.
         unit: String,
         /// Names of the columns.
         columns: Vec<String>,

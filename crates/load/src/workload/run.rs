@@ -65,9 +65,9 @@ pub struct Generator {
     pub tcp: TcpOptions,
     /// Speaks TLS, if it is there. A connection counts as established after its handshake.
     pub tls: Option<TlsClient>,
-    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: each
-    /// has some 28,000 ports to one server. 1 leaves it to the system; absent, there is one for each 20,000 connections
-    /// to a server on a loopback address.
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and the following ones:
+    /// each has some 28,000 ports to one server. 1 leaves it to the system; absent, there is one
+    /// for each 20,000 connections to a server on a loopback address.
     pub sources: Option<u32>,
     /// How long all connections may take to be established; 30 s by default.
     pub connect_within: Duration,
@@ -165,7 +165,7 @@ pub enum Extent {
 pub struct Target {
     /// Where it listens.
     pub addr: SocketAddr,
-    /// Its process, if its CPU time is to be measured.
+    /// The server's process, if its CPU time is to be measured.
     pub process: Option<Process>,
     /// Cores that it may use.
     pub cores: usize,
@@ -176,11 +176,11 @@ pub struct Target {
 pub struct Progress<'a> {
     /// Since the load began.
     pub elapsed: Duration,
-    /// The monotonic clock, in ns: the same for all runs on a machine.
+    /// The monotonic clock, in ns: one clock for all runs on a machine.
     pub now_ns: u64,
     /// Messages answered (or taken) so far, warm-up included.
     pub requests: u64,
-    /// The server's process as it was found by who holds the connections, if one is measured.
+    /// The server's process as it was found by its connections, if one is measured.
     pub server: Option<&'a Process>,
     /// Latencies that were measured by the look before this one, from when messages were due if they have times; absent
     /// unless [`Generator::live`].
@@ -374,9 +374,9 @@ fn make(
 struct Run<'a, 'g> {
     stage: &'a Arc<Stage>,
     part: Part,
-    /// Of all parts.
+    /// Connections of all parts.
     all_connections: usize,
-    /// Of this part.
+    /// Connections of this part.
     connections: usize,
     extent: Extent,
     /// Connections may come and go while it is measured.
@@ -384,7 +384,7 @@ struct Run<'a, 'g> {
     generator: &'a Generator,
     target: &'a Target,
     course: RefCell<Course>,
-    /// Who serves, as soon as all connections are there.
+    /// The serving process, as soon as all connections are there.
     server: RefCell<Option<Process>>,
     serving: RefCell<Serving>,
     /// What has to be passed before the load begins, if others load too.
@@ -449,7 +449,8 @@ impl Run<'_, '_> {
         let before = self.memory();
         let counted = self.kernel();
         let measured = self.connect(&running, service);
-        // What was read of others before says nothing about those that are measured from now on.
+        // Earlier readings of other processes say nothing about the processes that are measured
+        // from now on.
         let before = before.filter(|_| !self.find_server());
         let connected = self.memory();
         let measured = measured.and_then(|()| self.measure(watch));
@@ -486,7 +487,8 @@ impl Run<'_, '_> {
         self.server.borrow().as_ref()?.all_resident_bytes().ok()
     }
 
-    /// Looks who holds the connections; whether another process is measured from now on than the one that was named.
+    /// Finds the process that holds the connections; returns whether it is another than the one
+    /// that was named.
     fn find_server(&self) -> bool {
         let Some(named) = &self.target.process else {
             return false;
