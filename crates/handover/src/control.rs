@@ -59,7 +59,8 @@ impl Control {
 
     /// Listens at a path. What a dead process has left there is replaced.
     ///
-    /// # Errors `AddrInUse` if a server listens there, or what the system says.
+    /// # Errors
+    /// `AddrInUse` if a server listens there, or what the system says.
     pub fn listen(path: &Path) -> io::Result<Control> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =

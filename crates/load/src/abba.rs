@@ -70,7 +70,8 @@ pub struct RunFailed<E: std::error::Error + 'static> {
 ///
 /// `one_run` makes the run it is given a turn for. It bounds its own time.
 ///
-/// # Errors The first failed run ends the comparison: leaving it out would compare unequal rounds.
+/// # Errors
+/// The first failed run ends the comparison: leaving it out would compare unequal rounds.
 /// The rounds before it are in the error, for a caller that has ended it on purpose.
 pub fn run<E, F>(schedule: &Schedule, mut one_run: F) -> Result<Recording, RunFailed<E>>
 where

@@ -57,7 +57,8 @@ impl TlsClient {
     /// afterwards. The server must prove to be `host`, unless
     /// [another name](crate::Client::server_name) is set.
     ///
-    /// # Errors `InvalidData` with the reason in words if the server's identity is not the expected
+    /// # Errors
+    /// `InvalidData` with the reason in words if the server's identity is not the expected
     /// one, or either side will not have the other; `TimedOut` if that takes longer than `within`;
     /// else the socket's.
     ///

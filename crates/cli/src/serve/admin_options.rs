@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::host::HostPort;
 use crate::secret::Secret;
 
-/// Where it is if nobody says.
+/// Default port of the admin listener.
 pub(super) const PORT: u16 = 7480;
 
 /// Settings of the admin listener.

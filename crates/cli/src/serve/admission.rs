@@ -1,4 +1,4 @@
-//! Who is let in, and how many: of all services, of some, and of one listener.
+//! Which clients are let in, and how many: of all services, of some, and of one listener.
 
 use std::str::FromStr;
 

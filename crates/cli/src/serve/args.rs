@@ -287,7 +287,7 @@ pub(crate) enum PlacementName {
     Shared,
     /// One more loop accepts.
     Acceptor,
-    /// It gives to the loop that has fewest.
+    /// An acceptor gives each connection to the loop that has fewest.
     LeastConnections,
 }
 

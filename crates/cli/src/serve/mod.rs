@@ -156,7 +156,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => Origin::Start,
     };
     loop {
-        // A port that was any is a certain one once somebody has listened there.
+        // A port that was any is a certain one once a server has listened there.
         inherited
             .settle(&mut settings.endpoints)
             .map_err(Failure::failed)?;

@@ -70,7 +70,7 @@ impl TlsOptions {
     }
 }
 
-/// How long a client may take to say who it is.
+/// How long a client may take for its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     /// By TLS.

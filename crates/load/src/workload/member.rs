@@ -53,7 +53,8 @@ pub(super) enum Said {
 /// [`Crew::start`](super::Crew::start), which is to be reached by `input` and `output`. Whatever
 /// comes of the load is said there.
 ///
-/// # Errors `output` cannot be written to: the starter has gone.
+/// # Errors
+/// `output` cannot be written to: the starter has gone.
 pub fn serve_part(
     plan: &Plan,
     generator: &Generator,
