@@ -66,7 +66,7 @@ pub struct RunFailed<E: std::error::Error + 'static> {
     pub so_far: Option<Recording>,
 }
 
-/// Makes all runs of a schedule, one after another, and keeps those that count.
+/// Makes all runs of a schedule, one after another, and keeps the runs that count.
 ///
 /// `one_run` makes the run it is given a turn for. It bounds its own time.
 ///

@@ -477,7 +477,7 @@ impl Drop for ChildServer {
 /// these cores.
 ///
 /// # Errors
-/// Of kind `InvalidInput` if there are no cores in the list or none that exist.
+/// An error of kind `InvalidInput` if the list has no cores or none that exist.
 pub fn pin_this_thread(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {

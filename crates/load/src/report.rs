@@ -1,7 +1,7 @@
 //! A result on disk: what was run, where, and what came out.
 //!
 //! The idea: a result that can't be reproduced is not one, so the command line and the machine are
-//! part of the file, not of somebody's memory.
+//! part of the file, not of a person's memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -60,7 +60,7 @@ impl Levels {
     /// Logs by this filter from now on.
     ///
     /// # Errors
-    /// It is no filter; nothing has changed.
+    /// The text is no filter; nothing has changed.
     pub(crate) fn set(&self, filter: &str) -> Result<(), String> {
         let parsed = parse(filter, self.connections)?;
         self.handle.reload(parsed).map_err(|e| e.to_string())

@@ -131,7 +131,7 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
 /// The server, and how it is spoken to.
 ///
 /// # Errors
-/// It cannot be a server's place, or the files of TLS cannot be used.
+/// The text cannot be a server's place, or the files of TLS cannot be used.
 pub(crate) fn server(to: &str, tls: &TlsArgs) -> Result<To, Failure> {
     let has_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     let is_path = to

@@ -140,8 +140,8 @@ fn what_is_spoken_there_can_be_said() {
     );
 }
 
-/// Its own files, in the file; clients' certificates; and the files are read again with the files
-/// of all listeners.
+/// The admin listener has its own files, in the configuration file; clients' certificates; and the
+/// files are read again with the files of all listeners.
 #[test]
 fn the_file_gives_it_its_own() {
     let (files, others) = (Files::new(), Files::new());

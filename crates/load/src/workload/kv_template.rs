@@ -47,7 +47,7 @@ pub struct Template {
 /// What every reply has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Want {
-    /// Of the first reply's kind, or nothing.
+    /// A reply of the first one's kind, or nothing.
     LikeTheFirst,
     /// Whatever is no error.
     Any,
