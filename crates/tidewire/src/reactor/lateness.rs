@@ -193,8 +193,8 @@ impl State {
         true
     }
 
-    /// Ends a finished connection a while after its lifetime, whatever its peer still takes; it need
-    /// not be asked.
+    /// Ends a finished connection a while after its lifetime, whatever its peer still takes; it
+    /// need not be asked.
     pub(crate) fn outlive_finished(&mut self, now: Instant, grace: Duration) {
         if self.deadlines.lifetime_ns > now.as_nanos() {
             return;
