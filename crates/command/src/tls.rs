@@ -21,7 +21,7 @@ pub struct TlsArgs {
     /// A certificate to show to a server that asks for one, in PEM form. Implies --tls
     #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, in PEM form
+    /// The private key of --tls-cert, in PEM form
     #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// The name that the server's certificate must be for [default: the host that is connected to]. Implies --tls

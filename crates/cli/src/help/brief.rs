@@ -17,7 +17,7 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("bind", "Where all listen [default: 127.0.0.1]"),
             ("listen", "HOST:PORT, PORT or unix:/PATH"),
             ("tls-cert", "Speaks TLS with this certificate"),
-            ("tls-key", "Its private key"),
+            ("tls-key", "The private key of --tls-cert"),
             ("admin", "Dashboard, metrics [default: :7480]"),
             ("data", "Of the log [default: tidewire-data]"),
             ("ingest-token-file", "What clients of ingest must show"),

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Most memory that one key of the dump may take while it is read: a small dump can hold a large one
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     key_max: Size,
-    /// Puts keys in the place of those that the running server has
+    /// Replaces keys that the running server has
     #[arg(long, requires = "to")]
     replace: bool,
 }

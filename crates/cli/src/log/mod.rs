@@ -73,7 +73,7 @@ pub(crate) struct Place {
     /// The directory of a server's data, with messages in it and keys in `kv`, or of one of the two
     #[arg(long, default_value = crate::serve::DIRECTORY, value_name = "DIR")]
     data: PathBuf,
-    /// Of one of the two alone, if there are messages and keys
+    /// One of the two alone, if there are messages and keys
     #[arg(long, value_name = "WHAT")]
     only: Option<Only>,
 }

@@ -70,8 +70,8 @@ pub(crate) struct LogOptions {
                          Span(PRODUCER_IDLE)))]
     pub(crate) remember: Option<Span>,
 
-    /// What is checked when the log is opened: all, or tail (the newest segment; of the older ones
-    /// those without a valid index) [default: all]
+    /// What is checked when the log is opened: all, or tail (the newest segment, and older
+    /// ones without a valid index) [default: all]
     #[arg(long, value_name = "WHAT")]
     pub(crate) verify: Option<VerifyName>,
 
@@ -219,7 +219,7 @@ pub(crate) struct IngestOptions {
     pub(crate) admin_token_file: Option<PathBuf>,
 
     /// Which streams there are: auto (a producer's hello makes the one that it names) or declared (only
-    /// those that `tidewire stream create` has made) [default: auto]
+    /// streams that `tidewire stream create` has made) [default: auto]
     #[arg(long = "streams", id = "ingest_streams", value_name = "WHICH")]
     pub(crate) streams: Option<StreamsName>,
 

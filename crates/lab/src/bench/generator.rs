@@ -29,7 +29,7 @@ pub(crate) struct GeneratorArgs {
     /// process may hold, and for more than one can load. What they find is added up exactly
     #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
     processes: u32,
-    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: for
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and the following ones: for
     /// more connections to one server than one address has ports for [default: one for each 20,000 connections to
     /// 127.0.0.1]
     #[arg(long, value_name = "N", value_parser = count::some)]
@@ -72,7 +72,7 @@ pub(crate) struct GeneratorArgs {
     no_pin: bool,
     #[command(flatten)]
     tls: TlsArgs,
-    /// This process makes only this part of the load; given to those that --processes starts
+    /// This process makes only this part of the load; given to processes that --processes starts
     #[arg(long, hide = true, value_name = "I/N@IP:PORT")]
     part: Option<PartAt>,
     /// This process is the server of --ceiling
