@@ -29,7 +29,7 @@ const BEYOND: u64 = 10;
 /// A rate is kept where at most this share of what was due has found no room by the end: one message may always be due in
 /// the last moment.
 const UNSENT_MAX: f64 = 0.01;
-/// Of so many TCP segments, one that was sent again is noted.
+/// One segment sent again of so many TCP segments is noted.
 const RETRANSMITS: u64 = 1000;
 
 /// How far a run may be believed.
@@ -64,7 +64,7 @@ pub enum Kind {
     NearCeiling,
     /// The server was not busy, and nothing says that it should not have been.
     ServerIdle,
-    /// The hypervisor ran somebody else.
+    /// The hypervisor ran another guest.
     Steal,
     /// The generator sent later than it could have.
     Slip,
@@ -94,7 +94,7 @@ pub enum Kind {
     Misses,
     /// Connections were made again, and what they owed was sent again, or lost.
     Reconnects,
-    /// It was ended before its time.
+    /// The run was ended before its time.
     Interrupted,
 }
 
@@ -194,7 +194,7 @@ impl Trust {
         self.add(kind, Standing::Reservations, text);
     }
 
-    /// Who was at the limit, where somebody has to be.
+    /// Which side was at its limit, where one has to be.
     fn busy(&mut self, plan: &Plan, outcome: &Outcome) {
         let Some(metered) = &outcome.metered else {
             return;

@@ -1,5 +1,6 @@
-//! `serve http` behind TLS with real clients, those that are found: curl, and the HTTP clients of three languages
-//! (`clients/http`), which do over TLS what they do without. What is left out is said.
+//! `serve http` behind TLS with real clients, as far as they are installed: curl, and the HTTP
+//! clients of three languages (`clients/http`), which do over TLS what they do without. What is
+//! left out is said.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -43,7 +44,8 @@ fn good(output: &Output) {
     assert!(output.status.success(), "{}\n{said}", output.status);
 }
 
-/// Runs a program of `clients/http`, which is told by `trust` and by its last argument whom to trust.
+/// Runs a program of `clients/http`, which is told by `trust` and by its last argument which
+/// authority to trust.
 fn check(program: &str, before: &[&str], name: &str, trust: Option<&str>, last: Option<&str>) {
     let files = Files::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/http");
@@ -127,7 +129,7 @@ fn curl() {
         let counting = ["-o", "/dev/null", "-w", "%{num_connects} "];
         let connections = curl(&counting, "/bytes/[1-5]");
         assert_eq!(connections, b"1 0 0 0 0 ", "one connection for all");
-        // Without its authority the server is nobody.
+        // Without its authority the server has no identity.
         assert!(!asked(at, &[], "/").status.success());
     });
 }

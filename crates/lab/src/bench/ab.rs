@@ -42,7 +42,7 @@ struct Shown<'a> {
     warm_up: Duration,
     engine_a: Option<&'a str>,
     engine_b: Option<&'a str>,
-    /// Who made the load, and where.
+    /// The generator of the load, and where it ran.
     generator: String,
     /// Why the figures should not be believed.
     doubts: &'a [String],
@@ -72,7 +72,7 @@ const NOTED: [Kind; 9] = [
 /// What speaks against a whole comparison, gathered from its runs.
 #[derive(Default)]
 struct Against {
-    /// Of each side.
+    /// Reads and hits of each side.
     reads: BTreeMap<abba::Side, (u64, u64)>,
     /// Runs of each side of which another process served, and all.
     elsewhere: BTreeMap<abba::Side, (u32, u32)>,

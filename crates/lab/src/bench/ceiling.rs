@@ -26,7 +26,7 @@ const MEASURED: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Ceiling {
     pub(super) requests_per_second: f64,
-    /// Of the cores that the generator may use.
+    /// Busy share of the cores that the generator may use.
     pub(super) generator_busy_share: f64,
     /// The generator had no more to give; else that server was the limit, and the ceiling is higher.
     pub(super) reached: bool,

@@ -157,7 +157,7 @@ struct Job<'a> {
     binary: Option<&'a Path>,
     plan: Plan,
     sampling: Sampling,
-    /// It goes in rounds; otherwise in runs of so many connections.
+    /// The load goes in rounds; otherwise in runs of so many connections.
     rounds: bool,
 }
 

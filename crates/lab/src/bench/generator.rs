@@ -1,4 +1,4 @@
-//! Who makes the load, and where both sides run.
+//! The generator of the load, and where both sides run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) struct GeneratorArgs {
     /// process may hold, and for more than one can load. What they find is added up exactly
     #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
     processes: u32,
-    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: for
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and the following ones: for
     /// more connections to one server than one address has ports for [default: one for each 20,000 connections to
     /// 127.0.0.1]
     #[arg(long, value_name = "N", value_parser = count::some)]
@@ -71,7 +71,7 @@ pub(crate) struct GeneratorArgs {
     no_pin: bool,
     #[command(flatten)]
     tls: TlsArgs,
-    /// This process makes only this part of the load; given to those that --processes starts
+    /// This process makes only this part of the load; given to processes that --processes starts
     #[arg(long, hide = true, value_name = "I/N@IP:PORT")]
     part: Option<PartAt>,
     /// This process is the server of --ceiling
@@ -95,7 +95,7 @@ impl GeneratorArgs {
         self.null
     }
 
-    /// The same over TLS, with a server of this name.
+    /// These arguments over TLS, with a server of this name.
     pub(super) fn over_tls(mut self, host: &str) -> GeneratorArgs {
         self.tls = self.tls.for_host(host);
         self
@@ -140,8 +140,8 @@ impl GeneratorArgs {
         self.arrivals.rate()
     }
 
-    /// The same with server and generator on other cores, for what runs beside others of its kind: the `place`-th of
-    /// them. Cores that were said stay.
+    /// These arguments with server and generator on other cores, for one of several runs beside
+    /// each other: the `place`-th. Cores that were said stay.
     pub(super) fn elsewhere(&self, place: usize) -> GeneratorArgs {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let on = |core: usize| self.by_default(core % cores);
@@ -178,7 +178,7 @@ impl GeneratorArgs {
         (!self.no_pin && cores >= 2).then_some(core)
     }
 
-    /// Who makes the load and where, in a few words.
+    /// The generator and its place, in a few words.
     pub(crate) fn described(&self) -> String {
         let core =
             |cpu: Option<usize>| cpu.map_or("any core".to_owned(), |cpu| format!("core {cpu}"));

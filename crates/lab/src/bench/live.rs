@@ -1,7 +1,7 @@
 //! A run as it goes, on a terminal: rate, percentiles, and how latencies are spread.
 //!
-//! The idea: whoever makes the load shows a copy of its histogram when it is asked, twice a second. All else is done here,
-//! on the thread that only waits.
+//! The idea: the generator shows a copy of its histogram when it is asked, twice a second. All else
+//! is done here, on the thread that only waits.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};

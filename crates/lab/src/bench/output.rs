@@ -1,4 +1,4 @@
-//! Results for people, and the header of those for machines.
+//! Results for people, and the header of results for machines.
 
 use std::fmt::Write;
 use std::path::Path;

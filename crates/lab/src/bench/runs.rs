@@ -43,7 +43,7 @@ pub(super) fn arrivals(load: &dyn Options, generator: &GeneratorArgs) -> Result<
     Ok(arrivals)
 }
 
-/// What a failed run means for whoever called.
+/// What a failed run means for the caller.
 pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
     let words = server.last_words();
     let words = if words.is_empty() {

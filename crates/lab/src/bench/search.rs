@@ -16,7 +16,7 @@ use tidewire_command::count;
 use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
 use tidewire_load::numbers::{grouped, micros};
 
-/// How long a run is if nobody says: there are dozens.
+/// Default length of a run: there are dozens.
 const DURATION: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_millis(200);
 /// A sweep ends beyond what was answered without a rate, by this.

@@ -32,7 +32,7 @@ pub(crate) enum Server {
         command: Vec<String>,
         addrs: Vec<SocketAddr>,
     },
-    /// It runs; without its process no CPU time can be had.
+    /// The server runs; without its process no CPU time can be had.
     There { addr: SocketAddr, pid: Option<u32> },
 }
 

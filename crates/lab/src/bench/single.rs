@@ -26,7 +26,7 @@ use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
 use tidewire_command::host;
 use tidewire_command::span::Span;
 
-/// How long a run is if nobody says.
+/// Default length of a run.
 const DURATION: Duration = Duration::from_secs(3);
 /// Most rounds of a run.
 const ROUNDS_MAX: u64 = 500_000;
@@ -96,7 +96,7 @@ struct Shown<'a> {
     requests_per_second: f64,
     mib_per_second: f64,
     trust: &'a Trust,
-    /// Of the generator, if that was asked for.
+    /// Ceiling of the generator, if that was asked for.
     ceiling: Option<Ceiling>,
     #[serde(flatten)]
     outcome: &'a Outcome,

@@ -22,7 +22,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// A server, for as long as it is needed. One that was started ends with it.
 pub(crate) struct Ready {
     child: Option<ChildServer>,
-    /// It is `tidewire serve`.
+    /// The server is `tidewire serve`.
     own: bool,
     /// Where its log is. Goes after the child has.
     scratch: Option<Scratch>,
@@ -205,7 +205,8 @@ fn own(
     let mut all = vec![
         "serve", &service, "--listen", &listen, "--idle", "0", "--log", log, "--admin", "off",
     ];
-    // Nor has it a successor, and the usual control socket is somebody else's.
+    // The server has no successor, and the usual control socket belongs to
+    // another server.
     if !args.iter().any(|arg| arg.starts_with("--control")) {
         all.extend(["--control", "off"]);
     }

@@ -1,7 +1,8 @@
 //! What `-h` shows of commands with many flags: these, each on a line, so that the whole fits on a screen of 24 lines of 80.
 
-/// Of a command, by its words, and of those below it: flags and places in the order of the help, and what each is in a few
-/// words. Of several, the later one says what a flag is.
+/// What the short help shows of a command and of its subcommands, by the command's words: flags and
+/// places in the order of the help, and what each is in a few words. Of several, the later one says
+/// what a flag is.
 pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
     (
         "bench",

@@ -38,8 +38,8 @@ pub enum CompareError {
 }
 
 impl Recording {
-    /// Compares the sides, metric by metric. `a` and `b` are what the sides are called in
-    /// the report. Metrics are those of A's first run.
+    /// Compares the sides, metric by metric. `a` and `b` are what the sides are called in the
+    /// report. The metrics of A's first run are compared.
     ///
     /// # Errors
     /// [`CompareError`] if a run lacks a metric or has one that isn't finite.

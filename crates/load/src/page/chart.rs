@@ -44,7 +44,7 @@ pub enum Chart {
     Bars {
         /// What it shows.
         title: String,
-        /// Of the values.
+        /// Unit of the values.
         unit: String,
         /// Names of the parts of a bar.
         parts: Vec<String>,
@@ -55,7 +55,7 @@ pub enum Chart {
     Dots {
         /// What it shows.
         title: String,
-        /// Of the values.
+        /// Unit of the values.
         unit: String,
         /// The rows.
         rows: Vec<Dots>,
@@ -93,7 +93,7 @@ pub enum Chart {
     Grid {
         /// What it shows.
         title: String,
-        /// Of the figures, and what the tint means.
+        /// Unit of the figures, and what the tint means.
         unit: String,
         /// Names of the columns.
         columns: Vec<String>,

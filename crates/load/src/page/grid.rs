@@ -1,7 +1,7 @@
 //! Figures in rows and columns, each tinted by how it compares: where a design wins and where it does not, at a glance.
 //!
-//! The idea: the tint repeats what the figure says, so nobody needs to tell colours apart; blue is better, orange worse,
-//! the stronger the more, up to twice.
+//! The idea: the tint repeats what the figure says, so no reader needs to tell colours apart; blue
+//! is better, orange worse, the stronger the more, up to twice.
 
 use std::fmt;
 

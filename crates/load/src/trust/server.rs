@@ -1,4 +1,5 @@
-//! What speaks against a run by who served, beside whom, and whether all of the work was done.
+//! What speaks against a run: which processes served, what ran beside them, whether all of the work
+//! was done.
 
 use std::time::Duration;
 

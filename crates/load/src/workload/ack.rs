@@ -474,8 +474,8 @@ impl BatchBytes {
 
     /// Writes `messages` with ids from `first` on.
     fn write(&mut self, first: u64, messages: usize, link: &mut Link<'_>) {
-        // Nobody else holds them: all that was written before has been sent. If somebody does after
-        // all, a copy is made.
+        // Nothing else holds the bytes: all that was written before has been sent. If something
+        // does after all, a copy is made.
         let mut bytes = bytes::BytesMut::from(std::mem::take(&mut self.bytes));
         let all = bytes.chunks_exact_mut(self.message_len).take(messages);
         for (message, id) in all.zip(first..) {

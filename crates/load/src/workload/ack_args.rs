@@ -54,7 +54,7 @@ struct AckArgs {
     /// Gives each connection's producer a name (native protocol)
     #[arg(long)]
     named: bool,
-    /// Messages in each write; with --rate, those that are due [default: 150, in request-reply mode 1]
+    /// Messages in each write; with --rate, the messages that are due [default: 150, in request-reply mode 1]
     #[arg(long, value_name = "N", value_parser = count::some)]
     batch: Option<u32>,
     /// Most messages sent and not acknowledged; 0 is no limit [default: 0, in request-reply mode 1]

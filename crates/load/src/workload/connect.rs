@@ -26,8 +26,8 @@ use super::turns::Slot;
 /// Connections that are opened and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ConnectLoad {
-    /// Bytes of the message that each connection has echoed before it is closed; 0 closes it at once,
-    /// whether or not anybody has accepted it.
+    /// Bytes of the message that each connection has echoed before it is closed; 0 closes it at
+    /// once, whether or not it was accepted.
     pub size: usize,
 }
 

@@ -24,16 +24,16 @@ use crate::meter::Meter;
 use crate::procfs::Process;
 use crate::serving::{self, Serving};
 
-/// From the order to begin until it has to have reached everybody.
+/// Time from the order to begin until it must have reached every part.
 const LEAD: Duration = Duration::from_millis(100);
 /// Longest line that is read: the rounds of many connections are in one.
 const LINE_MAX: u64 = 64 << 20;
 /// What a process may take longer than the times that it keeps itself.
 const GRACE: Duration = Duration::from_secs(10);
-/// Of a time that does not come.
+/// A time that does not come.
 const NEVER: u64 = u64::MAX;
 
-/// Processes that make one load. Those that still run when it is dropped are killed.
+/// Processes that make one load. Processes that still run when it is dropped are killed.
 #[derive(Debug)]
 pub struct Crew {
     members: Vec<Member>,
@@ -59,7 +59,8 @@ impl Crew {
     /// One of them cannot be started.
     pub fn start(commands: impl IntoIterator<Item = Command>) -> io::Result<Crew> {
         let (tell, said) = channel();
-        // With those that were started before one that cannot be, for they have to end.
+        // The crew is made first, so that a failed start ends the processes that were started
+        // before.
         let mut crew = Crew {
             members: Vec::new(),
             said,
@@ -309,7 +310,7 @@ impl Drop for Crew {
     }
 }
 
-/// Whoever looks on.
+/// The onlooker of a run.
 struct Look<'a> {
     began: u64,
     generator: &'a Generator,

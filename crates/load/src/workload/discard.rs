@@ -1,4 +1,4 @@
-//! The discard load: bytes that nobody answers, as fast as they are taken.
+//! The discard load: bytes without an answer, as fast as they are taken.
 
 use bytes::Bytes;
 use serde::Serialize;

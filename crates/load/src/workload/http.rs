@@ -28,7 +28,7 @@ use crate::random::SplitMix64;
 /// A request of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpRequest {
-    /// It as it is sent.
+    /// The request as it is sent.
     pub bytes: Vec<u8>,
     /// How often it is sent beside the others; above 0.
     pub weight: f64,
@@ -40,7 +40,7 @@ pub struct HttpLoad {
     /// The requests, 1 to [`HttpLoad::REQUESTS_MAX`]. Made once for the whole process, so that loads can be copied.
     #[serde(skip)]
     pub requests: &'static [HttpRequest],
-    /// Their method and targets, to be shown.
+    /// Method and targets of the requests, to be shown.
     pub shown: &'static str,
     /// The reply has no body: the method is HEAD.
     pub head: bool,
@@ -186,7 +186,8 @@ pub(super) struct Https {
     load: HttpLoad,
     slots: Arc<[Slot]>,
     bodies: Arc<[OnceLock<Body>]>,
-    /// Whether requests may be sent again when nobody knows whether the server has seen them (RFC 9110, section 9.2.2).
+    /// Whether requests may be sent again when it is unknown whether the server has seen them (RFC
+    /// 9110, section 9.2.2).
     idempotent: bool,
 }
 
@@ -253,7 +254,7 @@ pub(super) struct Http {
     barren: u32,
     replies: Replies,
     flight: Flight,
-    /// Its one request is sent.
+    /// The connection's one request is sent.
     spent: bool,
 }
 

@@ -112,7 +112,7 @@ struct Command {
 enum What {
     Get,
     Set,
-    /// Of the user's own, by its number.
+    /// A command of the user's own, by its number.
     Own(u8),
 }
 

@@ -42,11 +42,11 @@ const BINARY_VALUE_MAX: usize = 255;
 const LENGTHS_MAX: usize = 64;
 /// Largest script.
 const SCRIPT_MAX: u64 = 1 << 20;
-/// Keys if nobody says.
+/// Default number of keys.
 const KEYS: u64 = 1_000_000;
 /// Bytes of a command beside its words, at most, where it has few.
 const FRAMING: usize = 64;
-/// What a script is called with if nobody says.
+/// Default call of a script.
 const CALL: &str = "EVALSHA {sha} 1 {key}";
 
 /// The key-value load.

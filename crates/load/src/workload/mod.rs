@@ -1,7 +1,7 @@
 //! The load itself: clients that are protocols on the toolkit's own engines.
 //!
 //! The idea: every connection is a `Client` around a `Driver` that knows one kind of load. All
-//! connections of a run share a `Stage`: nobody sends before everybody is connected, counts and
+//! connections of a run share a `Stage`: no connection sends before all are connected, counts and
 //! latencies are kept for each loop and added up at the end, and the first wrong reply ends the
 //! run. Whatever is sent is checked: an echo byte for byte, acknowledgements as a chain without
 //! gaps.

@@ -19,7 +19,7 @@ pub(super) struct Rounds {
     asked: AtomicU64,
     /// Loops that have answered since they were last asked.
     flushed: AtomicUsize,
-    /// It is waited for that all of this round is sent.
+    /// Set while the run waits until all of this round is sent.
     awaited: AtomicBool,
 }
 

@@ -81,7 +81,7 @@ fn what_makes_room_is_taken_on_a_full_disk_and_nothing_else_is() {
     );
 }
 
-/// Whoever starts again on a full disk is to be able to make room as well.
+/// A log opened again on a full disk must be able to make room as well.
 #[test]
 fn what_is_held_is_found_by_the_next_opening() {
     let disk = SimDisk::new(1);
@@ -131,7 +131,8 @@ fn what_is_held_can_be_lent() {
     assert_eq!((log.reserve_bytes(), disk.free()), (held, Some(0)));
 }
 
-/// It is the next segment already where the disk is full, and is lent as well, but for what was promised of it.
+/// On a full disk the reserve is already the next segment, and is lent as well, but for what was
+/// promised of it.
 #[test]
 fn what_is_held_can_be_lent_when_it_is_the_spare() {
     let disk = SimDisk::new(1);
@@ -340,7 +341,7 @@ fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
     );
 }
 
-/// Whoever has read the log keeps files open: those of segments that are gone would take their room, and a descriptor each.
+/// Readers keep files open: files of removed segments would take their room, and a descriptor each.
 #[test]
 fn the_file_of_a_removed_segment_is_closed() {
     let disk = SimDisk::new(1);

@@ -30,7 +30,7 @@ pub(crate) enum Profile {
     Errors,
     /// Directories whose file system is away for a while, and has another device then.
     Absent,
-    /// The same, with errors, and the names are matched by one pattern.
+    /// Such directories, with errors, and the names are matched by one pattern.
     AbsentPattern,
     /// A server that is restored from an older backup, again and again.
     SetBack,
@@ -75,17 +75,17 @@ impl Profile {
 struct Content {
     path: usize,
     bytes: Vec<u8>,
-    /// It may be lost: nobody could have known of it.
+    /// The content may be lost: no shipper could have known of it.
     may_be_lost: bool,
     /// The file that had it was removed: if it is not stored, that was told.
     was_removed: bool,
-    /// It was written to after the shipper may have gone on to the next.
+    /// The file was written to after the shipper may have gone on to the next.
     is_late: bool,
     /// When it was rotated away.
     left: Option<Duration>,
 }
 
-/// A path to which somebody writes.
+/// A path that a program writes to.
 struct Writer {
     path: PathBuf,
     /// The file that is written to.
@@ -122,7 +122,7 @@ impl Store for Saved {
             return Err(io::Error::other("no room"));
         }
         *self.bytes.borrow_mut() = checkpoint.encode();
-        // It may be killed right behind that too.
+        // The process may be killed right behind that too.
         self.life.acts();
         Ok(())
     }
@@ -148,7 +148,7 @@ pub(crate) struct World {
     packing: Vec<(PathBuf, PathBuf)>,
     /// Losses that processes told of.
     losses: u64,
-    /// Of all steps, where it is asked for.
+    /// Hash of all steps, where it is asked for.
     trace: Option<DefaultHasher>,
 }
 
@@ -294,7 +294,7 @@ impl World {
         self.append(self.writers[at].inode, &bytes);
     }
 
-    /// Nobody writes where there is nothing.
+    /// A program does not write where there is no directory.
     fn is_absent(&self, writer: usize) -> bool {
         let path = &self.writers[writer].path;
         self.files.tree.borrow().is_absent(path)
@@ -378,7 +378,7 @@ impl World {
         names.cloned().collect()
     }
 
-    /// A rotated file begins to be compressed, or those that have begun are whole.
+    /// A rotated file begins to be compressed, or compressions that have begun are whole.
     fn pack(&mut self) {
         if !self.packing.is_empty() && self.rng.bool() {
             return self.end_packing();
@@ -425,7 +425,7 @@ impl World {
         let old = self.writers[at].inode;
         let known = self.checkpoint().files;
         if !known.iter().any(|entry| entry.followed == path) && !self.profile.is_pattern() {
-            // It came and went before anybody looked for the first time.
+            // The file came and went before the first look.
             let content = self.files.tree.borrow().inodes[old].content;
             self.contents[content].may_be_lost = true;
         }
@@ -694,7 +694,7 @@ impl World {
                 );
                 continue;
             };
-            // What nobody could know of may be found later.
+            // What no shipper could know of may be found later.
             let is_again = self.profile == Profile::SetBack;
             let is_both = self.profile.is_mixed() && self.writers[content.path].way == Way::Both;
             let is_ordered = !content.may_be_lost

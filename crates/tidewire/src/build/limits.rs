@@ -27,11 +27,11 @@ pub struct Limits {
     ///
     /// This and the next two count the memory that the queue ties up: bytes, and with them a whole
     /// receive buffer for a chunk that shares it, the places of the queue, the marks of
-    /// [held](crate::Link::hold_until) output. A piece that is sent in part counts as if it were not,
-    /// because its memory is freed when its last byte has gone: shared bytes too, whoever else has
-    /// them. Up to two blocks (64 KiB each) may come on top: the first of what is sent of the first
-    /// piece, and what is free in the last. What shared bytes keep alive besides themselves is their
-    /// owner's.
+    /// [held](crate::Link::hold_until) output. A piece that is sent in part counts as if it were
+    /// not, because its memory is freed when its last byte has gone: shared bytes too, wherever
+    /// else they are held. Up to two blocks (64 KiB each) may come on top: the first of what is
+    /// sent of the first piece, and what is free in the last. What shared bytes keep alive besides
+    /// themselves is their owner's.
     pub output_low: usize,
     /// Queued output at or above which [`Link::full`](crate::Link::full) is true. Default 256 KiB. Where many
     /// connections of a loop ask for much at once, it is true from a quarter of

@@ -29,17 +29,18 @@ pub struct Conditions {
     pub send_buffer: usize,
     /// The buffer of each receiver. What it has no room for stays with the sender.
     pub receive_buffer: usize,
-    /// Of so many pieces, one is lost and the connection with it: both ends see a reset. 0 for
+    /// One of so many pieces is lost and the connection with it: both ends see a reset. 0 for
     /// never.
     pub reset_one_in: u64,
-    /// Of so many attempts to connect, one is refused. 0 for never.
+    /// One of so many attempts to connect is refused. 0 for never.
     pub refuse_one_in: u64,
     /// Largest number of new bytes in one call of `received`; 1 KiB to 64 KiB.
     pub chunk: usize,
     /// Receive buffers of each loop, at least 2.
     pub buffers: usize,
-    /// Of so many turns of a loop, one is late by up to four times the longest latency, as where others have the
-    /// processor: what happens meanwhile the loop finds all at once. One of these is that of all loops. 0 for never.
+    /// One of so many turns of a loop is late by up to four times the longest latency, as where
+    /// others have the processor: what happens meanwhile the loop finds all at once. One of these
+    /// is that of all loops. 0 for never.
     pub late_one_in: u64,
     /// What the kernel does to loops.
     pub kernel: KernelFaults,

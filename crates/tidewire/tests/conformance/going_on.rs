@@ -79,7 +79,7 @@ fn a_reply_goes_on_when_output_has_drained(v: Variant) {
         let mut client = server.connect();
         client.send(b"go");
         takes_all(&mut client, 7);
-        // It waits for more then, and not for room.
+        // The protocol waits for more then, and not for room.
         client.send(b"go");
         takes_all(&mut client, 7);
         drop(client);

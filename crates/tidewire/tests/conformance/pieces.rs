@@ -48,7 +48,7 @@ impl Role for Notes {
     }
 }
 
-/// Of several loops, the one that is told of a later connection may be the first to take one in.
+/// With several loops, the one that is told of a later connection may be the first to take one in.
 fn opened(server: &Server, conn: u64) {
     let record = &server.record;
     record.until("the connection", |r| r.has(conn, &Event::Opened));
@@ -60,7 +60,7 @@ fn hold(server: &Server, conn: u64) -> Sender<()> {
     hold_loop_of(&server.record, conn)
 }
 
-/// The same of whatever service has this record.
+/// Holds the loop of a connection of any service with this record.
 pub(crate) fn hold_loop_of(record: &Record, conn: u64) -> Sender<()> {
     let (release, released) = channel::<()>();
     let (holds, held) = channel();
@@ -129,7 +129,7 @@ fn segments_in(client: &Client) -> u32 {
     u32::from_ne_bytes(info[AT..AT + 4].try_into().expect("four bytes"))
 }
 
-/// Of more slices than one call takes, and less than a segment: a segment.
+/// A reply of more slices than one call takes, and less than a segment, is one segment.
 fn a_reply_of_many_slices_arrives_in_one_piece(v: Variant) {
     const SLICES: usize = 100;
     const SLICE: &[u8] = &[7; 300];
@@ -180,7 +180,7 @@ fn messages_arrive_in_one_piece_where_buffers_are_few(v: Variant) {
     }
 }
 
-/// All ask before the loop looks: what it sends in a turn ends within somebody's reply.
+/// All ask before the loop looks: what it sends in a turn ends within a reply.
 fn many_replies_of_one_turn_leave_in_one_piece_each(v: Variant) {
     const CLIENTS: usize = 50;
     let chunks = Chunks::default();

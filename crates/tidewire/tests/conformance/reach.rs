@@ -156,7 +156,7 @@ fn post_to_a_gone_connection_is_dropped_and_counted(v: Variant) {
     handle.finish();
     handle.abort();
     if !v.is_threads() {
-        // A thread ends with its connection: nobody is left there to count.
+        // A thread ends with its connection: nothing is left there to count.
         server.until("two counted", |c| c.posts_undeliverable == 2);
     }
     let mut next = server.connect();
@@ -318,7 +318,7 @@ fn broadcast_through_the_loop(v: Variant) {
         if v.is_one_loop() {
             clients.iter_mut().for_each(|c| c.expect(b"heard;"));
         } else {
-            // It is on its own loop in any case.
+            // The speaker is on its own loop in any case.
             clients[speaker].expect(b"heard;");
         }
     }

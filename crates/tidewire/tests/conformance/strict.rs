@@ -1,6 +1,7 @@
-//! Clients that write a message once and read once for its reply, as rust_echo_bench does: what comes back in two pieces has
-//! failed. Every reply leaves by one call on every engine. Above half of a connection's first window the kernel of whoever sends
-//! cuts by itself now and then, so there only the server's calls are counted.
+//! Clients that write a message once and read once for its reply, as rust_echo_bench does: what
+//! comes back in two pieces has failed. Every reply leaves by one call on every engine. Above half
+//! of a connection's first window the sender's kernel cuts by itself now and then, so there only
+//! the server's calls are counted.
 //!
 //! A short sweep of lengths and connections; `TIDEWIRE_ECHO_SWEEP=long` makes it a long one, with the receives of each message.
 
