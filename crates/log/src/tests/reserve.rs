@@ -341,9 +341,6 @@ fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
     );
 }
 
-<<<<<<< ours
-/// Readers keep files open: files of removed segments would take their room, and a descriptor each.
-=======
 /// The writer moves what it has reserved each time it looks for room on a full disk. A removal at that moment waits: it is
 /// not told that the disk is full.
 #[test]
@@ -387,8 +384,7 @@ fn what_makes_room_is_not_refused_while_the_writer_looks() {
     }
 }
 
-/// Whoever has read the log keeps files open: those of segments that are gone would take their room, and a descriptor each.
->>>>>>> theirs
+/// Readers keep files open: files of removed segments would take their room, and a descriptor each.
 #[test]
 fn the_file_of_a_removed_segment_is_closed() {
     let disk = SimDisk::new(1);
