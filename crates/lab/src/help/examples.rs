@@ -17,6 +17,13 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "lab growth",
+        &[
+            "tidewire lab growth --only keys",
+            "tidewire lab growth --json growth.json",
+        ],
+    ),
+    (
         "bench",
         &[
             "tidewire bench echo --connections 50 --size 512 --duration 3s",

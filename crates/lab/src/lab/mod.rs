@@ -6,6 +6,7 @@
 mod cost;
 mod counts;
 mod faults;
+mod growth;
 mod page;
 mod record;
 mod result;
@@ -81,6 +82,8 @@ pub(crate) struct Args {
 enum Instead {
     /// Counts instructions and system calls of a message.
     Counts(Box<counts::Args>),
+    /// Counts what one more costs of everything of which there can be many.
+    Growth(growth::Args),
 }
 
 /// Messages of a segment that is counted.
@@ -95,9 +98,12 @@ struct Task<'a> {
 
 /// Runs it and shows what came out.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if let Some(Instead::Counts(counts)) = &args.instead {
+    if let Some(instead) = &args.instead {
         tidewire_command::descriptors::raise_limit();
-        return counts.run();
+        return match instead {
+            Instead::Counts(counts) => counts.run(),
+            Instead::Growth(growth) => growth.run(),
+        };
     }
     let text = Suite::text(args.suite.as_deref().unwrap_or_default())?;
     if args.print {
