@@ -1,14 +1,14 @@
 //! The admin listener of `serve`: where it is, who may ask it, and what it shows.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use tidewire::{Endpoint, Listen, StartError};
 use tidewire_admin::catalogue::admin as metrics;
 use tidewire_admin::{Admin, Levels, Panel};
 
-use super::admin_options::{At, PORT, reaches_beyond};
+use super::admin_options::{At, default_place, reaches_beyond};
 use super::fronts::{AdminFront, Fronts};
+use super::product::Plan;
 use super::settings::Settings;
 use super::shown::Found;
 use crate::exit::Failure;
@@ -28,8 +28,8 @@ impl Levels for OfLogging {
 }
 
 /// What is to be seen of a server with these settings.
-pub(crate) fn panel(settings: &Settings, logging: &Logging) -> Panel {
-    let panel = Panel::new(settings.shown(&Found::default()));
+pub(crate) fn panel(plan: &Plan, logging: &Logging) -> Panel {
+    let panel = Panel::new(plan.shown(&Found::default()));
     panel.set_levels(OfLogging(logging.levels()));
     let counts = logging.counts();
     panel.add(move |to| {
@@ -52,10 +52,7 @@ pub(crate) fn start(
     let (place, asked) = match &options.admin {
         Some(At::Off) => return Ok(None),
         Some(At::Place { place, .. }) => (place.clone(), true),
-        None | Some(At::Host { .. }) => {
-            let default = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-            (default.into(), false)
-        }
+        None | Some(At::Host { .. }) => (default_place().into(), false),
     };
     // What is asked for at another place moves, as this is no service.
     let same = |at: &Endpoint| *at == place || (place.port() == Some(0) && at.ip() == place.ip());

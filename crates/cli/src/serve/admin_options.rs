@@ -7,22 +7,31 @@ use std::str::FromStr;
 use tidewire::Endpoint;
 use tidewire_admin::Token;
 
+use super::defaults::with_default;
+use super::given::Need;
 use super::tls::{Front, TlsOptions};
 use crate::exit::Failure;
 use crate::host::HostPort;
 use crate::secret::Secret;
 
+/// Its port, if nobody says.
+const PORT: u16 = 7480;
+
 /// Where it is if nobody says.
-pub(super) const PORT: u16 = 7480;
+pub(super) fn default_place() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))
+}
 
 /// Settings of the admin listener.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct AdminOptions {
     /// Serves metrics, health and a dashboard over HTTP at IP:PORT, HOST:PORT, PORT on this host, or a Unix socket
-    /// (unix:/PATH); off does not. The default is left out, with a warning, where its port is taken. tls: or
-    /// plain: in front says what is spoken there; else TLS where --tls-cert is given and other hosts reach it
-    /// [default: 127.0.0.1:7480]
-    #[arg(long, value_name = "ADDR")]
+    /// (unix:/PATH); off does not.
+    #[arg(long, value_name = "ADDR",
+          help = with_default("Serves metrics, health and a dashboard over HTTP at IP:PORT, HOST:PORT, PORT on this host, or \
+                               a Unix socket (unix:/PATH); off does not. The default is left out, with a warning, where \
+                               its port is taken. tls: or plain: in front says what is spoken there; else TLS where \
+                               --tls-cert is given and other hosts reach it", default_place()))]
     pub(crate) admin: Option<At>,
 
     /// A file whose one line clients must show, as a bearer token or as the password of a
@@ -57,6 +66,11 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
+    /// What must be there for a flag of this name to have an effect.
+    pub(crate) fn need(flag: &str) -> Option<Need> {
+        (flag != "admin").then_some(Need::Admin)
+    }
+
     /// Takes the token that the environment holds, if no flag says where it is.
     pub(crate) fn take_secret(&mut self) -> Result<(), Failure> {
         if self.admin_token_file.is_none() {
@@ -173,6 +187,7 @@ pub(super) fn reaches_beyond(place: &Endpoint) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::defaults;
     use super::*;
 
     fn shown(options: &AdminOptions) -> String {
@@ -198,7 +213,7 @@ mod tests {
         ] {
             let options = AdminOptions {
                 admin: Some(text.parse().unwrap()),
-                ..AdminOptions::default()
+                ..defaults::of()
             };
             assert_eq!(shown(&options), expected);
         }

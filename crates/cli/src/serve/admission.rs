@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tidewire::Network;
 use tidewire::admission::{Rate, Rules};
 
+use super::given::Need;
 use super::kind::{Kind, Named};
 use super::scoped::{One, Scope, Scoped, of, of_all, scopes, several};
 
@@ -15,7 +16,7 @@ use super::scoped::{One, Scope, Scoped, of, of_all, scopes, several};
 pub(crate) struct Networks(Vec<Network>);
 
 /// Settings of admission.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct AdmissionOptions {
     /// Connections open at once for each service; more are refused. Here and below, SERVICE= in front is
     /// for that service, all= for all of them together; may be repeated. All together are never more than the limit of
@@ -51,17 +52,17 @@ pub(crate) struct AdmissionOptions {
     #[arg(long, value_name = "[SCOPE=]NETWORKS")]
     pub(crate) deny: Vec<Scoped<Networks>>,
 
-    /// Bits of an IPv6 address that count as one address [default: 64]
-    #[arg(long, value_name = "BITS")]
-    pub(crate) address_v6: Option<u8>,
+    /// Bits of an IPv6 address that count as one address
+    #[arg(long, value_name = "BITS", default_value_t = Rules::default().address_v6)]
+    pub(crate) address_v6: u8,
 
-    /// Bits of an IPv4 address that are its network [default: 24]
-    #[arg(long, value_name = "BITS")]
-    pub(crate) prefix_v4: Option<u8>,
+    /// Bits of an IPv4 address that are its network
+    #[arg(long, value_name = "BITS", default_value_t = Rules::default().prefix_v4)]
+    pub(crate) prefix_v4: u8,
 
-    /// Bits of an IPv6 address that are its network [default: 48]
-    #[arg(long, value_name = "BITS")]
-    pub(crate) prefix_v6: Option<u8>,
+    /// Bits of an IPv6 address that are its network
+    #[arg(long, value_name = "BITS", default_value_t = Rules::default().prefix_v6)]
+    pub(crate) prefix_v6: u8,
 }
 
 /// Rules of one listener: keys of its table in the file.
@@ -87,6 +88,15 @@ impl ListenerRules {
 }
 
 impl AdmissionOptions {
+    /// What must be there for a flag of this name to have an effect.
+    pub(crate) fn need(flag: &str) -> Option<Need> {
+        match flag {
+            "address-v6" => Some(Need::Addresses),
+            "prefix-v4" | "prefix-v6" => Some(Need::Prefixes),
+            _ => None,
+        }
+    }
+
     /// Services that rules are for, with the names of the settings.
     pub(super) fn scopes(&self) -> Vec<(&'static str, Named)> {
         let mut to = Vec::new();
@@ -157,12 +167,11 @@ impl AdmissionOptions {
     }
 
     fn bits(&self) -> Rules {
-        let own = Rules::default();
         Rules {
-            address_v6: self.address_v6.unwrap_or(own.address_v6),
-            prefix_v4: self.prefix_v4.unwrap_or(own.prefix_v4),
-            prefix_v6: self.prefix_v6.unwrap_or(own.prefix_v6),
-            ..own
+            address_v6: self.address_v6,
+            prefix_v4: self.prefix_v4,
+            prefix_v6: self.prefix_v6,
+            ..Rules::default()
         }
     }
 }
@@ -222,7 +231,6 @@ pub(super) fn shown(rules: &Rules) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::kind::KvMode;
     use crate::serve::sources::in_file;
 
     fn options(text: &str) -> Result<AdmissionOptions, String> {
@@ -235,18 +243,17 @@ mod tests {
                     max-per-address = 5\naccept-rate = ['all=1000', 'kv=600/m:10']\n\
                     deny = ['192.0.2.0/24,192.0.3.0/24', 'kv=10.0.0.0/8', 'all=::1']\n";
         let options = options(text).unwrap();
-        let (resp, binary) = (Kind::Kv(KvMode::Resp), Kind::Kv(KvMode::Binary));
-        let most = [resp, binary, Kind::Echo, Kind::Http].map(|kind| options.connections(kind));
+        let kind = |name: &str| name.parse::<Named>().unwrap().0[0];
+        let (resp, echo) = (kind("kv/resp"), kind("echo"));
+        let most =
+            [resp, kind("kv/binary"), echo, kind("http")].map(|kind| options.connections(kind));
         assert_eq!(most, [Some(20), Some(50), Some(8), Some(100)]);
         let (own, all) = (options.rules_of(resp), options.rules_of_all());
         assert_eq!((own.connections, all.connections), (None, Some(1000)));
         assert_eq!((own.per_address, all.per_address), (Some(5), None));
         assert_eq!(own.rate, Some("600/m:10".parse().unwrap()));
         assert_eq!(all.rate, Some("1000".parse().unwrap()));
-        assert_eq!(
-            (own.deny.len(), options.rules_of(Kind::Echo).deny.len()),
-            (4, 3)
-        );
+        assert_eq!((own.deny.len(), options.rules_of(echo).deny.len()), (4, 3));
         assert!(all.deny.is_empty());
     }
 

@@ -1,32 +1,49 @@
 //! The flags of `serve`, which are its settings; [`super::schema`] makes the keys of the file from them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use tidewire::Network;
-use tidewire::{EngineChoice, Placement};
+use tidewire::{EngineChoice, Limits, Network, Placement};
+use tidewire_ingest::classic::{Classic, Mode};
 
 use super::admin_options::AdminOptions;
 use super::admission::AdmissionOptions;
 use super::control::ControlAt;
-use super::durable::{AckOptions, IngestOptions, LogOptions};
-use super::http::HttpOptions;
-use super::kind::Named;
-use super::kv_options::KvOptions;
+use super::deadlines::Deadlines;
+use super::defaults::{secs, with_default};
+use super::kind::{Kind, Named, in_words, services};
 use super::listen_at::ListenAt;
+use super::log_options::LogOptions;
 use super::open::Open;
-use super::scoped::Scoped;
-use super::tls::TlsOptions;
+use super::product::entries;
+use super::schema::variable;
+use super::tls::{Handshake, TlsOptions};
 use crate::count;
-use crate::exit::Failure;
 use crate::host::Host;
 use crate::logging::LogFormat;
 use crate::size::Size;
 use crate::span::Span;
 
 /// What is shown below the options.
-const NOTES: &str = "\
-Default ports: echo 12345, ingest 7400, kv/resp 6380, kv/binary 7000; when they are named: http 8080, discard 12346, \
-ack/request-reply 8000 and 8001, ack/throttled 8002, ack/head-rest 8003, ack/sync 8004, ack/async 8005.
+fn notes() -> String {
+    let ports = |kind: Kind| {
+        let ports: Vec<String> = kind.ports().iter().map(u16::to_string).collect();
+        format!("{kind} {}", ports.join(" and "))
+    };
+    let listed = |is_default: bool| {
+        let services = services().filter(move |service| service.is_default == is_default);
+        let kinds = services.flat_map(|service| service.kinds());
+        kinds.map(ports).collect::<Vec<_>>().join(", ")
+    };
+    let secrets = [Some("admin-token")]
+        .into_iter()
+        .chain(entries().iter().map(|entry| entry.secret));
+    let secrets: Vec<&str> = secrets.flatten().collect();
+    let files = secrets.iter().map(|name| format!("--{name}-file"));
+    let variables = secrets.iter().map(|name| variable(name));
+    format!(
+        "\
+Default ports: {}; when they are named: {}.
 
 When ready, one line for each listener goes to stdout, such as
   listening service=kv mode=resp addr=127.0.0.1:6380 engine=uring
@@ -36,12 +53,33 @@ again. SIGUSR2 starts a successor with the same arguments, which takes over.
 
 Sockets of a service manager (LISTEN_FDS) are served under their names: FileDescriptorName=kv/resp, admin, ...
 
-Secrets come from files (--kv-password-file, --ingest-token-file, --admin-token-file) and from the environment \
-(TIDEWIRE_KV_PASSWORD, TIDEWIRE_INGEST_TOKEN, TIDEWIRE_ADMIN_TOKEN), never from the command line, which others see.";
+Secrets come from files ({}) and from the environment \
+({}), never from the command line, which others see.",
+        listed(true),
+        listed(false),
+        files.collect::<Vec<_>>().join(", "),
+        variables.collect::<Vec<_>>().join(", "),
+    )
+}
+
+/// The services that may be named, for help.
+fn names() -> String {
+    let names = services().map(|service| match service.modes.len() {
+        1 => service.name.to_owned(),
+        n => {
+            let all = if n == 2 { "both" } else { "all" };
+            format!("{0} ({all} modes), {0}/MODE", service.name)
+        }
+    });
+    let default = services().filter(|service| service.is_default);
+    let default = in_words(default.map(|service| service.name), "and");
+    let names = names.collect::<Vec<_>>().join(", ");
+    format!("Services to run: {names} [default: {default}]")
+}
 
 /// The flags.
 #[derive(Debug, clap::Args)]
-#[command(args_override_self = true, after_help = NOTES)]
+#[command(args_override_self = true, after_help = notes())]
 pub(crate) struct Flags {
     /// Reads settings from this TOML file: its keys are the names of the flags without the dashes in front,
     /// at the top or in tables such as [kv]. `tidewire config example` prints one with all of them, `tidewire config
@@ -53,18 +91,30 @@ pub(crate) struct Flags {
     pub(crate) options: Options,
 }
 
-/// Everything that may be set; absent means the default.
-#[derive(Debug, Default, clap::Args)]
+/// What a turn of a loop makes, sends and receives.
+const TURN_OUTPUT: Size = Size(256 << 10);
+const TURN_SEND: Size = Size(1 << 20);
+const TURN_RECEIVE: Size = Size(4 << 20);
+
+/// When a loop counts as stuck.
+const STALL: Duration = Duration::from_millis(100);
+
+/// What a graceful stop may take.
+const STOP: Duration = Duration::from_secs(10);
+
+/// Silence after which the kernel asks TCP clients whether they are still there: Redis's.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
+/// Everything that may be set of the frame; absent means that the system or each service decides.
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Services to run: echo, ack (all modes), ack/MODE, ingest, kv (both modes), kv/MODE, http,
-    /// discard [default: echo, ingest and kv]
-    #[arg(value_name = "SERVICE")]
+    /// Services to run.
+    #[arg(value_name = "SERVICE", help = names())]
     pub(crate) services: Vec<Named>,
 
     /// What runs the loops: threads, epoll, uring, or auto, which takes uring where it works
-    /// [default: auto]
-    #[arg(long)]
-    pub(crate) engine: Option<EngineChoice>,
+    #[arg(long, default_value_t = EngineChoice::default())]
+    pub(crate) engine: EngineChoice,
 
     /// Loops that carry connections; the threads engine has one for each connection instead
     /// [default: one for each core that the process may run on]
@@ -73,13 +123,12 @@ pub(crate) struct Options {
 
     /// How connections come to loops: shared (each accepts for itself), acceptor (one more loop accepts
     /// and hands them out in turn) or least-connections (it hands them to the loop that has fewest)
-    /// [default: shared]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) placement: Option<PlacementName>,
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = PlacementName::Shared)]
+    pub(crate) placement: PlacementName,
 
-    /// IP address for all listeners that don't name one, or a host, for all its addresses [default: 127.0.0.1]
-    #[arg(long, value_name = "HOST")]
-    pub(crate) bind: Option<Host>,
+    /// IP address for all listeners that don't name one, or a host, for all its addresses
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub(crate) bind: Host,
 
     /// Listens for a service at IP:PORT, HOST:PORT (all its addresses), PORT on the --bind address, or a Unix socket (unix:/PATH or
     /// unix:@NAME), instead of its default ports; may be repeated. A path may have ?mode=0660&owner=USER:GROUP
@@ -107,61 +156,38 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
     pub(crate) proxy_from: Option<Vec<Network>>,
 
-    /// How long a TLS handshake, or the header of a proxy, may take [default: 10 and 5]
-    #[arg(long, value_name = "SECS")]
+    /// How long a TLS handshake, or the header of a proxy, may take.
+    #[arg(long, value_name = "SECS",
+          help = with_default("How long a TLS handshake, or the header of a proxy, may take", Handshake::default()))]
     pub(crate) handshake: Option<Span>,
 
     /// Cores to pin the loops to, such as 0,1 [default: not pinned]
     #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = count::plain::<usize>)]
     pub(crate) cpus: Vec<usize>,
 
-    /// Longest time to poll before a loop sleeps; spares the wake-up, burns the core
-    /// [default: 0, off]
-    #[arg(long, value_name = "MICROS", value_parser = count::plain::<u64>)]
-    pub(crate) busy_poll: Option<u64>,
+    /// Longest time to poll before a loop sleeps; spares the wake-up, burns the core. 0 is off
+    #[arg(long, value_name = "MICROS", value_parser = count::plain::<u64>, default_value_t = 0)]
+    pub(crate) busy_poll: u64,
 
     /// On io_uring, keeps connections in a table of each loop's ring instead of among the descriptors of the
     /// process, whose limit (RLIMIT_NOFILE) is then one for each loop; needs Linux 6.8. What looks at the
-    /// descriptors of the process from outside sees none of them [default: false]
+    /// descriptors of the process from outside sees none of them
     #[arg(
         long,
         value_name = "BOOL",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "true"
-    )]
-    pub(crate) direct_descriptors: Option<bool>,
+        default_missing_value = "true", default_value_t = false)]
+    pub(crate) direct_descriptors: bool,
 
-    /// Closes connections on which nothing moves for this long; 0 is never. Here and in the four below,
-    /// SERVICE= in front is for that service; may be repeated. An ingest connection may be
-    /// quiet for ever, one of kv/resp between commands, too (--kv-timeout)
-    /// [default: 5 s for ack, 60 s for others]
-    #[arg(long, value_name = "[SERVICE=]SECS")]
-    pub(crate) idle: Vec<Scoped<Span>>,
+    /// Deadlines of connections.
+    #[command(flatten)]
+    pub(crate) deadlines: Deadlines,
 
-    /// Closes connections whose client has said nothing at all for this long from the beginning; 0 is
-    /// never [default: 0; ingest awaits its hello for 5 s]
-    #[arg(long, value_name = "[SERVICE=]SECS")]
-    pub(crate) first_byte: Vec<Scoped<Span>>,
-
-    /// How long a request may take from its first byte to its last; each KiB of it that has come gives a second more. A client
-    /// that takes longer is cut (http: answered 408). 0 is no limit
-    /// [default: 60; http 10 for a head, 20 for a body]
-    #[arg(long, value_name = "[SERVICE=]SECS")]
-    pub(crate) whole_request: Vec<Scoped<Span>>,
-
-    /// Cuts connections whose client takes none of the output that waits for it for this long, whatever
-    /// it sends meanwhile; 0 is never [default: 60]
-    #[arg(long, value_name = "[SERVICE=]SECS")]
-    pub(crate) write_stall: Vec<Scoped<Span>>,
-
-    /// Ends connections in order that have been open for this long; 0 is never [default: 0]
-    #[arg(long, value_name = "[SERVICE=]SECS")]
-    pub(crate) lifetime: Vec<Scoped<Span>>,
-
-    /// Largest payload of an ack message, in bytes; a larger one closes its connection
-    /// [default: 16777216]
-    #[arg(long, value_name = "BYTES", value_parser = count::plain::<u32>)]
+    /// Largest payload of an ack message.
+    #[arg(long, value_name = "BYTES", value_parser = count::plain::<u32>,
+          help = with_default("Largest payload of an ack message, in bytes; a larger one closes its connection",
+                              Classic::preset(Mode::Sync).payload_max))]
     pub(crate) max_payload: Option<u32>,
 
     /// Memory that all connections together may hold in queued output, carried input and chunks of
@@ -172,24 +198,22 @@ pub(crate) struct Options {
 
     /// Output that a loop makes in one turn, for all its connections, before it hears others: 64KiB to 1GiB. A connection that makes more waits while others
     /// do, and goes on a quarter of it at a time; one that makes little does not wait
-    /// [default: 256KiB]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) turn_output: Option<Size>,
+    #[arg(long, value_name = "SIZE", default_value_t = TURN_OUTPUT)]
+    pub(crate) turn_output: Size,
 
     /// Output that a loop sends in one turn, for all its connections: 64KiB to 1GiB. A connection
-    /// with more to send waits while others do, and goes on a quarter of it at a time [default: 1MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) turn_send: Option<Size>,
+    /// with more to send waits while others do, and goes on a quarter of it at a time
+    #[arg(long, value_name = "SIZE", default_value_t = TURN_SEND)]
+    pub(crate) turn_send: Size,
 
     /// Input that a loop takes in one turn where more than 16 connections have some: 64KiB to 1GiB. Each is given the
-    /// same part of it, at least a chunk, and the rest in the turns that follow. For epoll [default: 4MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) turn_receive: Option<Size>,
+    /// same part of it, at least a chunk, and the rest in the turns that follow. For epoll
+    #[arg(long, value_name = "SIZE", default_value_t = TURN_RECEIVE)]
+    pub(crate) turn_receive: Size,
 
     /// How long a finished connection may take to flush, and then to see its peer close
-    /// [default: 5]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) linger: Option<Span>,
+    #[arg(long, value_name = "SECS", default_value = secs(Limits::default().linger))]
+    pub(crate) linger: Span,
 
     /// Congestion control of accepted connections, such as cubic [default: the system's]
     #[arg(long, value_name = "NAME")]
@@ -197,9 +221,9 @@ pub(crate) struct Options {
 
     /// Has the kernel ask TCP clients that have been silent for this long whether they are still there, three
     /// times, a third of it apart: a connection whose client's host has vanished fails after twice this
-    /// time. At most 32767 s; 0 turns that off [default: 300]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) tcp_keepalive: Option<Span>,
+    /// time. At most 32767 s; 0 turns that off
+    #[arg(long, value_name = "SECS", default_value = secs(KEEPALIVE))]
+    pub(crate) tcp_keepalive: Span,
 
     /// How logs are written to stderr: text for people, logfmt or json, a line each [default: text on a
     /// terminal, else logfmt]
@@ -217,14 +241,14 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) log_connections: bool,
 
-    /// How long a graceful stop may take before connections are cut [default: 10]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) stop_deadline: Option<Span>,
+    /// How long a graceful stop may take before connections are cut
+    #[arg(long, value_name = "SECS", default_value = secs(STOP))]
+    pub(crate) stop_deadline: Span,
 
     /// When a loop that does not get on counts as stuck: that is logged, with the service and the callback
-    /// that it is in, and counted. 5ms or more; 0 does not look [default: 100ms]
-    #[arg(long, value_name = "SECS")]
-    pub(crate) stall_threshold: Option<Span>,
+    /// that it is in, and counted. 5ms or more; 0 does not look
+    #[arg(long, value_name = "SECS", default_value = secs(STALL))]
+    pub(crate) stall_threshold: Span,
 
     /// Logs the counters this often [default: only at the end]
     #[arg(long, value_name = "SECS")]
@@ -262,22 +286,6 @@ pub(crate) struct Options {
     /// The durable log.
     #[command(flatten, next_help_heading = "Durable log")]
     pub(crate) durable: LogOptions,
-
-    /// The service ingest.
-    #[command(flatten, next_help_heading = "Ingest")]
-    pub(crate) ingest: IngestOptions,
-
-    /// The service ack.
-    #[command(flatten, next_help_heading = "Ack")]
-    pub(crate) ack: AckOptions,
-
-    /// The service http.
-    #[command(flatten, next_help_heading = "HTTP")]
-    pub(crate) http: HttpOptions,
-
-    /// The key-value store.
-    #[command(flatten, next_help_heading = "Key-value store")]
-    pub(crate) kv: KvOptions,
 }
 
 /// How connections come to loops.
@@ -314,12 +322,5 @@ impl Options {
             let kinds = self.listen.iter().map(|listen| Named(vec![listen.kind]));
             self.services = kinds.collect();
         }
-    }
-
-    /// Takes the secrets that the environment holds, where nothing that goes before it says them.
-    pub(crate) fn take_secrets(&mut self) -> Result<(), Failure> {
-        self.kv.take_secret()?;
-        self.admin.take_secret()?;
-        self.ingest.take_secret()
     }
 }

@@ -2,34 +2,67 @@
 
 use std::time::Duration;
 
-use super::args::Options;
-use super::kind::{Kind, Named};
+use tidewire::Limits;
+use tidewire_http::Settings as Http;
+use tidewire_ingest::classic::{Classic, Mode};
+use tidewire_ingest::native;
+
+use super::defaults::{secs, with_default};
+use super::kind::{Kind, Named, Service};
 use super::scoped::{Scope, Scoped, of, scopes};
 use crate::exit::Failure;
 use crate::span::Span;
 
 /// What is said; where nothing is, the service decides.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Deadlines {
-    idle: Vec<Scoped<Span>>,
-    first_byte: Vec<Scoped<Span>>,
-    whole_request: Vec<Scoped<Span>>,
-    write_stall: Vec<Scoped<Span>>,
-    lifetime: Vec<Scoped<Span>>,
+    /// Closes connections on which nothing moves for this long.
+    #[arg(long, value_name = "[SERVICE=]SECS",
+          help = with_default("Closes connections on which nothing moves for this long; 0 is never. Here and in the four \
+                               below, SERVICE= in front is for that service; may be repeated. An ingest connection may be \
+                               quiet for ever, one of kv/resp between commands, too (--kv-timeout)",
+                              format!("{} s for ack, {} s for others",
+                                      of_own(classic().idle), of_own(Limits::default().idle))))]
+    pub(super) idle: Vec<Scoped<Span>>,
+
+    /// Closes connections whose client has said nothing at all for this long from the beginning.
+    #[arg(long, value_name = "[SERVICE=]SECS",
+          help = with_default("Closes connections whose client has said nothing at all for this long from the beginning; \
+                               0 is never",
+                              format!("{}; ingest awaits its hello for {} s", of_own(Limits::default().first_byte),
+                                      secs(native::Settings::default().hello_within))))]
+    pub(super) first_byte: Vec<Scoped<Span>>,
+
+    /// How long a request may take from its first byte to its last.
+    #[arg(long, value_name = "[SERVICE=]SECS",
+          help = with_default("How long a request may take from its first byte to its last; each KiB of it that has come \
+                               gives a second more. A client that takes longer is cut (http: answered 408). 0 is no limit",
+                              format!("{}; http {} for a head, {} for a body", of_own(Limits::default().request),
+                                      secs(Http::default().head_timeout), secs(Http::default().body_timeout))))]
+    pub(super) whole_request: Vec<Scoped<Span>>,
+
+    /// Cuts connections whose client takes none of the output that waits for it for this long.
+    #[arg(long, value_name = "[SERVICE=]SECS",
+          help = with_default("Cuts connections whose client takes none of the output that waits for it for this long, \
+                               whatever it sends meanwhile; 0 is never", of_own(Limits::default().write)))]
+    pub(super) write_stall: Vec<Scoped<Span>>,
+
+    /// Ends connections in order that have been open for this long.
+    #[arg(long, value_name = "[SERVICE=]SECS",
+          help = with_default("Ends connections in order that have been open for this long; 0 is never",
+                              of_own(Limits::default().lifetime)))]
+    pub(super) lifetime: Vec<Scoped<Span>>,
+}
+
+fn classic() -> Limits {
+    Classic::preset(Mode::Sync).limits()
+}
+
+fn of_own(limit: Option<Duration>) -> String {
+    secs(limit.unwrap_or_default())
 }
 
 impl Deadlines {
-    /// What flags and file say.
-    pub(crate) fn of(options: &Options) -> Deadlines {
-        Deadlines {
-            idle: options.idle.clone(),
-            first_byte: options.first_byte.clone(),
-            whole_request: options.whole_request.clone(),
-            write_stall: options.write_stall.clone(),
-            lifetime: options.lifetime.clone(),
-        }
-    }
-
     fn each(&self) -> [(&'static str, &[Scoped<Span>]); 5] {
         [
             ("--idle", &self.idle),
@@ -49,18 +82,17 @@ impl Deadlines {
                 "{flag} all=: a deadline is that of each connection; without all= it is for every service"
             )));
         }
-        let of_ingest = |of: &&Scoped<Span>| match &of.scope {
-            Scope::Of(named) => named.0 == [Kind::Ingest],
+        Ok(())
+    }
+
+    /// Whether the silence of this service alone is limited.
+    pub(crate) fn limits_silence_of(&self, service: &'static Service) -> bool {
+        let is_its = |of: &&Scoped<Span>| match &of.scope {
+            Scope::Of(named) => named.0.iter().all(|kind| kind.service == service),
             Scope::Each | Scope::All => false,
         };
-        let mut idle = self.idle.iter().filter(of_ingest);
-        match idle.any(|of| of.value.limit().is_some()) {
-            true => Err(Failure::usage(
-                "--idle ingest= would have no effect: a producer may have nothing to say; --tcp-keepalive finds hosts \
-                 that have vanished",
-            )),
-            false => Ok(()),
-        }
+        let mut idle = self.idle.iter().filter(is_its);
+        idle.any(|of| of.value.limit().is_some())
     }
 
     /// Services that are named, with the names of the flags.
@@ -73,7 +105,7 @@ impl Deadlines {
     }
 
     /// How long a connection of this service may be silent, where the service itself says `own`.
-    pub(super) fn idle(&self, kind: Kind, own: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn idle(&self, kind: Kind, own: Option<Duration>) -> Option<Duration> {
         or(&self.idle, kind, own)
     }
 
@@ -93,9 +125,9 @@ impl Deadlines {
         or(&self.lifetime, kind, own)
     }
 
-    /// What is said of heads and bodies of http, if anything.
-    pub(super) fn of_http_requests(&self) -> Option<Span> {
-        of(&self.whole_request, Kind::Http)
+    /// What is said of requests of this service, if anything.
+    pub(crate) fn said_of_requests(&self, kind: Kind) -> Option<Span> {
+        of(&self.whole_request, kind)
     }
 }
 
@@ -106,11 +138,14 @@ fn or(set: &[Scoped<Span>], kind: Kind, own: Option<Duration>) -> Option<Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::kind::KvMode;
     use crate::serve::sources::in_file;
 
     fn deadlines(text: &str) -> Deadlines {
-        Deadlines::of(&in_file(text).unwrap())
+        in_file(text).unwrap().deadlines
+    }
+
+    fn kind(name: &str) -> Kind {
+        name.parse::<Named>().unwrap().0[0]
     }
 
     #[test]
@@ -119,26 +154,27 @@ mod tests {
         let said = deadlines(text);
         said.check().unwrap();
         let own = Some(Duration::from_secs(60));
-        let (resp, binary) = (Kind::Kv(KvMode::Resp), Kind::Kv(KvMode::Binary));
-        let idle = [Kind::Echo, binary, resp].map(|kind| said.idle(kind, own));
+        let (resp, echo, http) = (kind("kv/resp"), kind("echo"), kind("http"));
+        let idle = [echo, kind("kv/binary"), resp].map(|kind| said.idle(kind, own));
         let ms = |ms| Some(Duration::from_millis(ms));
         assert_eq!(idle, [ms(2500), ms(5000), None]);
-        assert_eq!(said.lifetime(Kind::Echo, None), ms(3_600_000));
-        assert_eq!(said.lifetime(Kind::Http, None), None);
-        assert_eq!(said.of_http_requests().unwrap().to_string(), "7s");
+        assert_eq!(said.lifetime(echo, None), ms(3_600_000));
+        assert_eq!(said.lifetime(http, None), None);
+        assert_eq!(said.said_of_requests(http).unwrap().to_string(), "7s");
         assert_eq!(said.whole_request(resp, own), ms(9000));
         assert_eq!(said.write_stall(resp, own), own);
     }
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        for (text, word) in [
-            ("lifetime = 'all=1h'", "--lifetime all="),
-            ("idle = 'ingest=5'", "--idle ingest="),
-        ] {
-            let why = deadlines(text).check().unwrap_err().message;
-            assert!(why.contains(word), "{why}");
-        }
-        deadlines("idle = 'ingest=0'").check().unwrap();
+        let why = deadlines("lifetime = 'all=1h'")
+            .check()
+            .unwrap_err()
+            .message;
+        assert!(why.contains("--lifetime all="), "{why}");
+        let ingest = kind("ingest").service;
+        assert!(deadlines("idle = 'ingest=5'").limits_silence_of(ingest));
+        assert!(!deadlines("idle = 'ingest=0'").limits_silence_of(ingest));
+        assert!(!deadlines("idle = 5").limits_silence_of(ingest));
     }
 }

@@ -1,77 +1,60 @@
 //! A service with what stands in front of its listeners.
 
-use tidewire::admission::Admission;
-use tidewire::{Builder, Layered, Listen, Service, ServiceId};
+use tidewire::admission::{Admission, Rules};
+use tidewire::{Builder, Layered, Limits, Listen, Service, ServiceId};
 
-use super::endpoint::Endpoint;
 use super::fronts::{Fronts, ProxyFront, TlsFront};
-use super::kind::{Kind, Named};
-use super::settings::Settings;
-use crate::exit::Failure;
 
 /// A service of the loops. Where none of its listeners asks for a layer there is none, and it costs
 /// nothing.
-pub(crate) enum Door<S: Service> {
-    Bare(ServiceId<S>),
-    /// The header of a proxy comes before TLS.
-    Layered(ServiceId<Layered<ProxyFront, Layered<TlsFront, S>>>),
+pub(crate) struct Door {
+    is_layered: bool,
+    listen: Box<dyn Fn(&mut Builder, Listen) -> u32>,
 }
 
-impl<S: Service> Door<S> {
-    /// Adds the service of this kind.
-    pub(crate) fn add(
+impl Door {
+    /// Adds a service under this name, behind layers if `fronts` are given.
+    pub(crate) fn add<S: Service>(
         builder: &mut Builder,
-        settings: &Settings,
-        fronts: &Fronts,
-        kind: Kind,
+        fronts: Option<&Fronts>,
+        name: &str,
+        limits: Limits,
+        rules: Rules,
         service: S,
-    ) -> Door<S> {
-        let limits = settings.limits(kind);
-        let mut own = settings.endpoints.iter().filter(|e| e.kind == kind);
-        if own.all(|endpoint| endpoint.front.is_bare()) {
+    ) -> Door {
+        let Some(fronts) = fronts else {
             let id = builder.service_with(service, limits);
-            introduce(builder, settings, kind, id);
-            return Door::Bare(id);
-        }
+            return Door::to(builder, name, rules, id, false);
+        };
+        // The header of a proxy comes before TLS.
         let tls = TlsFront(fronts.clone());
         let inner = Layered::with_limits(tls, service, limits.clone());
         let outer = Layered::with_limits(ProxyFront(fronts.clone()), inner, limits.clone());
         let id = builder.service_with(outer, limits);
-        introduce(builder, settings, kind, id);
-        Door::Layered(id)
+        Door::to(builder, name, rules, id, true)
     }
 
-    /// Adds a listener.
-    pub(crate) fn listen(
-        &self,
+    /// Names the service, and puts the rules of its own in its way.
+    fn to<S: Service>(
         builder: &mut Builder,
-        fronts: &Fronts,
-        endpoint: &Endpoint,
-        listen: Listen,
-    ) -> Result<(), Failure> {
-        match self {
-            Door::Bare(id) => {
-                builder.listen(*id, listen);
-                Ok(())
-            }
-            Door::Layered(id) => {
-                let listener = builder.listen(*id, listen);
-                fronts.put(listener, &endpoint.front)
-            }
+        name: &str,
+        rules: Rules,
+        id: ServiceId<S>,
+        is_layered: bool,
+    ) -> Door {
+        builder.name(id, name);
+        if !rules.is_empty() {
+            builder.admission_of(id, Admission::new(rules));
+        }
+        Door {
+            is_layered,
+            listen: Box::new(move |builder, listen| builder.listen(id, listen)),
         }
     }
-}
 
-/// Names a service, and puts the rules of its own in its way.
-fn introduce<S: Service>(
-    builder: &mut Builder,
-    settings: &Settings,
-    kind: Kind,
-    service: ServiceId<S>,
-) {
-    builder.name(service, &Named(vec![kind]).to_string());
-    let rules = settings.admission.rules_of(kind);
-    if !rules.is_empty() {
-        builder.admission_of(service, Admission::new(rules));
+    /// Adds a listener; its number if something may stand in front of it.
+    pub(crate) fn listen(&self, builder: &mut Builder, listen: Listen) -> Option<u32> {
+        let listener = (self.listen)(builder, listen);
+        self.is_layered.then_some(listener)
     }
 }

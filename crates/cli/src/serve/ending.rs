@@ -16,8 +16,8 @@ use super::life::Life;
 use super::log::Logs;
 use super::manager::Manager;
 use super::passing::Passing;
+use super::product::Plan;
 use super::services::Services;
-use super::settings::Settings;
 use crate::exit::Failure;
 
 /// How often it is told how far it has come.
@@ -40,7 +40,7 @@ const ROOM: Duration = Duration::from_secs(5);
 
 /// A server on its way out.
 pub(crate) struct Ending<'a> {
-    settings: &'a Settings,
+    plan: &'a Plan,
     manager: &'a Manager,
     /// Answers until the end, unless a successor does.
     _admin: Option<Admin>,
@@ -82,13 +82,13 @@ struct Start {
 impl<'a> Ending<'a> {
     /// Nothing is accepted any more.
     pub(crate) fn begin(life: Life<'a>, why: Why, handing: &mut Handing) -> Ending<'a> {
-        let deadline = life.settings.stop_deadline;
+        let deadline = life.plan.stop_deadline;
         let kept = match why {
             Why::LogsAwaited => Some(life.listeners().map(Inherited::new)),
             Why::Stop | Why::Succeeded => None,
         };
         let Life {
-            settings,
+            plan,
             manager,
             mut admin,
             logs,
@@ -112,7 +112,7 @@ impl<'a> Ending<'a> {
                     deadline_s,
                     "a successor awaits the logs; a signal ends at once"
                 );
-                running.limit_unserved(&settings.services_with_logs(), UNSERVED);
+                running.limit_unserved(&plan.services_with_logs(), UNSERVED);
                 (
                     hand_over(running, handing, deadline),
                     Successor::AwaitsLogs(kept),
@@ -134,7 +134,7 @@ impl<'a> Ending<'a> {
             passing = let_go(handing, manager, &places);
         }
         Ending {
-            settings,
+            plan,
             manager,
             _admin: admin,
             logs,
@@ -160,7 +160,7 @@ impl<'a> Ending<'a> {
     ) -> Result<End, Failure> {
         loop {
             let over = self.drain.wait_for(Duration::ZERO);
-            self.passing.go_on(&self.drain, self.settings);
+            self.passing.go_on(&self.drain, self.plan);
             if let Successor::AwaitsLogs(_) = self.successor
                 && (over || !self.needs_logs())
             {
@@ -242,7 +242,7 @@ impl<'a> Ending<'a> {
     /// Whether connections are left that may still write to a log, or wait for it.
     fn needs_logs(&self) -> bool {
         let progress = self.drain.progress();
-        let names = self.settings.services_with_logs();
+        let names = self.plan.services_with_logs();
         let busy = |left: &tidewire::Left| {
             left.open > left.lingering && names.iter().any(|name| **name == *left.service)
         };
@@ -276,7 +276,7 @@ impl<'a> Ending<'a> {
             return false;
         }
         let is_held = |path: &PathBuf| ReadOnlyDisk::open(path).is_ok_and(|disk| disk.is_written());
-        let Some(log) = self.settings.log_directories().into_iter().find(is_held) else {
+        let Some(log) = self.plan.log_directories().into_iter().find(is_held) else {
             return true;
         };
         if start.said.is_none_or(|said| said.elapsed() >= SAID) {
@@ -341,17 +341,16 @@ impl<'a> Ending<'a> {
         self.services.log();
         self.services.let_go_of_logs();
         self.logs.close()?;
-        outcome(self.services.has_failed(), &self.loops)
+        outcome(self.services.failure(), &self.loops)
     }
 }
 
 /// How a server has ended whose loops have: in order, or with what went wrong before.
-fn outcome(store_has_failed: bool, loops: &Waiter) -> Result<End, Failure> {
-    if store_has_failed {
-        return Err(Failure::wrong(
-            "the key-value store has stopped taking changes, see what the log says above; start the \
-             server again",
-        ));
+fn outcome(failure: Option<&str>, loops: &Waiter) -> Result<End, Failure> {
+    if let Some(why) = failure {
+        return Err(Failure::wrong(format!(
+            "{why}, see what the log says above; start the server again"
+        )));
     }
     loops.wait().map_err(loop_failed)?;
     Ok(End::Over)
@@ -457,7 +456,7 @@ mod tests {
         let _clients = [connect(), connect()];
         assert!(loops.wait_for(PATIENCE).is_some(), "the loop lives");
         running.stop(PATIENCE);
-        let failure = outcome(false, &loops).err().expect("it was no orderly end");
+        let failure = outcome(None, &loops).err().expect("it was no orderly end");
         assert_eq!(failure.status, crate::exit::WRONG);
         assert!(
             failure.message.contains("tidewire-loop-0"),
@@ -472,9 +471,11 @@ mod tests {
         let running = server();
         let loops = running.waiter();
         running.stop(PATIENCE);
-        assert!(matches!(outcome(false, &loops), Ok(End::Over)));
+        assert!(matches!(outcome(None, &loops), Ok(End::Over)));
         assert_eq!(
-            outcome(true, &loops).err().map(|f| f.status),
+            outcome(Some("the store has failed"), &loops)
+                .err()
+                .map(|f| f.status),
             Some(crate::exit::WRONG)
         );
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tidewire::Network;
 
-use super::kind::{Kind, KvMode, Named};
+use super::kind::{Kind, Named, services};
 use super::listen_at::{ListenAt, Place, Shield};
 use super::tls::{Front, TlsFiles, TlsOptions};
 use crate::exit::Failure;
@@ -39,9 +39,9 @@ impl Endpoint {
             )));
         }
         let own = shield.proxy_from.as_deref();
-        let files = match self.kind {
-            Kind::Http => files.map(TlsFiles::of_http),
-            _ => files,
+        let files = match self.kind.service.is_http {
+            true => files.map(TlsFiles::of_http),
+            false => files,
         };
         Ok(Front {
             tls: files.filter(|_| wanted),
@@ -51,7 +51,7 @@ impl Endpoint {
 }
 
 /// What is to listen where. Services that are named in neither list are left out; if none is named
-/// at all, echo, ingest and kv run. A service with places of its own gets none by default.
+/// at all, those run that are for everybody. A service with places of its own gets none by default.
 ///
 /// # Errors
 /// A host has no address.
@@ -63,10 +63,10 @@ pub(crate) fn endpoints(
     let mut kinds: Vec<Kind> = named.iter().flat_map(|named| named.0.clone()).collect();
     let by_name = |kind: Kind| named.iter().any(|named| named.0 == [kind]);
     if kinds.is_empty() {
-        kinds.extend([Kind::Echo, Kind::Ingest]);
-        kinds.extend(KvMode::ALL.map(Kind::Kv));
+        let default = services().filter(|service| service.is_default);
+        kinds.extend(default.flat_map(|service| service.kinds()));
     }
-    let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
+    let placed = |kind: Kind| places.iter().any(|p| p.kind.service == kind.service);
     let mut all: Vec<Endpoint> = Vec::new();
     let mut add = |kind, place: tidewire::Endpoint, by_name, shield| {
         // The same service named twice is meant once; two free ports are two.
@@ -84,7 +84,7 @@ pub(crate) fn endpoints(
     for kind in kinds.into_iter().filter(|kind| !placed(*kind)) {
         for port in kind.ports() {
             for ip in bind {
-                add(kind, (*ip, port).into(), by_name(kind), Shield::default());
+                add(kind, (*ip, *port).into(), by_name(kind), Shield::default());
             }
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         let named: Vec<Named> = named.iter().map(|n| n.parse().unwrap()).collect();
         let places: Vec<ListenAt> = places.iter().map(|p| p.parse().unwrap()).collect();
         let here = ["127.0.0.1".parse().unwrap()];
-        let shown = |e: Endpoint| format!("{} {}", Named(vec![e.kind]), e.place);
+        let shown = |e: Endpoint| format!("{} {}", e.kind, e.place);
         endpoints(&named, &places, &here)
             .unwrap()
             .into_iter()

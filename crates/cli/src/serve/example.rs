@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::schema::{Schema, Setting};
+use super::product::entries;
+use super::schema::Setting;
 use super::sources::schema;
 
 /// Columns at which comments of the file are wrapped.
@@ -23,12 +24,7 @@ const HEAD: &str = "\
 # \"64MiB\", times are seconds or texts such as \"500ms\". Where a flag may be repeated, there may be a list.
 ";
 
-const BESIDE: &str = "\
-# ---- In this file alone ----
-
-# The password of the key-value store. Better in a file of its own (kv-password-file), or in TIDEWIRE_KV_PASSWORD.
-#kv-password = \"...\"
-
+const LISTENERS: &str = "\
 # A listener with what is said for it only, instead of a text in `listen`; proxy-from and the rules of admission are as
 # above. mode and owner are those of a Unix socket's file.
 #[[listen]]
@@ -51,14 +47,6 @@ const BESIDE: &str = "\
 #at = \"unix:/run/tidewire/kv.sock\"
 #mode = \"0660\"
 #owner = \"0:0\"
-
-# A token of ingest, by its hash (`printf %s SECRET | sha256sum`); streams: all if there are none; rights: read, write,
-# admin, the first two if nothing is said. SIGHUP has them read again.
-#[[ingest-tokens]]
-#name = \"shipper\"
-#sha256 = \"...\"
-#streams = [\"logs\"]
-#rights = [\"write\"]
 ";
 
 /// The file.
@@ -76,26 +64,26 @@ pub(crate) fn example() -> String {
         for line in wrapped(&setting.help()) {
             let _ = writeln!(text, "# {line}");
         }
-        let _ = writeln!(text, "#{} = {}", setting.name, value(&schema, setting));
+        let _ = writeln!(text, "#{} = {}", setting.name, value(setting));
     }
-    text + "\n" + BESIDE
+    text += "\n# ---- In this file alone ----\n";
+    let keys = entries().iter().flat_map(|entry| entry.keys);
+    let (tables, values): (Vec<&str>, Vec<&str>) = keys
+        .map(|key| key.example)
+        .partition(|example| example.contains("#[["));
+    // No value may stand behind a table.
+    for beside in values.into_iter().chain([LISTENERS]).chain(tables) {
+        let _ = write!(text, "\n{beside}");
+    }
+    text
 }
 
-/// The default where the help tells one that can be written so, else what stands for a value.
-fn value(schema: &Schema, setting: &Setting) -> String {
+/// The default, else what stands for a value.
+fn value(setting: &Setting) -> String {
     if setting.is_switch() {
         return "true".into();
     }
-    let help = setting.help();
-    let default = help
-        .rsplit_once("[default: ")
-        .and_then(|(_, rest)| rest.split(']').next());
-    // Any text is a file's name, or that of something that only the system knows.
-    let fits = |text: &&str| {
-        let is_value = setting.value_name() != "FILE" && !text.contains(' ');
-        is_value && schema.check(&setting.said(vec![text.into()])).is_ok()
-    };
-    let value = default.filter(fits).unwrap_or(setting.value_name());
+    let value = setting.default().unwrap_or(setting.value_name().into());
     let written = match value.parse::<u64>() {
         Ok(number) => number.to_string(),
         Err(_) => format!("{value:?}"),

@@ -2,6 +2,7 @@
 //! command line; beside that it has what no flag can say. Everything that is wrong with it is found at once, each with
 //! its line.
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
@@ -11,11 +12,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::durable::TokenEntry;
 use super::listen_at::ListenAt;
+use super::product::{FileKey, entries};
 use super::schema::{Said, Schema, Setting};
 use crate::exit::Failure;
-use crate::secret::Secret;
 
 /// What a file says.
 #[derive(Debug, Default)]
@@ -29,27 +29,26 @@ pub(crate) struct File {
 pub(crate) enum Beside {
     /// Listeners, of which some are tables.
     Listen(Vec<ListenAt>),
-    /// Hashes of tokens.
-    IngestTokens(Vec<TokenEntry>),
-    /// No flag, which others could see.
-    KvPassword(Secret),
+    /// What a product is told.
+    Product(&'static FileKey, Box<dyn Any>),
 }
 
-/// The keys for it, with the tables that they may stand in.
-pub(crate) const BESIDE: [(&str, Option<&str>); 3] = [
-    ("listen", None),
-    ("ingest-tokens", Some("ingest")),
-    ("kv-password", Some("kv")),
-];
+/// The key for listeners.
+const LISTEN: &str = "listen";
 
 impl Beside {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Beside::Listen(_) => BESIDE[0].0,
-            Beside::IngestTokens(_) => BESIDE[1].0,
-            Beside::KvPassword(_) => BESIDE[2].0,
+            Beside::Listen(_) => LISTEN,
+            Beside::Product(key, _) => key.name,
         }
     }
+}
+
+/// The keys of products, with the tables that they may stand in.
+fn keys() -> impl Iterator<Item = (&'static str, &'static FileKey)> {
+    let all = entries().iter();
+    all.flat_map(|entry| entry.keys.iter().map(|key| (entry.service.name, key)))
 }
 
 /// Something that is wrong with a file.
@@ -135,13 +134,15 @@ impl<'a> Reading<'a> {
     fn root(&mut self, root: DeTable<'a>) {
         for (key, value) in root {
             let (at, name) = (key.span(), key.into_inner());
-            if name != "listen" && self.schema.has_table(&name) && value.get_ref().is_table() {
+            if name != LISTEN && self.schema.has_table(&name) && value.get_ref().is_table() {
                 let DeValue::Table(table) = value.into_inner() else {
                     continue;
                 };
                 self.table(&name, table);
-            } else if is_beside(&name) {
-                self.beside(&name, at, value);
+            } else if name == LISTEN {
+                self.listen(at, value);
+            } else if let Some((_, key)) = keys().find(|(_, key)| key.name == name) {
+                self.key(key, at, value);
             } else if let Some(setting) = self.schema.get(&name) {
                 self.setting(setting, at, value);
             } else {
@@ -151,15 +152,13 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn table(&mut self, table: &str, keys: DeTable<'a>) {
-        for (key, value) in keys {
+    fn table(&mut self, table: &str, pairs: DeTable<'a>) {
+        for (key, value) in pairs {
             let (at, key) = (key.span(), key.into_inner());
             let long = format!("{table}-{key}");
-            let beside = BESIDE
-                .iter()
-                .find(|(name, of)| *of == Some(table) && (*name == long || **name == *key));
-            if let Some((name, _)) = beside {
-                self.beside(name, at, value);
+            let mut keys = keys().filter(|(of, _)| *of == table).map(|(_, key)| key);
+            if let Some(own) = keys.find(|own| own.name == long || *own.name == *key) {
+                self.key(own, at, value);
             } else if let Some(setting) = self.schema.in_table(table, &key) {
                 self.setting(setting, at, value);
             } else {
@@ -214,26 +213,31 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn beside(&mut self, name: &str, at: Range<usize>, value: Spanned<DeValue<'a>>) {
+    fn listen(&mut self, at: Range<usize>, value: Spanned<DeValue<'a>>) {
         let is_one = value.get_ref().is_str();
         let from = ValueDeserializer::from(value);
-        let read = match name {
-            "listen" if is_one => ListenAt::deserialize(from).map(|one| Beside::Listen(vec![one])),
-            "listen" => Vec::deserialize(from).map(Beside::Listen),
-            "ingest-tokens" => Vec::deserialize(from).map(Beside::IngestTokens),
-            _ => Secret::deserialize(from).map(Beside::KvPassword),
+        let read = match is_one {
+            true => ListenAt::deserialize(from).map(|one| vec![one]),
+            false => Vec::deserialize(from),
         };
         match read {
-            Ok(beside) => self.file.beside.push(beside),
-            // The message would show it.
-            Err(_) if name == "kv-password" => self.wrong(at, "`kv-password`: a text is meant"),
-            Err(e) => self.wrong(e.span().unwrap_or(at), format!("`{name}`: {}", e.message())),
+            Ok(all) => self.file.beside.push(Beside::Listen(all)),
+            Err(e) => self.cannot_read(LISTEN, at, &e),
         }
     }
-}
 
-fn is_beside(name: &str) -> bool {
-    BESIDE.iter().any(|(beside, _)| *beside == name)
+    fn key(&mut self, key: &'static FileKey, at: Range<usize>, value: Spanned<DeValue<'a>>) {
+        match (key.read)(ValueDeserializer::from(value)) {
+            Ok(value) => self.file.beside.push(Beside::Product(key, value)),
+            // The message would show it.
+            Err(_) if key.is_secret => self.wrong(at, format!("`{}`: a text is meant", key.name)),
+            Err(e) => self.cannot_read(key.name, at, &e),
+        }
+    }
+
+    fn cannot_read(&mut self, name: &str, at: Range<usize>, e: &toml::de::Error) {
+        self.wrong(e.span().unwrap_or(at), format!("`{name}`: {}", e.message()));
+    }
 }
 
 /// The values as they would stand on a command line.
@@ -267,7 +271,7 @@ fn text(value: &DeValue<'_>) -> Result<OsString, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sources::{options_of, schema};
+    use super::super::sources::{asked_of, schema};
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
@@ -354,15 +358,12 @@ mod tests {
                 let (file, problems) = File::parse(&schema, text);
                 assert!(problems.is_empty(), "{text}: {problems:?}");
                 assert_eq!(file.said.len() + file.beside.len(), 1, "{text}");
-                let options = options_of(&schema, file).unwrap_or_else(|e| panic!("{text}: {e}"));
+                let options = asked_of(&schema, file).unwrap_or_else(|e| panic!("{text}: {e}"));
                 format!("{options:?}")
             });
             let first = shown.next().unwrap();
-            assert_ne!(
-                first,
-                format!("{:?}", super::super::args::Options::default()),
-                "{name}"
-            );
+            let nothing = asked_of(&schema, File::default()).unwrap();
+            assert_ne!(first, format!("{nothing:?}"), "{name}");
             assert!(shown.all(|other| other == first), "{name}");
         }
     }
@@ -378,11 +379,11 @@ mod tests {
             "epoll",
             "json",
             "info",
-            "sync",
+            "interval:1s",
             "refuse",
             "tail",
             "declared",
-            "durable",
+            "received",
             "acceptor",
             "10.0.0.0/8",
             "echo=7",
@@ -391,7 +392,6 @@ mod tests {
             "noeviction",
             "true",
             "file",
-            "interval:1s",
             "message",
         ];
         let schema = schema();

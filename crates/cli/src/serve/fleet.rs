@@ -9,7 +9,7 @@ use tidewire_ingest::native::Fleet;
 use tidewire_kafka::{PARTITIONS, Target};
 use tidewire_replicate::Owners;
 
-use super::durable::LogOptions;
+use super::log_options::LogOptions;
 use crate::exit::Failure;
 use crate::span::Span;
 
@@ -27,7 +27,7 @@ pub(super) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
     let target: Target = home
         .parse()
         .map_err(|e| Failure::usage(format!("--replicate: {e}")))?;
-    if !HAND_OVER.contains(&options.hand_over()) {
+    if !HAND_OVER.contains(&options.hand_over.0) {
         let (least, most) = (Span(*HAND_OVER.start()), Span(*HAND_OVER.end()));
         return Err(Failure::usage(format!(
             "--fleet-hand-over: from {least} to {most}"
@@ -86,13 +86,14 @@ fn check(node: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::defaults;
     use super::*;
 
     fn of(places: &str, home: &str) -> Result<Option<Fleet>, String> {
         let options = LogOptions {
             fleet: Some(places.into()),
             replicate: Some(home.into()),
-            ..LogOptions::default()
+            ..defaults::of()
         };
         fleet(&options).map_err(|failure| failure.message)
     }
@@ -112,7 +113,7 @@ mod tests {
             let options = LogOptions {
                 fleet_address: Some(place.into()),
                 replicate: Some(home.into()),
-                ..LogOptions::default()
+                ..defaults::of()
             };
             fleet(&options).map_err(|failure| failure.message)
         };
@@ -139,8 +140,8 @@ mod tests {
             let options = LogOptions {
                 fleet_address: Some("a:7400".into()),
                 replicate: Some("kafka://k/t".into()),
-                hand_over: Some(Span(Duration::from_millis(millis))),
-                ..LogOptions::default()
+                hand_over: Span(Duration::from_millis(millis)),
+                ..defaults::of()
             };
             fleet(&options).map_err(|failure| failure.message)
         };

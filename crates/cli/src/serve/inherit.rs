@@ -6,7 +6,7 @@ use tidewire_admin::Admin;
 use tidewire_handover::{Control, Handed};
 
 use super::endpoint::Endpoint;
-use super::kind::Named;
+use super::kind::{self, Named};
 use super::listen_at::{ListenAt, Place, Shield};
 use super::settings::Settings;
 
@@ -56,10 +56,12 @@ impl Inherited {
             let Handed { service, at, .. } = handed;
             let named: Result<Named, _> = service.parse();
             let Ok([kind]) = named.as_ref().map(|named| &named.0[..]) else {
+                let kinds = kind::services().flat_map(|service| service.kinds());
+                let kinds: Vec<String> = kinds.map(|kind| kind.to_string()).collect();
                 return Err(format!(
                     "the service manager passes a socket at {at} under the name {service:?}, which is no service: \
-                     say FileDescriptorName=echo, ack/sync, ingest, kv/resp, kv/binary, http, discard or admin, \
-                     one for each socket unit"
+                     say FileDescriptorName={} or admin, one for each socket unit",
+                    kinds.join(", ")
                 ));
             };
             Ok(ListenAt {
@@ -154,7 +156,7 @@ fn listen(handed: Handed, shared: bool) -> Listen {
 }
 
 fn is_same_service(handed: &Handed, endpoint: &Endpoint) -> bool {
-    Named(vec![endpoint.kind]).to_string() == handed.service
+    endpoint.kind.to_string() == handed.service
 }
 
 fn is_for(handed: &Handed, endpoint: &Endpoint) -> bool {
@@ -171,7 +173,7 @@ fn not_served(handed: &Handed, endpoints: &[Endpoint]) -> String {
     let Handed { service, at, .. } = handed;
     match endpoints.iter().find(|endpoint| endpoint.place == *at) {
         Some(other) => {
-            let other = Named(vec![other.kind]);
+            let other = other.kind;
             format!(
                 "the running server has {service} at {at}, and here {other} is asked for at that place"
             )
@@ -197,7 +199,7 @@ pub(crate) fn of_services(settings: &Settings, listening: Vec<tidewire::Listenin
         }
         last = Some(number);
         all.push(Handed {
-            service: Named(vec![settings.endpoints[number].kind]).to_string(),
+            service: settings.endpoints[number].kind.to_string(),
             at: one.endpoint,
             is_given: settings.is_given(&settings.endpoints[number]),
             owns_file: one.owns_file,

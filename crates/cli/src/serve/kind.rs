@@ -1,86 +1,118 @@
-//! The services, by name.
+//! The services, by name. Which there are is told once, by whoever lists the products.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
-use tidewire_ingest::classic::Mode;
-
-/// A service, with its mode where it has several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Sends back what it gets.
-    Echo,
-    /// Acknowledges small messages.
-    Ack(Mode),
-    /// Stores messages, and gives them back.
-    Ingest,
-    /// Keys and values.
-    Kv(KvMode),
-    /// Small web endpoints.
-    Http,
-    /// Receives and drops.
-    Discard,
+/// A service, as it is named on the command line, in metrics and to successors.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) name: &'static str,
+    /// One at least.
+    pub(crate) modes: &'static [Mode],
+    /// Served where no service is named.
+    pub(crate) is_default: bool,
+    /// Its clients send messages, which the log of messages may keep.
+    pub(crate) takes_messages: bool,
+    /// It speaks HTTP, as clients of TLS may ask.
+    pub(crate) is_http: bool,
 }
 
-/// The protocols of the key-value store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KvMode {
-    /// Redis's.
-    Resp,
-    /// The small binary one.
-    Binary,
+/// A protocol of a service.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    pub(crate) name: Option<&'static str>,
+    /// The ports that clients in the field expect.
+    pub(crate) ports: &'static [u16],
 }
 
-impl KvMode {
-    pub(super) const ALL: [KvMode; 2] = [KvMode::Resp, KvMode::Binary];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            KvMode::Resp => "resp",
-            KvMode::Binary => "binary",
+impl Service {
+    /// A service that is served when it is named.
+    pub(crate) const fn new(name: &'static str, modes: &'static [Mode]) -> Service {
+        Service {
+            name,
+            modes,
+            is_default: false,
+            takes_messages: false,
+            is_http: false,
         }
     }
+
+    /// Its mode of this number.
+    pub(crate) fn kind(&'static self, mode: usize) -> Kind {
+        Kind {
+            service: self,
+            mode: &self.modes[mode],
+        }
+    }
+
+    /// All its modes.
+    pub(crate) fn kinds(&'static self) -> impl Iterator<Item = Kind> {
+        (0..self.modes.len()).map(|mode| self.kind(mode))
+    }
+}
+
+/// A service in one of its modes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) service: &'static Service,
+    mode: &'static Mode,
 }
 
 impl Kind {
-    pub(crate) fn service(self) -> &'static str {
-        match self {
-            Kind::Echo => "echo",
-            Kind::Ack(_) => "ack",
-            Kind::Ingest => "ingest",
-            Kind::Kv(_) => "kv",
-            Kind::Http => "http",
-            Kind::Discard => "discard",
-        }
-    }
-
     pub(crate) fn mode(self) -> Option<&'static str> {
-        match self {
-            Kind::Ack(mode) => Some(mode.name()),
-            Kind::Ingest => Some("native"),
-            Kind::Kv(mode) => Some(mode.name()),
-            Kind::Echo | Kind::Http | Kind::Discard => None,
-        }
+        self.mode.name
     }
 
-    /// The ports that clients in the field expect.
-    pub(super) fn ports(self) -> Vec<u16> {
-        match self {
-            Kind::Echo => vec![12345],
-            // 8000 is where an older variant of the same protocol listened.
-            Kind::Ack(Mode::RequestReply) => vec![8000, 8001],
-            Kind::Ack(mode) => vec![mode.default_port()],
-            Kind::Ingest => vec![7400],
-            Kind::Kv(KvMode::Resp) => vec![6380],
-            Kind::Kv(KvMode::Binary) => vec![7000],
-            Kind::Http => vec![8080],
-            Kind::Discard => vec![12346],
+    pub(crate) fn ports(self) -> &'static [u16] {
+        self.mode.ports
+    }
+}
+
+/// With its mode, if the service has several.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.service.name)?;
+        match self.mode() {
+            Some(mode) if self.service.modes.len() > 1 => write!(f, "/{mode}"),
+            _ => Ok(()),
         }
     }
 }
 
-/// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`, `ingest`,
-/// `kv`, `kv/resp`, `http`, `discard`.
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+static SERVICES: OnceLock<Vec<&'static Service>> = OnceLock::new();
+
+/// Says which services there are, in the order of lists; the first call counts.
+pub(crate) fn there_are(services: impl Iterator<Item = &'static Service>) {
+    SERVICES.get_or_init(|| services.collect());
+}
+
+/// All services.
+pub(crate) fn services() -> impl Iterator<Item = &'static Service> {
+    #[cfg(test)]
+    super::products::install();
+    let all = SERVICES.get().expect("the list of products was installed");
+    all.iter().copied()
+}
+
+/// Names as in a sentence.
+pub(crate) fn in_words<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<&str> = names.collect();
+    match &names[..] {
+        [before @ .., end] if !before.is_empty() => {
+            format!("{} {last} {end}", before.join(", "))
+        }
+        _ => names.concat(),
+    }
+}
+
+/// A service as named on the command line: `echo`, `ack` (all its modes), `ack/sync`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named(pub(crate) Vec<Kind>);
 
@@ -88,45 +120,39 @@ impl FromStr for Named {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Named, String> {
-        let kinds = match text.split_once('/') {
-            None => match text {
-                "echo" => vec![Kind::Echo],
-                "ingest" => vec![Kind::Ingest],
-                "http" => vec![Kind::Http],
-                "discard" => vec![Kind::Discard],
-                "ack" => Mode::ALL.map(Kind::Ack).to_vec(),
-                "kv" => KvMode::ALL.map(Kind::Kv).to_vec(),
-                _ => {
-                    return Err(format!(
-                        "no service is called {text:?}: echo, ack, ingest, kv, http or discard"
-                    ));
-                }
-            },
-            Some(("ack", mode)) => {
-                let mode = mode.parse::<Mode>();
-                vec![Kind::Ack(mode.map_err(|e| e.to_string())?)]
-            }
-            Some(("ingest", "native")) => vec![Kind::Ingest],
-            Some(("kv", mode)) => {
-                let known = KvMode::ALL.into_iter().find(|known| known.name() == mode);
-                let mode =
-                    known.ok_or_else(|| format!("kv has no mode {mode:?}: resp or binary"))?;
-                vec![Kind::Kv(mode)]
-            }
-            Some((service, _)) => {
-                return Err(format!("only ack and kv have modes, not {service:?}"));
-            }
+        let (name, mode) = match text.split_once('/') {
+            Some((name, mode)) => (name, Some(mode)),
+            None => (text, None),
         };
-        Ok(Named(kinds))
+        let Some(service) = services().find(|service| service.name == name) else {
+            let names = in_words(services().map(|service| service.name), "or");
+            return Err(format!("no service is called {name:?}: {names}"));
+        };
+        let Some(mode) = mode else {
+            return Ok(Named(service.kinds().collect()));
+        };
+        let mut kinds = service.kinds();
+        match kinds.find(|kind| kind.mode() == Some(mode)) {
+            Some(kind) => Ok(Named(vec![kind])),
+            None if service.modes.len() > 1 => {
+                let modes = service.modes.iter().filter_map(|mode| mode.name);
+                let modes = in_words(modes, "or");
+                Err(format!("{name} has no mode {mode:?}: {modes}"))
+            }
+            None => {
+                let several = services().filter(|service| service.modes.len() > 1);
+                let several = in_words(several.map(|service| service.name), "and");
+                Err(format!("only {several} have modes, not {name:?}"))
+            }
+        }
     }
 }
 
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0[..] {
-            [Kind::Ack(mode)] => write!(f, "ack/{}", mode.name()),
-            [Kind::Kv(mode)] => write!(f, "kv/{}", mode.name()),
-            _ => f.write_str(self.0[0].service()),
+            [kind] => kind.fmt(f),
+            _ => f.write_str(self.0[0].service.name),
         }
     }
 }

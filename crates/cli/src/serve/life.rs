@@ -15,20 +15,20 @@ use tidewire_ingest::native::Fleet;
 use super::admin;
 use super::announce::announce;
 use super::blocked::Blocked;
-use super::durable::OnLogFailure;
 use super::end::{SAID, Why};
 use super::events::Events;
 use super::fronts::Fronts;
 use super::full::{Full, What};
 use super::handing::{Handing, Wants};
 use super::inherit::{self, Inherited};
-use super::kind::{Kind, Named};
 use super::log::{Logs, OpenLog};
+use super::log_options::OnLogFailure;
 use super::manager::Manager;
 use super::passing;
+use super::product::Plan;
 use super::services::Services;
-use super::settings::Settings;
 use super::shown::Found;
+use super::sources::Sources;
 use super::takeover;
 use crate::exit::Failure;
 use crate::logging::Logging;
@@ -39,7 +39,9 @@ const HELD: Duration = Duration::from_millis(100);
 
 /// A server that runs.
 pub(crate) struct Life<'a> {
-    pub(super) settings: &'a Settings,
+    pub(super) plan: &'a Plan,
+    /// Where the settings come from, to read some again.
+    sources: &'a Sources,
     pub(super) manager: &'a Manager,
     panel: Panel,
     pub(super) admin: Option<Admin>,
@@ -67,7 +69,8 @@ impl<'a> Life<'a> {
     /// that returns after a takeover that has failed awaits that the successor lets go of the logs: it was refused, and ends,
     /// but may have opened one meanwhile.
     pub(crate) fn begin(
-        settings: &'a Settings,
+        plan: &'a Plan,
+        sources: &'a Sources,
         manager: &'a Manager,
         logging: &Logging,
         mut inherited: Inherited,
@@ -75,10 +78,10 @@ impl<'a> Life<'a> {
         events: &mut Events,
     ) -> Result<Life<'a>, Failure> {
         // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
-        let panel = admin::panel(settings, logging);
-        let fronts = Fronts::new(settings.handshake);
-        let admin = admin::start(settings, &fronts, &panel, inherited.take_admin())?;
-        panel.set_config(settings.shown(&Found {
+        let panel = admin::panel(plan, logging);
+        let fronts = Fronts::new(plan.handshake);
+        let admin = admin::start(plan, &fronts, &panel, inherited.take_admin())?;
+        panel.set_config(plan.shown(&Found {
             admin: admin.as_ref().map(Admin::addr),
             loops: None,
         }));
@@ -100,32 +103,34 @@ impl<'a> Life<'a> {
             std::thread::sleep(HELD);
             !events.wait(None, None, Some(Duration::ZERO)).end
         };
-        if settings.need_log() {
-            let owners = settings.ingest.fleet.as_ref().and_then(Fleet::owners);
-            let log = OpenLog::open(&settings.durable, owners, &panel, &mut awaits)?;
+        if plan.need_log() {
+            let owners = plan.fleet.as_ref().and_then(Fleet::owners);
+            let log = OpenLog::open(&plan.durable, owners, &panel, &mut awaits)?;
             logs.messages = Some(log);
         }
-        if let Some(policy) = settings.kv_log_policy() {
-            let has_home = settings.kv.has_home();
-            let log = OpenLog::open_kv(&settings.durable, policy, has_home, &panel, &mut awaits)?;
-            logs.kv = Some(log);
+        for (service, product) in plan.served() {
+            if let Some((directory, settings)) = product.opens(plan)? {
+                let log = OpenLog::open_at(directory, settings, Some(&panel), &mut awaits)?;
+                logs.own.push((service.name, log));
+            }
         }
-        let (mut builder, services) = prepare(settings, &fronts, &logs, &mut inherited)?;
+        let (mut builder, services) = prepare(plan, &fronts, &logs, &mut inherited)?;
         let is_early = origin == Origin::Start;
         if !is_early {
-            services.recover(settings, &logs, &panel, &mut || true)?;
+            services.recover(plan, &logs, &panel, &[], &mut || true)?;
         }
         // Before anybody is served: a client may ask for the end with its first command.
         let alarm = events.alarm();
         let alarm = alarm.map_err(|e| Failure::failed(format!("cannot watch the loops: {e}")))?;
         let alarm = Arc::new(alarm);
         let rung = alarm.clone();
-        services.on_shutdown(move || rung.ring());
+        services.on_shutdown(Arc::new(move || rung.ring()));
         let running = builder.start().map_err(|e| cannot_start(&e))?;
-        services.listening(&settings.endpoints, running.addrs());
+        services.listening(&plan.endpoints, running.addrs());
         passing::let_in(&running.inbound(), inherited.take_connections());
         let mut life = Life {
-            settings,
+            plan,
+            sources,
             manager,
             panel,
             admin,
@@ -150,9 +155,9 @@ impl<'a> Life<'a> {
         tracing::info!(
             engine = %life.running.engine(),
             reason = life.running.engine_reason(),
-            workers = settings.workers,
-            descriptors = settings.descriptors,
-            connections = settings.rules_of_all().connections,
+            workers = plan.workers,
+            descriptors = plan.descriptors,
+            connections = plan.rules_of_all().connections,
             "serving"
         );
         Ok(life)
@@ -160,17 +165,11 @@ impl<'a> Life<'a> {
 
     /// Builds what is kept in a log, while who connects is told so.
     fn recover(&mut self, events: &mut Events) -> Result<(), Failure> {
-        if self.settings.kv_durability().is_some() {
-            for (endpoint, addr) in self.settings.endpoints.iter().zip(self.running.addrs()) {
-                if let Kind::Kv(_) = endpoint.kind {
-                    tracing::info!(
-                        %addr,
-                        "recovering: until that is done commands that need keys are answered with -LOADING, and those \
-                         of the binary protocol wait"
-                    );
-                }
-            }
-        }
+        let endpoints = self.plan.endpoints.iter();
+        let at = endpoints.zip(self.running.addrs());
+        let at: Vec<_> = at
+            .map(|(endpoint, addr)| (endpoint.kind, addr.clone()))
+            .collect();
         let mut is_asked = false;
         let mut goes_on = || {
             is_asked = is_asked || events.is_end_asked();
@@ -178,7 +177,7 @@ impl<'a> Life<'a> {
         };
         let recovered =
             self.services
-                .recover(self.settings, &self.logs, &self.panel, &mut goes_on)?;
+                .recover(self.plan, &self.logs, &self.panel, &at, &mut goes_on)?;
         self.was_cut_short = !recovered;
         if recovered && is_asked {
             // There was nothing left to cut short: the end is asked for again, where ends are heard from now on.
@@ -192,16 +191,9 @@ impl<'a> Life<'a> {
         if self.was_cut_short {
             return Ok(());
         }
-        let endpoints = &self.settings.endpoints;
-        let front = &self.settings.admin_front;
+        let front = &self.plan.admin_front;
         let admin = self.admin.as_ref().map(|admin| (admin, front));
-        announce(
-            endpoints,
-            &self.running,
-            &self.logs,
-            &self.settings.kv,
-            admin,
-        )
+        announce(self.plan, &self.running, &self.logs, admin)
     }
 
     /// Serves until the end.
@@ -223,7 +215,7 @@ impl<'a> Life<'a> {
     pub(crate) fn is_alone(&self, following: Option<Following>) {
         self.running.accept_waiting();
         if let Some(following) = following {
-            passing::take_in(following, self.running.inbound(), self.settings);
+            passing::take_in(following, self.running.inbound(), self.plan);
         }
     }
 
@@ -237,30 +229,31 @@ impl<'a> Life<'a> {
 
     /// Lets those who ask the admin listener see what runs.
     fn show(&self) {
-        let listeners = self.settings.endpoints.iter().zip(self.running.addrs());
+        let listeners = self.plan.endpoints.iter().zip(self.running.addrs());
         let listeners = listeners.map(|(endpoint, addr)| Listener {
-            service: Named(vec![endpoint.kind]).to_string(),
+            service: endpoint.kind.to_string(),
             addr: addr.to_string(),
         });
         self.panel
             .show(self.running.observer(), listeners.collect());
-        self.panel.set_config(self.settings.shown(&Found {
+        self.panel.set_config(self.plan.shown(&Found {
             admin: self.admin.as_ref().map(Admin::addr),
             loops: Some((&self.running.observer(), self.running.addrs())),
         }));
         let services = self.services.clone();
         self.panel.add(move |to| services.collect(to));
-        for (name, log) in [("messages", &self.logs.messages), ("kv", &self.logs.kv)] {
-            if let Some(log) = log.as_ref().map(OpenLog::watched) {
-                self.panel.add(move |to| log.collect(name, to));
-            }
+        let messages = self.logs.messages.iter().map(|log| ("messages", log));
+        let own = self.logs.own.iter().map(|(name, log)| (*name, log));
+        for (name, log) in messages.chain(own) {
+            let log = log.watched();
+            self.panel.add(move |to| log.collect(name, to));
         }
     }
 
     /// Until a signal comes, or a loop fails, or the log has failed and that is to be the end, or a successor takes
     /// over.
     fn wait(&mut self, events: &mut Events, handing: &mut Handing) -> Why {
-        let settings = self.settings;
+        let settings = self.plan;
         let mut shown = Instant::now();
         let mut full_disk = Full::new(What::Disk);
         let mut full_streams = Full::new(What::Streams);
@@ -269,8 +262,8 @@ impl<'a> Life<'a> {
             let next = settings
                 .stats_interval
                 .map(|every| every.saturating_sub(shown.elapsed()));
-            let follows = self.settings.kv.follow.is_some();
-            let look = (!self.logs.is_empty() || follows).then_some(LOOK);
+            let look = !self.logs.is_empty() || self.services.are_watched();
+            let look = look.then_some(LOOK);
             self.adopt();
             // A pause of zero would be none at all.
             let pause = [next, look, handing.look()].into_iter().flatten().min();
@@ -320,14 +313,15 @@ impl<'a> Life<'a> {
             let failed = self
                 .logs
                 .each()
-                .fold(self.services.has_failed(), |failed, log| {
+                .fold(self.services.failure().is_some(), |failed, log| {
                     log.has_failed() | failed
                 });
-            if failed && settings.on_log_failure == OnLogFailure::Exit {
+            if failed && settings.durable.on_failure == OnLogFailure::Exit {
                 return Why::Stop;
             }
-            full_disk.look(self.services.refused_by_full_disk());
-            full_streams.look(self.services.refused_by_full_streams());
+            let refused = self.services.refused();
+            full_disk.look(refused.by_disk);
+            full_streams.look(refused.by_streams);
             let why = self.logs.each().find_map(|log| log.blocked());
             blocked.look(why.as_deref());
             let halted = self.logs.each().find_map(|log| log.halted());
@@ -346,17 +340,16 @@ impl<'a> Life<'a> {
     /// What a successor leaves behind that serves without having asked for the logs, as a reason to refuse it. A successor of
     /// 0.3.0 or later finds that out by itself and ends.
     fn left_behind(&self) -> Option<String> {
-        let logs = self.settings.log_directories();
-        (!logs.is_empty())
-            .then(|| takeover::leaves_behind(&logs, &self.settings.store_directories()))
+        let logs = self.plan.log_directories();
+        (!logs.is_empty()).then(|| takeover::leaves_behind(&logs, &self.plan.store_directories()))
     }
 
-    /// A key-value store that was followed is this server's now, with its log.
+    /// What was followed is this server's now, with its log.
     fn adopt(&mut self) {
-        if let Some(log) = self.services.taken_over() {
+        for (name, log) in self.services.taken_over() {
             let watched = log.watched();
-            self.panel.add(move |to| watched.collect("kv", to));
-            self.logs.kv = Some(log);
+            self.panel.add(move |to| watched.collect(name, to));
+            self.logs.own.push((name, log));
         }
     }
 
@@ -375,18 +368,23 @@ impl<'a> Life<'a> {
                 tracing::error!(why = message, "SIGHUP: nothing has changed");
             }
         }
-        reload_tokens(self.settings, &self.services);
+        match self.sources.asked() {
+            Ok(again) => self.services.reload(again.products()),
+            Err(Failure { message, .. }) => {
+                tracing::error!(why = message, "SIGHUP: the settings cannot be read again");
+            }
+        }
         self.manager.ready();
     }
 
     /// What a successor has to know.
     fn offer(&self) -> Offer {
-        let most = self.settings.stop_deadline;
+        let most = self.plan.stop_deadline;
         Offer {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            logs: self.settings.log_directories(),
-            stores: self.settings.store_directories(),
+            logs: self.plan.log_directories(),
+            stores: self.plan.store_directories(),
             release_ms: u64::try_from(most.as_millis()).unwrap_or(u64::MAX),
             packets: 0,
         }
@@ -394,39 +392,12 @@ impl<'a> Life<'a> {
 
     /// All that listens, but the control socket.
     pub(super) fn listeners(&self) -> io::Result<Vec<Handed>> {
-        let settings = self.settings;
+        let settings = self.plan;
         let mut all = inherit::of_services(settings, self.running.listeners()?);
         if let Some(admin) = &self.admin {
             all.extend(inherit::of_admin(admin, settings.admin_is_given)?);
         }
         Ok(all)
-    }
-}
-
-/// The same for the tokens of ingest. Files that now hold none are taken for a mistake: without tokens
-/// everybody on this host would be let in.
-fn reload_tokens(settings: &Settings, services: &Services) {
-    let had = !settings.ingest.tokens.is_empty();
-    match settings.sources.tokens() {
-        Ok(tokens) if had && tokens.is_empty() => {
-            tracing::error!("SIGHUP: there would be no tokens any more: nothing has changed");
-        }
-        Ok(tokens) if had || !tokens.is_empty() => {
-            let count = tokens.len();
-            if services.change_tokens(tokens, &settings.kv) {
-                tracing::info!(
-                    tokens = count,
-                    "SIGHUP: the tokens of ingest were read again"
-                );
-            }
-        }
-        Ok(_) => {}
-        Err(Failure { message, .. }) => {
-            tracing::error!(
-                why = message,
-                "SIGHUP: the tokens of ingest have not changed"
-            );
-        }
     }
 }
 
@@ -443,7 +414,7 @@ fn watch(ended: impl FnOnce() + Send + 'static, alarm: Arc<Alarm>) {
 const LOOK: Duration = Duration::from_secs(1);
 
 fn prepare(
-    settings: &Settings,
+    settings: &Plan,
     fronts: &Fronts,
     logs: &Logs,
     inherited: &mut Inherited,

@@ -1,4 +1,4 @@
-//! The durable logs of the services that need one: that of messages, and that of the key-value store,
+//! The durable logs of the services that need one: that of messages, and those of products,
 //! each in a directory of its own, because they are shortened by rules of their own.
 
 use std::io;
@@ -9,73 +9,36 @@ use std::time::{Duration, Instant};
 use rustix::fs::statvfs;
 use tidewire_admin::catalogue::log as metrics;
 use tidewire_admin::{Panel, Snapshot, Value};
-use tidewire_kv::durable::{KvLog, STREAM};
-use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Policy, Recovery, Settings};
+use tidewire_log::{EmbeddedLog, Log, OpenError, Opening, Recovery, Settings};
 use tidewire_replicate::{Owners, Shown};
 
-use super::durable::{LogOptions, PolicyName};
+use super::log_options::{LogOptions, PolicyName};
 use super::replica::{Replica, collect};
-use crate::data::{KV_DIRECTORY, refuse_other, refuse_store_in_store};
+use crate::data::refuse_other;
 use crate::exit::Failure;
-use crate::size::Size;
-
-/// Where that is.
-pub(crate) fn kv_directory(options: &LogOptions) -> PathBuf {
-    options.directory().join(KV_DIRECTORY)
-}
-
-/// A disk has room for so many segments of the key-value store's log, if nobody says how long they are.
-const SEGMENTS_OF_A_DISK: u64 = 16;
-
-/// Settings of the key-value store's log, with segments that suit the disk of its directory unless their
-/// length is given.
-pub(crate) fn kv_settings(
-    directory: &Path,
-    segment: Option<Size>,
-    policy: Policy,
-) -> Result<Settings, Failure> {
-    let own = KvLog::settings(policy);
-    if let Some(Size(segment)) = segment {
-        return own.with_segments(segment).map_err(|least| {
-            Failure::usage(format!(
-                "--segment {}: the log of kv needs segments of {} at least",
-                Size(segment),
-                Size(least)
-            ))
-        });
-    }
-    let suits = disk_size(directory).map(|bytes| bytes / SEGMENTS_OF_A_DISK);
-    match suits {
-        Some(suits) if suits < own.segment_length(0) => {
-            let chosen = own.clone().with_segments(suits);
-            Ok(chosen
-                .or_else(|least| own.with_segments(least))
-                .expect("the least that it needs"))
-        }
-        _ => Ok(own),
-    }
-}
-
-/// Bytes of the disk of a directory, which may not have been made yet.
-pub(super) fn disk_size(directory: &Path) -> Option<u64> {
-    let disk = directory.ancestors().find_map(|path| statvfs(path).ok())?;
-    Some(disk.f_blocks * disk.f_frsize)
-}
 
 /// The logs that are needed.
 #[derive(Default)]
 pub(crate) struct Logs {
     pub(crate) messages: Option<OpenLog>,
-    pub(crate) kv: Option<OpenLog>,
+    /// Of products, by the names of their services.
+    pub(crate) own: Vec<(&'static str, OpenLog)>,
 }
 
 impl Logs {
     pub(crate) fn each(&mut self) -> impl Iterator<Item = &mut OpenLog> {
-        self.messages.iter_mut().chain(&mut self.kv)
+        let own = self.own.iter_mut().map(|(_, log)| log);
+        self.messages.iter_mut().chain(own)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.messages.is_none() && self.kv.is_none()
+        self.messages.is_none() && self.own.is_empty()
+    }
+
+    /// The one of a service.
+    pub(crate) fn of(&self, service: &str) -> Option<&OpenLog> {
+        let own = self.own.iter().find(|(of, _)| *of == service);
+        own.map(|(_, log)| log)
     }
 
     /// Commits everything, and lets another process have them.
@@ -86,10 +49,11 @@ impl Logs {
         }
     }
 
-    /// Closes both, whatever becomes of the first.
+    /// Closes all, whatever becomes of the first.
     pub(crate) fn close(self) -> Result<(), Failure> {
-        let closed = self.kv.map_or(Ok(()), OpenLog::close);
-        self.messages.map_or(Ok(()), OpenLog::close).and(closed)
+        let own = self.own.into_iter().map(|(_, log)| log.close());
+        let own = own.fold(Ok(()), Result::and);
+        self.messages.map_or(Ok(()), OpenLog::close).and(own)
     }
 }
 
@@ -113,7 +77,7 @@ impl OpenLog {
         let settings = options.settings()?;
         let payload_max = settings.payload_max;
         let target = Replica::target(options, &settings)?;
-        let mut log = OpenLog::open_at(options.directory(), settings, Some(panel), awaits)?;
+        let mut log = OpenLog::open_at(options.dir.clone(), settings, Some(panel), awaits)?;
         if let Some(target) = target {
             let replica = Replica::start(&log.log, &target, options, payload_max, owners)?;
             log.replica = Some(replica);
@@ -121,43 +85,8 @@ impl OpenLog {
         Ok(log)
     }
 
-    /// Opens the one of the key-value store.
-    pub(crate) fn open_kv(
-        options: &LogOptions,
-        policy: Policy,
-        has_home: bool,
-        panel: &Panel,
-        awaits: &mut dyn FnMut(&Path) -> bool,
-    ) -> Result<OpenLog, Failure> {
-        refuse_store_in_store(&options.directory())?;
-        let directory = kv_directory(options);
-        let settings = Settings {
-            group_wait: options.group_wait(),
-            backlog: has_home.then(|| options.backlog()),
-            ..kv_settings(&directory, options.segment, policy)?
-        };
-        OpenLog::open_at(directory, settings, Some(panel), awaits)
-    }
-
-    /// Makes the one of a store that was another server's, whose units go on at this position.
-    pub(super) fn take_over_kv(
-        options: &LogOptions,
-        policy: Policy,
-        identity: u64,
-        position: u64,
-    ) -> Result<OpenLog, Failure> {
-        let directory = kv_directory(options);
-        let settings = Settings {
-            group_wait: options.group_wait(),
-            backlog: Some(options.backlog()),
-            identity: Some(identity),
-            begins: Some((STREAM.into(), position)),
-            ..kv_settings(&directory, options.segment, policy)?
-        };
-        OpenLog::open_at(directory, settings, None, &mut |_| false)
-    }
-
-    fn open_at(
+    /// Opens one with these settings; what is new in it is told as for [`open`](OpenLog::open).
+    pub(crate) fn open_at(
         directory: PathBuf,
         settings: Settings,
         panel: Option<&Panel>,

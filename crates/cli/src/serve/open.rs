@@ -43,13 +43,13 @@ impl FromStr for Open {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kind::KvMode;
     use super::*;
 
     #[test]
     fn services_are_opened_by_name() {
+        let kind = |name: &str| name.parse::<Named>().unwrap().0[0];
         let open = |text: &str, kind| text.parse::<Open>().unwrap().covers(kind);
-        let binary = Kind::Kv(KvMode::Binary);
+        let binary = kind("kv/binary");
         assert!(open("all", binary) && open("kv", binary) && open("kv/binary", binary));
         assert!(!open("kv/resp", binary) && !open("echo", binary));
         assert!(

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tidewire::{Drain, Endpoint, Inbound, NotInbound, Unserved};
 use tidewire_handover::{Broken, CONNECTIONS_MAX, Following, Session};
 
-use super::kind::Named;
 use super::settings::Settings;
 
 /// How soon a loop without room is asked again, and how often.
@@ -44,8 +43,7 @@ impl Passing {
     /// what it has room for.
     pub(crate) fn go_on(&mut self, drain: &Drain, settings: &Settings) {
         if self.session.is_some() {
-            let service =
-                |listener: u32| Named(vec![settings.endpoints[listener as usize].kind]).to_string();
+            let service = |listener: u32| settings.endpoints[listener as usize].kind.to_string();
             self.pass_on(drain.take_unserved(), service);
         }
     }
@@ -107,12 +105,7 @@ impl Passing {
 pub(crate) fn take_in(mut following: Following, inbound: Inbound, settings: &Settings) {
     let endpoints = settings.endpoints.iter();
     let places: Vec<_> = endpoints
-        .map(|endpoint| {
-            (
-                Named(vec![endpoint.kind]).to_string(),
-                endpoint.place.clone(),
-            )
-        })
+        .map(|endpoint| (endpoint.kind.to_string(), endpoint.place.clone()))
         .collect();
     let receive = move || {
         loop {

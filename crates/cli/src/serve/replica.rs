@@ -12,7 +12,7 @@ use tidewire_replicate::{
     Bell, Member, Node, Owners, Phase, Replicator, Running, Settings as Carrying, Shown,
 };
 
-use super::durable::{LogOptions, RecordForm};
+use super::log_options::{LogOptions, RecordForm};
 use crate::exit::Failure;
 
 /// A replicator that runs, for as long as this is kept.
@@ -66,7 +66,7 @@ impl Replica {
                 session: Box::new(|| fastrand::u64(..)),
             };
             let carrying = Carrying {
-                hand_over_within: options.hand_over(),
+                hand_over_within: options.hand_over.0,
                 ..carrying(options)
             };
             let node = Node::new(log.clone(), log.identity(), carrying, member);
@@ -93,7 +93,7 @@ impl Replica {
 }
 
 fn form(options: &LogOptions) -> Form {
-    match options.replicate_record.unwrap_or_default() {
+    match options.replicate_record {
         RecordForm::Run => Form::Run,
         RecordForm::Message => Form::Message,
     }
@@ -115,7 +115,7 @@ fn settings(options: &LogOptions, payload_max: u32) -> Result<Home, Failure> {
         form: form(options),
         payload_max,
         // The node gives up first.
-        hand_over: 2 * options.hand_over(),
+        hand_over: 2 * options.hand_over.0,
         ..Home::default()
     })
 }

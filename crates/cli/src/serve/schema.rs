@@ -7,6 +7,10 @@ use std::ffi::OsString;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::Value;
+
+use crate::size::Size;
+use crate::span::Span;
 
 /// Flags that are no settings.
 const NO_SETTINGS: [&str; 2] = ["config", "help"];
@@ -43,11 +47,13 @@ pub(crate) struct Said {
 }
 
 impl Schema {
-    /// Of a command's flags.
-    pub(crate) fn of(command: Command) -> Schema {
+    /// Of a command's flags. `table` is that of the file for what stands under a heading of the help.
+    pub(crate) fn of(command: Command, table: impl Fn(&str) -> String) -> Schema {
         let mut command = command.no_binary_name(true);
         command.build();
-        let flags = command.get_arguments().filter_map(Setting::of);
+        let flags = command
+            .get_arguments()
+            .filter_map(|arg| Setting::of(arg, &table));
         let (of_one_start, settings) =
             flags.partition(|flag: &Setting| OF_ONE_START.contains(&&*flag.name));
         Schema {
@@ -125,6 +131,19 @@ impl Schema {
         read.map_err(|e| in_words(&e))
     }
 
+    /// Each setting, with what is said of it, or its default.
+    pub(crate) fn values(&self, matches: &ArgMatches) -> Vec<(Setting, Value)> {
+        let values = |setting: &Setting| {
+            let raw = matches.get_raw(setting.arg.get_id().as_str());
+            let raw = raw.into_iter().flatten();
+            setting.shown(raw.map(|value| value.to_string_lossy().into_owned()))
+        };
+        let settings = self.settings.iter();
+        settings
+            .map(|setting| (setting.clone(), values(setting)))
+            .collect()
+    }
+
     /// What a command line has said.
     pub(crate) fn said(&self, matches: &ArgMatches) -> Vec<Said> {
         let given = |setting: &&Setting| {
@@ -143,7 +162,7 @@ impl Schema {
 }
 
 impl Setting {
-    fn of(arg: &Arg) -> Option<Setting> {
+    fn of(arg: &Arg, table: impl Fn(&str) -> String) -> Option<Setting> {
         let name = arg.get_long().unwrap_or(arg.get_id().as_str());
         if NO_SETTINGS.contains(&name) {
             return None;
@@ -167,14 +186,51 @@ impl Setting {
 
     /// Its variable of the environment.
     pub(crate) fn variable(&self) -> String {
-        let name = self.name.to_ascii_uppercase().replace('-', "_");
-        format!("{VARIABLES}{name}")
+        variable(&self.name)
     }
 
     /// What the help says of it.
     pub(crate) fn help(&self) -> String {
         let help = self.arg.get_long_help().or(self.arg.get_help());
         help.map(StyledStr::to_string).unwrap_or_default()
+    }
+
+    /// What it is where nothing is said, if that is a value that could be.
+    pub(crate) fn default(&self) -> Option<String> {
+        let value = self.arg.get_default_values().first()?;
+        Some(value.to_string_lossy().into_owned()).filter(|_| !self.is_switch())
+    }
+
+    /// The key for it in its table: its name, without that of the table.
+    pub(crate) fn key(&self) -> &str {
+        let table = self.table.as_deref().unwrap_or_default();
+        let own = self
+            .name
+            .strip_prefix(table)
+            .and_then(|rest| rest.strip_prefix('-'));
+        own.unwrap_or(&self.name)
+    }
+
+    /// Values of it as JSON: bytes and seconds are numbers.
+    fn shown(&self, values: impl Iterator<Item = String>) -> Value {
+        let shown = |text: String| match self.value_name() {
+            "SIZE" => text
+                .parse::<Size>()
+                .map_or(Value::Null, |Size(bytes)| bytes.into()),
+            "SECS" | "TIME" => text
+                .parse::<Span>()
+                .map_or(Value::Null, |Span(time)| time.as_secs_f64().into()),
+            _ => match (text.parse::<u64>(), text.parse::<bool>()) {
+                (Ok(number), _) => number.into(),
+                (_, Ok(is)) => is.into(),
+                _ => text.into(),
+            },
+        };
+        let mut values = values.map(shown);
+        match self.repeats() {
+            true => values.collect(),
+            false => values.next().unwrap_or_default(),
+        }
     }
 
     /// What the help calls its value.
@@ -214,13 +270,9 @@ impl Setting {
     }
 }
 
-/// The table of the file for what stands under a heading of the help.
-fn table(heading: &str) -> String {
-    match heading {
-        "Admin listener" => "admin".into(),
-        "Key-value store" => "kv".into(),
-        other => other.to_ascii_lowercase().replace(' ', "-"),
-    }
+/// The variable of the environment for what is called so.
+pub(crate) fn variable(name: &str) -> String {
+    format!("{VARIABLES}{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
 /// What is wrong, without what is for terminals only.

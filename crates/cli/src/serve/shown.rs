@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 use tidewire::{Endpoint, Observer};
 
 use super::admission::shown;
-use super::durable::PolicyName;
-use super::http;
-use super::kind::{Kind, Named};
-use super::limits::never_is_0;
-use super::settings::Settings;
-use crate::span::Span;
+use super::limits::{self, never_is_0};
+use super::log_options::PolicyName;
+use super::product::Plan;
+use super::schema::Setting;
 
 /// What is known only once it is there.
 #[derive(Default)]
@@ -21,7 +19,7 @@ pub(crate) struct Found<'a> {
     pub(crate) loops: Option<(&'a Observer, &'a [Endpoint])>,
 }
 
-impl Settings {
+impl Plan {
     /// The settings by the names of their flags; `null` is the system's choice, or that there is nothing. Before the
     /// loops run, engine, memory and addresses are what was asked for.
     pub(crate) fn shown(&self, found: &Found<'_>) -> Value {
@@ -30,9 +28,9 @@ impl Settings {
             None => (None, &[][..]),
         };
         let at = |i: usize| addrs.get(i).unwrap_or(&self.endpoints[i].place);
-        json!({
+        let in_force = json!({
             "listen": self.endpoints.iter().enumerate().map(|(i, endpoint)| json!({
-                "service": Named(vec![endpoint.kind]).to_string(),
+                "service": endpoint.kind.to_string(),
                 "at": at(i).to_string(),
                 "tls": endpoint.front.tls.is_some(),
                 "proxy-from": endpoint.front.proxy_from.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -71,45 +69,42 @@ impl Settings {
             "admin-tls": self.admin_front.tls.is_some(),
             "admin-token": self.admin.has_token(),
             "log": self.need_log().then(|| self.shown_log()),
-            "ingest": json!({
-                "level": format!("{:?}", self.ingest.level).to_lowercase(),
-                "payload-max": self.ingest.payload_max,
-                "window-messages": self.ingest.window_messages,
-                "window-bytes": self.ingest.window_bytes,
-                "readers": self.ingest.readers,
-                "reader-memory": self.ingest.reader_memory,
-                "tokens": self.ingest.tokens.len(),
-                "streams": if self.ingest.declared { "declared" } else { "auto" },
-            }),
-            "http": self.serves(Kind::Http).then(|| http::shown(&self.http)),
-            "ack": json!({
-                "level": self.ack_level.to_string(),
-                "stream": self.ack_stream,
-            }),
-            "kv": self.serves_kv().then(|| self.shown_kv()),
-        })
+        });
+        let mut shown = self.said(|setting| {
+            self.all()
+                .all(|(of, _)| Some(of.name) != setting.table.as_deref())
+        });
+        over(&mut shown, in_force);
+        for (service, product) in self.all() {
+            let mut own = self.said(|setting| setting.table.as_deref() == Some(service.name));
+            over(&mut own, product.shown(self));
+            shown[service.name] = own;
+        }
+        shown
+    }
+
+    /// What flags say, by their keys.
+    fn said(&self, which: impl Fn(&Setting) -> bool) -> Value {
+        let said = self.values.iter().filter(|(setting, _)| which(setting));
+        let said = said.map(|(setting, value)| match &setting.table {
+            Some(table) if self.all().any(|(of, _)| of.name == table) => {
+                (setting.key().into(), value.clone())
+            }
+            _ => (setting.name.clone(), value.clone()),
+        });
+        Value::Object(said.collect())
     }
 
     /// Of each service that is served, by its name.
     fn limits_of_all(&self) -> Value {
         let kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
-        let each = kinds.map(|kind| (Named(vec![kind]).to_string(), self.shown_limits(kind)));
+        let each = kinds.map(|kind| {
+            let product = self.of(kind.service);
+            let mut shown = limits::shown(&product.limits(kind, self));
+            product.show_limits(kind, self, &mut shown);
+            (kind.to_string(), shown)
+        });
         Value::Object(each.collect())
-    }
-
-    /// Of the key-value store.
-    fn shown_kv(&self) -> Value {
-        json!({
-                "maxmemory": self.kv.maxmemory.map_or(0, |size| size.0),
-                "policy": self.kv.policy.as_deref().unwrap_or("noeviction"),
-                "databases": self.kv.databases.unwrap_or(16),
-                "password": self.kv.has_password(),
-                "acl-file": self.kv.acl_file,
-                "durability": self.kv.durability().to_string(),
-                "replicate": self.kv.replicate,
-                "follow": self.kv.follow,
-                "timeout": never_is_0(self.kv.timeout.and_then(Span::limit)),
-        })
     }
 
     /// Of the log of messages.
@@ -117,7 +112,7 @@ impl Settings {
         // What is wrong with them has ended the start before.
         let log = self.durable.settings().unwrap_or_default();
         json!({
-            "dir": self.durable.directory(),
+            "dir": self.durable.dir,
             "policy": PolicyName(log.policy).to_string(),
             "group-wait": log.group_wait.as_secs_f64(),
             "segment": log.segment_bytes,
@@ -125,13 +120,21 @@ impl Settings {
             "retention-bytes": log.retention_bytes,
             "retention-age": never_is_0(log.retention_age),
             "replicate": self.durable.replicate,
-            "replicate-record": format!("{:?}", self.durable.replicate_record.unwrap_or_default()).to_lowercase(),
+            "replicate-record": format!("{:?}", self.durable.replicate_record).to_lowercase(),
             "replicate-stream": self.durable.replicate_stream,
             "fleet": self.durable.fleet,
             "fleet-address": self.durable.fleet_address,
-            "fleet-hand-over": self.durable.hand_over().as_secs_f64(),
+            "fleet-hand-over": self.durable.hand_over.0.as_secs_f64(),
             "backlog-bytes": log.backlog.filter(|&limit| limit < u64::MAX),
-            "on-failure": format!("{:?}", self.on_log_failure).to_lowercase(),
+            "on-failure": format!("{:?}", self.durable.on_failure).to_lowercase(),
         })
+    }
+}
+
+/// Puts what is in force over what is said; null hides all of it.
+fn over(said: &mut Value, in_force: Value) {
+    match (said, in_force) {
+        (Value::Object(said), Value::Object(in_force)) => said.extend(in_force),
+        (said, in_force) => *said = in_force,
     }
 }

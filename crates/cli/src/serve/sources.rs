@@ -5,26 +5,88 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches};
-
-use tidewire_ingest::native::Token;
+use serde_json::Value;
 
 use super::args::{Flags, Options};
+use super::defaults::told;
 use super::file::{Beside, File};
 use super::given::Given;
-use super::schema::{Said, Schema, Setting};
+use super::kind::Service;
+use super::product::{Product, Products, entries};
+use super::schema::{Said, Schema, Setting, variable};
 use crate::exit::Failure;
 
-/// Names of one thing: who says one of them means none of the others that somebody else has said.
-const TOGETHER: [&[&str]; 5] = [
+/// Names of one thing: who says one of them means none of the others that somebody else has said. Beside these, those of
+/// a secret.
+const TOGETHER: [&[&str]; 2] = [
     &["tls-cert", "tls-key"],
     &["admin-tls-cert", "admin-tls-key"],
-    &["admin-token-file", "admin-token"],
-    &["ingest-token-file", "ingest-token"],
-    &["kv-password-file", "kv-password"],
 ];
 
-/// Secrets that the environment may hold, by what they are called above. They are no flags, which others could see.
-const SECRETS: [&str; 3] = ["admin-token", "ingest-token", "kv-password"];
+/// The secret of the admin listener.
+const ADMIN_TOKEN: &str = "admin-token";
+
+/// Secrets that the environment may hold. They are no flags, which others could see; `NAME-file` is.
+fn secrets() -> impl Iterator<Item = &'static str> {
+    let own = entries().iter().filter_map(|entry| entry.secret);
+    [ADMIN_TOKEN].into_iter().chain(own)
+}
+
+/// What is asked of the frame, and of each product in the order of their list.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) options: Options,
+    products: Vec<(&'static Service, Box<dyn Product>)>,
+    /// Each setting, with what is said of it.
+    values: Vec<(Setting, Value)>,
+}
+
+impl Asked {
+    fn read(schema: &Schema, matches: &ArgMatches) -> Result<Asked, clap::Error> {
+        let product = |entry: &&super::product::Entry| Ok((entry.service, (entry.read)(matches)?));
+        Ok(Asked {
+            options: Options::from_arg_matches(matches)?,
+            products: entries()
+                .iter()
+                .map(product)
+                .collect::<Result<_, clap::Error>>()?,
+            values: schema.values(matches),
+        })
+    }
+
+    pub(crate) fn products(&self) -> &[(&'static Service, Box<dyn Product>)] {
+        &self.products
+    }
+
+    pub(crate) fn apart(self) -> (Options, Products, Vec<(Setting, Value)>) {
+        let products = self.products.into_iter().map(|(_, product)| product);
+        (self.options, products.collect(), self.values)
+    }
+
+    /// Takes what only the file says.
+    fn take(&mut self, beside: Beside) {
+        match beside {
+            Beside::Listen(listen) => self.options.listen = listen,
+            Beside::Product(key, value) => {
+                let has = |entry: &&super::product::Entry| {
+                    entry.keys.iter().any(|own| own.name == key.name)
+                };
+                let at = entries().iter().position(|entry| has(&entry));
+                self.products[at.expect("it is a key of one")]
+                    .1
+                    .take(key.name, value);
+            }
+        }
+    }
+
+    /// Takes the secrets that the environment holds, where nothing that goes before it says them.
+    fn take_secrets(&mut self) -> Result<(), Failure> {
+        self.options.admin.take_secret()?;
+        self.products
+            .iter_mut()
+            .try_for_each(|(_, product)| product.take_secret())
+    }
+}
 
 /// What to serve, and how: what the flags say, and where the rest is found.
 #[derive(Debug)]
@@ -41,18 +103,34 @@ pub(crate) struct Sources {
     config: Option<PathBuf>,
 }
 
-/// The flags of `serve`.
+/// The flags of `serve`: those of the frame, then those of the products, each under its heading.
+fn with_flags(command: Command) -> Command {
+    let command = Flags::augment_args(command);
+    let command = entries().iter().fold(command, |command, entry| {
+        (entry.flags)(command.next_help_heading(entry.heading))
+    });
+    told(command.next_help_heading(None::<&str>))
+}
+
+/// All of them.
 pub(crate) fn schema() -> Schema {
-    Schema::of(Flags::augment_args(Command::new("tidewire serve")))
+    Schema::of(with_flags(Command::new("tidewire serve")), |heading| {
+        let own = entries().iter().find(|entry| entry.heading == heading);
+        match own {
+            Some(entry) => entry.service.name.into(),
+            None if heading == "Admin listener" => "admin".into(),
+            None => heading.to_ascii_lowercase().replace(' ', "-"),
+        }
+    })
 }
 
 impl clap::Args for Args {
     fn augment_args(command: Command) -> Command {
-        Flags::augment_args(command)
+        with_flags(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Flags::augment_args_for_update(command)
+        with_flags(command)
     }
 }
 
@@ -76,20 +154,15 @@ impl FromArgMatches for Args {
 
 impl Args {
     /// What the flags, the environment and the file say together.
-    pub(crate) fn options(self) -> Result<(Options, Sources, Given), Failure> {
-        let options = self.sources.options()?;
-        Ok((options, self.sources, self.given))
+    pub(crate) fn asked(self) -> Result<(Asked, Sources, Given), Failure> {
+        let asked = self.sources.asked()?;
+        Ok((asked, self.sources, self.given))
     }
 }
 
 impl Sources {
-    /// The tokens of ingest as they are now. Files are read again.
-    pub(crate) fn tokens(&self) -> Result<Vec<Token>, Failure> {
-        self.options()?.ingest.accepted()
-    }
-
     /// All of them together. The file is read.
-    pub(crate) fn options(&self) -> Result<Options, Failure> {
+    pub(crate) fn asked(&self) -> Result<Asked, Failure> {
         let schema = schema();
         let environment = environment(&schema, |name| std::env::var_os(name));
         let environment = environment.map_err(Failure::usage)?;
@@ -106,7 +179,7 @@ impl Sources {
 }
 
 /// What a file alone says.
-pub(crate) fn options_of(schema: &Schema, file: File) -> Result<Options, String> {
+pub(crate) fn asked_of(schema: &Schema, file: File) -> Result<Asked, String> {
     together(schema, &[], Vec::new(), file)
 }
 
@@ -115,7 +188,7 @@ fn together(
     flags: &[Said],
     environment: Vec<Said>,
     file: File,
-) -> Result<Options, String> {
+) -> Result<Asked, String> {
     let environment = beneath(environment, flags);
     let above: Vec<Said> = flags.iter().cloned().chain(environment).collect();
     let beside = file.beside.into_iter().filter(|beside| {
@@ -127,16 +200,10 @@ fn together(
         .into_iter()
         .chain(above)
         .collect();
-    let mut options = Options::from_arg_matches(&schema.read(&all)?).map_err(|e| e.to_string())?;
-    for one in beside {
-        match one {
-            Beside::Listen(listen) => options.listen = listen,
-            Beside::IngestTokens(tokens) => options.ingest.tokens = tokens,
-            Beside::KvPassword(secret) => options.kv.password = Some(secret),
-        }
-    }
-    options.take_secrets().map_err(|e| e.message)?;
-    Ok(options)
+    let mut asked = Asked::read(schema, &schema.read(&all)?).map_err(|e| e.to_string())?;
+    beside.into_iter().for_each(|one| asked.take(one));
+    asked.take_secrets().map_err(|e| e.message)?;
+    Ok(asked)
 }
 
 /// What is left of `all` where `above` has been said.
@@ -147,7 +214,9 @@ fn beneath(all: Vec<Said>, above: &[Said]) -> Vec<Said> {
 
 fn are_together(one: &str, other: &str) -> bool {
     let both = |names: &&[&str]| names.contains(&one) && names.contains(&other);
-    one == other || TOGETHER.iter().any(both)
+    let names = |secret: &str, name: &str| name.strip_suffix("-file").unwrap_or(name) == secret;
+    let mut secrets = secrets().filter(|secret| names(secret, one) && names(secret, other));
+    one == other || TOGETHER.iter().any(both) || secrets.next().is_some()
 }
 
 /// What the environment says. Where a setting may be said several times, blanks stand between its values.
@@ -167,8 +236,8 @@ fn environment(
             .map_err(|e| format!("the variable {variable}: {e}"))?;
         all.push(said);
     }
-    for name in SECRETS {
-        let variable = format!("TIDEWIRE_{}", name.to_ascii_uppercase().replace('-', "_"));
+    for name in secrets() {
+        let variable = variable(name);
         if get(&variable).is_none() {
             continue;
         }
@@ -192,7 +261,9 @@ pub(crate) fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<(String, St
         let name = name.into_string().ok()?;
         let flag = name.strip_prefix("TIDEWIRE_")?;
         let flag = flag.to_ascii_lowercase().replace('_', "-");
-        let is_known = flag == "config" || SECRETS.contains(&&*flag) || schema.get(&flag).is_some();
+        let is_known = flag == "config"
+            || secrets().any(|secret| secret == flag)
+            || schema.get(&flag).is_some();
         let meant = (!is_known).then(|| schema.similar(&flag)).flatten()?;
         // A slip, and not a variable of something else that begins so.
         let is_slip = meant.len().abs_diff(flag.len()) <= 1 && meant.starts_with(flag.get(..1)?);
@@ -216,14 +287,32 @@ fn values(setting: &Setting, variable: &str, value: OsString) -> Result<Vec<OsSt
     }
 }
 
-/// What a file says, for tests.
+/// What a file asks of the frame, for tests.
 #[cfg(test)]
 pub(crate) fn in_file(text: &str) -> Result<Options, String> {
+    asked_in_file(text).map(|asked| asked.options)
+}
+
+/// What a file asks of a product, for tests.
+#[cfg(test)]
+pub(crate) fn product_in_file<P: Product>(text: &str) -> Result<Box<P>, String> {
+    let asked = asked_in_file(text)?;
+    let mut products = asked
+        .products
+        .into_iter()
+        .map(|(_, product)| product as Box<dyn std::any::Any>);
+    Ok(products
+        .find_map(|product| product.downcast().ok())
+        .expect("it is in the list"))
+}
+
+#[cfg(test)]
+fn asked_in_file(text: &str) -> Result<Asked, String> {
     let schema = schema();
     let (file, problems) = File::parse(&schema, text);
     match problems.first() {
         Some(problem) => Err(problem.to_string()),
-        None => options_of(&schema, file),
+        None => asked_of(&schema, file),
     }
 }
 
@@ -232,14 +321,14 @@ mod tests {
     use super::*;
 
     fn flags(words: &[&str]) -> Vec<Said> {
-        let matches = Flags::augment_args(Command::new("serve"))
+        let matches = with_flags(Command::new("serve"))
             .no_binary_name(true)
             .try_get_matches_from(words)
             .unwrap();
         schema().said(&matches)
     }
 
-    fn all(words: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Options, String> {
+    fn all(words: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Asked, String> {
         let schema = schema();
         let get = |name: &str| {
             let found = variables.iter().find(|(variable, _)| *variable == name);
@@ -261,14 +350,16 @@ mod tests {
             ("TIDEWIRE_SERVICES", "kv ingest"),
             ("TIDEWIRE_LOG_CONNECTIONS", "false"),
         ];
-        let options = all(&["--workers", "4", "discard"], &variables, file).unwrap();
-        assert_eq!((options.workers, options.busy_poll), (Some(4), Some(40)));
+        let options = all(&["--workers", "4", "discard"], &variables, file)
+            .unwrap()
+            .options;
+        assert_eq!((options.workers, options.busy_poll), (Some(4), 40));
         assert_eq!(options.cpus, [1, 2, 3]);
-        assert_eq!(options.direct_descriptors, Some(true));
+        assert!(options.direct_descriptors);
         assert_eq!(options.services, ["discard".parse().unwrap()]);
         assert!(!options.log_connections);
-        assert_eq!(options.linger.unwrap().to_string(), "7s");
-        let options = all(&[], &[], file).unwrap();
+        assert_eq!(options.linger.to_string(), "7s");
+        let options = all(&[], &[], file).unwrap().options;
         assert!(options.log_connections);
         assert_eq!((options.workers, options.cpus), (Some(2), vec![0]));
     }
@@ -277,16 +368,22 @@ mod tests {
     fn what_goes_together_comes_from_one_place() {
         let file = "tls-cert = 'c'\ntls-key = 'k'\ntls-client-ca = 'a'\nkv-password = 'older'\n\
                     listen = ['echo=7']\n[[ingest.tokens]]\nname = 'n'\nsha256 = 'ff'\n";
-        let options = all(&["--tls-cert", "c2", "--listen=echo=8"], &[], file).unwrap();
+        let asked = all(&["--tls-cert", "c2", "--listen=echo=8"], &[], file).unwrap();
+        let options = &asked.options;
         assert_eq!(options.tls.cert.as_deref().unwrap().to_str(), Some("c2"));
         assert_eq!(options.tls.key, None);
-        assert!(options.tls.client_ca.is_some() && options.kv.password.is_some());
+        assert!(options.tls.client_ca.is_some());
         assert_eq!(options.listen, ["echo=8".parse().unwrap()]);
-        assert_eq!(options.ingest.tokens.len(), 1);
-        let options = all(&["--kv-password-file=f"], &[], file).unwrap();
-        assert!(options.kv.password.is_none());
+        let has = |asked: Asked, what: &str| format!("{:?}", asked.products).contains(what);
+        let password = "password: Some(Secret(...))";
+        assert!(has(asked, password));
+        assert!(has(all(&[], &[], file).unwrap(), "TokenEntry"));
+        assert!(!has(
+            all(&["--kv-password-file=f"], &[], file).unwrap(),
+            password
+        ));
         let variable = [("TIDEWIRE_KV_PASSWORD_FILE", "f")];
-        assert!(all(&[], &variable, file).unwrap().kv.password.is_none());
+        assert!(!has(all(&[], &variable, file).unwrap(), password));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_handover::{Claim, ClaimError, Following, Handed, Hello, Offer, Released};
 
 use super::control;
-use super::settings::Settings;
+use super::product::Plan;
 use crate::exit::Failure;
 
 /// What the running server may take longer than it says.
@@ -58,7 +58,7 @@ impl Takeover {
 
     /// Refuses to take over from a server whose logs or key-value store these settings do not name: its clients would find
     /// them empty.
-    pub(crate) fn check_logs(&self, settings: &Settings) -> Result<(), Failure> {
+    pub(crate) fn check_logs(&self, settings: &Plan) -> Result<(), Failure> {
         let ours = settings.log_directories();
         let theirs = self.offer.logs.iter();
         let left: Vec<PathBuf> = theirs.filter(|log| !ours.contains(log)).cloned().collect();
@@ -75,7 +75,7 @@ impl Takeover {
 
     /// Has the running server let go of the logs that these settings need too. Until this process serves, whoever
     /// connects waits.
-    pub(crate) fn release_logs(&self, settings: &Settings) -> Result<(), Failure> {
+    pub(crate) fn release_logs(&self, settings: &Plan) -> Result<(), Failure> {
         let ours = settings.log_directories();
         let common: Vec<&PathBuf> = ours
             .iter()

@@ -1,5 +1,6 @@
 //! What stands in front of services: TLS and the PROXY protocol, as each listener asks for it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use tidewire::Network;
 use tidewire::proxy::Proxy;
 use tidewire_tls::{Certificate, Roots, Server, TlsServer};
 
+use super::defaults::secs;
+use super::given::Need;
 use crate::exit::Failure;
 
 /// Files of TLS.
@@ -30,6 +33,12 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
+    /// What must be there for a flag of this name to have an effect.
+    pub(crate) fn need(flag: &str) -> Option<Need> {
+        // A key and authorities are looked for where there is a certificate.
+        (flag == "tls-cert").then_some(Need::Tls)
+    }
+
     /// Whether any is given.
     pub(crate) fn is_some(&self) -> bool {
         *self != TlsOptions::default()
@@ -85,6 +94,13 @@ impl Default for Handshake {
             tls: Server::DEADLINE,
             proxy: Proxy::DEADLINE,
         }
+    }
+}
+
+/// Both in seconds.
+impl fmt::Display for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {}", secs(self.tls), secs(self.proxy))
     }
 }
 

@@ -21,12 +21,13 @@ use tidewire_log::{Log, Range, Refused, Step};
 use tidewire_replicate::{Bell, Home as HomeOf, Owner, Share, is_whole};
 
 use super::begun::{begin, clean, finish, probe};
-use super::durable::LogOptions;
-use super::kv_home::{Carrier, client};
-use super::kv_source::{AGAIN, KafkaSource};
-use super::log::{OpenLog, kv_directory};
-use super::now::now_ms;
+use super::home::{Carrier, client};
+use super::log::{kv_directory, take_over};
+use super::source::{AGAIN, KafkaSource};
 use crate::exit::Failure;
+use crate::serve::log::OpenLog;
+use crate::serve::log_options::LogOptions;
+use crate::serve::now::now_ms;
 
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";
@@ -316,7 +317,7 @@ impl Thread {
         let Some(at) = self.newest()? else {
             return Ok(0);
         };
-        let directory = self.needs.options.directory().join(FETCHED);
+        let directory = self.needs.options.dir.join(FETCHED);
         let named = |why: String| {
             format!(
                 "cannot load the snapshot of position {} from the home: {why}",
@@ -457,7 +458,7 @@ impl Thread {
         };
         let directory = kv_directory(options);
         begin(&directory).map_err(|e| failed(&directory.display().to_string(), &e))?;
-        let log = OpenLog::take_over_kv(options, kv_log.policy(), owner.log, position);
+        let log = take_over(options, kv_log.policy(), owner.log, position);
         let log = log.map_err(|e| failed("its log", &e.message))?;
         let embedded = log.embedded();
         loop {

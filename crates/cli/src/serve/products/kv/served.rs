@@ -1,204 +1,34 @@
-//! The settings of the key-value services, and the services.
+//! The store that is served, from its recovery to its end.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidewire::{Builder, EngineChoice, Listen};
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::{self, Accept, KvLog, ReplayError, snapshot};
-use tidewire_kv::service::{
-    BinaryService, LogKeys, Replication, RespService, Role, Settings as KvSettings,
-};
-use tidewire_kv::store::{self, Policy, SHARDS_MAX, Store};
+use tidewire_kv::service::{BinaryService, Replication, RespService, Role, Settings as KvSettings};
+use tidewire_kv::store::Store;
 use tidewire_log::{Log, Policy as Commits, ReadError};
-use tidewire_pool::Pool;
 
 use super::begun::refuse_begun;
-use super::door::Door;
 use super::durability::Durability;
-use super::durable::LogOptions;
-use super::endpoint::Endpoint;
 use super::follow::{Following, Needs, TakenOver};
-use super::fronts::Fronts;
-use super::kind::{Kind, KvMode};
-use super::kv_home::{self, Carrier, KvHome};
-use super::kv_options::KvOptions;
-use super::log::{Logs, OpenLog, disk_size, kv_directory};
-use super::now::now_ms;
-use super::settings::Settings;
+use super::home::{self, Carrier, KvHome};
+use super::log::kv_directory;
+use super::names::{SERVICE, binary, resp};
+use super::settings::KvOptions;
 use crate::exit::Failure;
-use crate::size::Size;
-use crate::span::Span;
-
-/// Shards for each of several loops: so few wait for one that another has that it is no matter how many loops there are.
-const SHARDS_A_LOOP: usize = 4;
-/// Shards for any number of loops: what takes all of their locks, as scripts do, is to stay cheap.
-const SHARDS_OF_ALL_LOOPS: usize = 1024;
-
-impl KvOptions {
-    fn store(&self, settings: &Settings) -> Result<store::Settings, Failure> {
-        let mut own = store::Settings::default();
-        own.shards = match settings.workers {
-            // Taking locks in turn is a good part of what a pipelined command costs.
-            1 if settings.engine != EngineChoice::Threads => 1,
-            loops => (SHARDS_A_LOOP * loops).clamp(own.shards, SHARDS_OF_ALL_LOOPS),
-        };
-        let policy = match &self.policy {
-            None => own.policy,
-            Some(name) => Policy::from_name(name).ok_or_else(|| {
-                let all = Policy::ALL.map(Policy::name).join(", ");
-                Failure::usage(format!(
-                    "--kv-policy {name}: there is no such policy: {all}"
-                ))
-            })?,
-        };
-        let databases = self.databases.unwrap_or(own.databases);
-        if !(1..=256).contains(&databases) {
-            return Err(Failure::usage(format!(
-                "--kv-databases {databases}: 1 to 256"
-            )));
-        }
-        let shards = self.shards.unwrap_or(own.shards);
-        if !(1..=SHARDS_MAX).contains(&shards) {
-            return Err(Failure::usage(format!(
-                "--kv-shards {shards}: 1 to {SHARDS_MAX}"
-            )));
-        }
-        Ok(store::Settings {
-            databases,
-            shards,
-            maxmemory: self.maxmemory.map_or(own.maxmemory, |size| size.0),
-            policy,
-            ..own
-        })
-    }
-
-    fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
-        let bounds = self.bounds(settings);
-        // Nobody could ask for more, and what is smaller serves nobody.
-        let query_buffers = KvSettings::QUERY_BUFFER_MIN..=u32::MAX as usize;
-        if !query_buffers.contains(&bounds.query_buffer) {
-            return Err(Failure::usage(format!(
-                "--kv-query-buffer {}: 1 MiB to less than 4 GiB",
-                bounds.query_buffer
-            )));
-        }
-        for (flag, bytes) in [
-            ("--kv-client-output", bounds.client_output),
-            ("--kv-subscriber-output", bounds.subscriber_output),
-        ] {
-            if bytes < KvSettings::OUTPUT_MIN {
-                return Err(Failure::usage(format!(
-                    "{flag} {bytes}: 16 KiB at least, or 0 for none of its own"
-                )));
-            }
-        }
-        Ok(KvSettings {
-            password: self.password()?,
-            protected: !settings.is_open(Kind::Kv(KvMode::Resp)),
-            clients_max: settings.limits(Kind::Kv(KvMode::Resp)).connections,
-            keepalive: settings.tcp.keepalive,
-            ..bounds
-        })
-    }
-
-    /// What a client of the Redis protocol is held to.
-    pub(super) fn bounds(&self, settings: &Settings) -> KvSettings {
-        let own = KvSettings::default();
-        let bytes = |size: Option<Size>, own: usize| size.map_or(own, |size| size.0 as usize);
-        let output = |size: Option<Size>, own: usize| match bytes(size, own) {
-            0 => usize::MAX,
-            bytes => bytes,
-        };
-        KvSettings {
-            query_buffer: bytes(self.query_buffer, own.query_buffer),
-            client_output: output(self.client_output, own.client_output),
-            subscriber_output: output(self.subscriber_output, own.subscriber_output),
-            clients_memory: self
-                .maxmemory_clients
-                .map_or(own.clients_memory, |size| size.0),
-            stall: settings.deadlines.idle(Kind::Kv(KvMode::Resp), own.stall),
-            idle: self.timeout.and_then(Span::limit),
-            login_within: match self.login {
-                Some(within) => within.limit(),
-                None => own.login_within,
-            },
-            ..own
-        }
-    }
-
-    /// What the log in this directory may grow before a snapshot is made; bytes.
-    fn growth(&self, directory: &Path) -> u64 {
-        self.snapshot_growth.map_or_else(
-            || GROWTH.min(disk_size(directory).unwrap_or(u64::MAX) / GROWTHS_OF_A_DISK),
-            |size| size.0,
-        )
-    }
-
-    /// How the log is shown as keys, if it is.
-    fn log_keys(&self, log: Option<&OpenLog>) -> Result<Option<LogKeys>, Failure> {
-        if self.log_reply.is_some_and(|size| size.0 == 0) {
-            return Err(Failure::usage(
-                "--kv-log-reply 0: no client could read anything of the log; at least 1, or leave --kv-log-keys out",
-            ));
-        }
-        let (Some(prefix), Some(log)) = (&self.log_keys, log) else {
-            return Ok(None);
-        };
-        let pool = Pool::new(&tidewire_pool::Settings {
-            threads: LOG_READERS,
-            places: tidewire::RESERVED_MAX,
-            nice: 0,
-        });
-        let pool = pool.map_err(|error| {
-            Failure::failed(format!(
-                "cannot start the threads of --kv-log-keys: {error}"
-            ))
-        })?;
-        let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
-        Ok(Some(LogKeys {
-            prefix: prefix.clone().into_bytes(),
-            log: log.shared(),
-            pool,
-            reply_max: self.log_reply.map_or(LogKeys::REPLY_MAX, bytes),
-        }))
-    }
-
-    /// Whether a server could have these: files that they name are read.
-    ///
-    /// # Errors
-    /// What stands in the way.
-    pub(super) fn check(&self, settings: &Settings) -> Result<(), Failure> {
-        let store = Arc::new(Store::new(self.store(settings)?));
-        self.use_acl_file(&RespService::new(store, self.services(settings)?))
-    }
-
-    fn use_acl_file(&self, resp: &RespService) -> Result<(), Failure> {
-        let Some(file) = &self.acl_file else {
-            return Ok(());
-        };
-        resp.use_acl_file(file)
-            .map_err(|error| Failure::usage(error.to_string()))
-    }
-}
+use crate::serve::kind::Kind;
+use crate::serve::log::OpenLog;
+use crate::serve::now::now_ms;
+use crate::serve::product::{Frame, Recovery, Refused, Serving};
 
 /// Between two lines about how far the recovery has come.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Between two looks at what a start waits for.
 const AWAITED: Duration = Duration::from_millis(5);
-
-/// Threads that read the log of messages for clients of the store.
-const LOG_READERS: usize = 2;
-
-/// What the log may grow before a snapshot is made.
-const GROWTH: u64 = 256 << 20;
-
-/// A disk has room for so many of these at least, if nobody says how much that is.
-const GROWTHS_OF_A_DISK: u64 = 8;
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
 fn may_pass(error: &ReplayError) -> bool {
@@ -277,7 +107,8 @@ fn recover(
 }
 
 /// The store and the services on it.
-pub(crate) struct Kv {
+pub(super) struct Kv {
+    options: KvOptions,
     durability: Durability,
     /// Where the store is at home, if it has one.
     home: Option<KvHome>,
@@ -290,22 +121,20 @@ pub(crate) struct Kv {
     log: OnceLock<Arc<KvLog>>,
     /// Makes snapshots; taken when the server stops.
     keeper: Mutex<Option<snapshot::Running>>,
-    resp: (RespService, Door<RespService>),
-    /// On the loops only if it is served.
-    binary: (BinaryService, Option<Door<BinaryService>>),
+    resp: RespService,
+    binary: BinaryService,
 }
 
 impl Kv {
     /// Adds the services to the loops: that of the Redis protocol in any case, because it has expired keys go. With a log
-    /// they serve no keys before the store [is recovered](Kv::recover).
-    pub(crate) fn add(
-        builder: &mut Builder,
-        settings: &Settings,
-        fronts: &Fronts,
-        logs: &Logs,
+    /// they serve no keys before the store [is recovered](Serving::recover).
+    pub(super) fn add(
+        options: &KvOptions,
+        is_binary_open: bool,
+        frame: &mut Frame<'_>,
     ) -> Result<Kv, Failure> {
-        let log = logs.kv.as_ref();
-        let options = &settings.kv;
+        let settings = &frame.plan.settings;
+        let log = frame.logs.of(SERVICE.name);
         let store = Arc::new(Store::new(options.store(settings)?));
         let own = KvSettings {
             directory: log.and_then(|log| std::path::absolute(&log.directory).ok()),
@@ -316,7 +145,7 @@ impl Kv {
             follows: home.follows && log.is_none(),
             ..home
         });
-        let resp = match options.durability().policy() {
+        let service = match options.durability().policy() {
             None => RespService::new(store.clone(), own),
             Some(policy) => {
                 store.begin_loading();
@@ -329,63 +158,56 @@ impl Kv {
                 false => Role::Owner,
             };
             let replication = Replication::new(home.target.to_string(), role);
-            resp.replicated(replication.clone());
+            service.replicated(replication.clone());
             replication
         });
-        options.use_acl_file(&resp)?;
-        resp.run_scripts_apart();
-        if let Some(keys) = options.log_keys(logs.messages.as_ref())? {
+        options.use_acl_file(&service)?;
+        service.run_scripts_apart();
+        if let Some(keys) = options.log_keys(frame.logs.messages.as_ref())? {
             tracing::info!(
                 prefix = options.log_keys,
                 past_tokens = options.log_past_tokens,
                 "clients of kv read the log of messages: its streams are keys that begin so"
             );
-            resp.show_log(keys);
+            service.show_log(keys);
         }
-        let binary = if settings.is_binary_open() {
-            BinaryService::open(store)
-        } else {
-            BinaryService::guarded(&resp)
+        let small = match is_binary_open {
+            true => BinaryService::open(store),
+            false => BinaryService::guarded(&service),
         };
-        let binary = match &options.log_keys {
-            Some(prefix) => binary.reserving(prefix.as_bytes()),
-            None => binary,
+        let small = match &options.log_keys {
+            Some(prefix) => small.reserving(prefix.as_bytes()),
+            None => small,
         };
-        let resp_door = Door::add(
-            builder,
-            settings,
-            fronts,
-            Kind::Kv(KvMode::Resp),
-            resp.clone(),
-        );
-        let kind = Kind::Kv(KvMode::Binary);
-        let add = || Door::add(builder, settings, fronts, kind, binary.clone());
-        let binary_door = settings.serves(kind).then(add);
+        frame.add(resp(), service.clone());
+        if frame.plan.serves_kind(binary()) {
+            frame.add(binary(), small.clone());
+        }
         Ok(Kv {
             durability: options.durability(),
+            options: options.clone(),
             home,
             replication,
             carrier: Mutex::default(),
             following: Mutex::default(),
             log: OnceLock::new(),
             keeper: Mutex::default(),
-            resp: (resp, resp_door),
-            binary: (binary, binary_door),
+            resp: service,
+            binary: small,
         })
     }
 
-    /// Builds the store from its log, and has clients served. Whether that was done: `goes_on` is asked meanwhile whether it
-    /// is to be.
-    pub(crate) fn recover(
-        &self,
-        options: &KvOptions,
-        log_options: &LogOptions,
-        log: &OpenLog,
-        panel: &Panel,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, Failure> {
+    /// Builds the store from its log, and has clients served. Whether that was done.
+    fn recover_from(&self, log: &OpenLog, recovery: &mut Recovery<'_>) -> Result<bool, Failure> {
+        let Recovery {
+            plan,
+            panel,
+            goes_on,
+            ..
+        } = recovery;
+        let options = &self.options;
         refuse_begun(&log.directory)?;
-        let (resp, binary) = (&self.resp.0, &self.binary.0);
+        let (resp, binary) = (&self.resp, &self.binary);
         let store = resp.store();
         let show = |done, of: u64| {
             resp.has_loaded(done, of);
@@ -429,14 +251,14 @@ impl Kv {
                 log,
                 &kv_log,
                 &home.target,
-                log_options,
-                options.home_growth(),
-                options.lease(),
+                &plan.durable,
+                options.home_growth.0,
+                options.lease.0,
             )?;
             let carried = carrier.watched();
             replication.watch(move |to| carried.tell(to));
             let is_sure = options.follow.is_none() && !kv_log.awaits_home();
-            if !is_sure && !await_home(log, &kv_log, &carrier, panel, goes_on)? {
+            if !is_sure && !await_home(log, &kv_log, &carrier, panel, &mut **goes_on)? {
                 return Ok(false);
             }
             *kept(&self.carrier) = Some(carrier);
@@ -449,24 +271,21 @@ impl Kv {
         Ok(true)
     }
 
-    /// Whether the store is another server's at first, and has no log here.
-    pub(crate) fn follows(&self) -> bool {
-        self.home.as_ref().is_some_and(|home| home.follows)
-    }
-
     /// Begins to follow another server's store, and has clients served when all is read that is there now. Whether that was
-    /// done, as for [`recover`](Kv::recover).
-    pub(crate) fn follow(
-        &self,
-        options: &KvOptions,
-        log_options: &LogOptions,
-        panel: &Panel,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, Failure> {
+    /// done, as for [`recover_from`](Kv::recover_from).
+    fn follow(&self, recovery: &mut Recovery<'_>) -> Result<bool, Failure> {
+        let Recovery {
+            plan,
+            panel,
+            goes_on,
+            ..
+        } = recovery;
+        let options = &self.options;
+        let log_options = &plan.durable;
         let (Some(home), Some(replication)) = (&self.home, &self.replication) else {
             return Ok(true);
         };
-        let (resp, binary) = (&self.resp.0, &self.binary.0);
+        let (resp, binary) = (&self.resp, &self.binary);
         let policy = self.durability.policy().unwrap_or(Commits::Sync);
         let kv_log = Arc::new(KvLog::following(policy));
         if self.durability == Durability::Replicated {
@@ -484,8 +303,8 @@ impl Kv {
             target: home.target.clone(),
             options: log_options.clone(),
             growth: options.growth(&kv_directory(log_options)),
-            home_growth: options.home_growth(),
-            lease: options.lease(),
+            home_growth: options.home_growth.0,
+            lease: options.lease.0,
         })?;
         let mut told = Instant::now();
         let is_current = loop {
@@ -518,8 +337,52 @@ impl Kv {
         Ok(is_current)
     }
 
-    /// The log of a store that was taken over since this was asked last.
-    pub(crate) fn taken_over(&self) -> Option<OpenLog> {
+    /// In all databases, where no log knows them.
+    fn forgotten(&self) -> usize {
+        match self.durability {
+            Durability::None => keys(self.resp.store()),
+            Durability::Here(_) | Durability::Replicated => 0,
+        }
+    }
+}
+
+impl Serving for Kv {
+    fn on_shutdown(&self, stop: Arc<dyn Fn() + Send + Sync>) {
+        self.resp.on_shutdown(move || stop());
+    }
+
+    fn recover(&self, recovery: &mut Recovery<'_>) -> Result<bool, Failure> {
+        if self.durability != Durability::None {
+            for (_, addr) in recovery
+                .at
+                .iter()
+                .filter(|(kind, _)| *kind.service == SERVICE)
+            {
+                tracing::info!(
+                    %addr,
+                    "recovering: until that is done commands that need keys are answered with -LOADING, and those \
+                     of the binary protocol wait"
+                );
+            }
+        }
+        match recovery.log {
+            _ if self.home.as_ref().is_some_and(|home| home.follows) => self.follow(recovery),
+            Some(log) => self.recover_from(log, recovery),
+            None => Ok(true),
+        }
+    }
+
+    fn listening(&self, kind: Kind, at: &tidewire::Endpoint) {
+        if kind == resp() {
+            self.resp.listens_at(at);
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        self.options.follow.is_some()
+    }
+
+    fn taken_over(&self) -> Option<OpenLog> {
         let mut following = kept(&self.following);
         let TakenOver {
             log,
@@ -532,32 +395,9 @@ impl Kv {
         Some(log)
     }
 
-    pub(crate) fn listen(
-        &self,
-        builder: &mut Builder,
-        fronts: &Fronts,
-        endpoint: &Endpoint,
-        listen: Listen,
-    ) -> Result<(), Failure> {
-        match endpoint.kind {
-            Kind::Kv(KvMode::Binary) => {
-                let door = self.binary.1.as_ref();
-                let door = door.expect("it was added, as it is served");
-                door.listen(builder, fronts, endpoint, listen)
-            }
-            _ => self.resp.1.listen(builder, fronts, endpoint, listen),
-        }
-    }
-
-    pub(crate) fn listening(&self, kind: Kind, at: &tidewire::Endpoint) {
-        if kind == Kind::Kv(KvMode::Resp) {
-            self.resp.0.listens_at(at);
-        }
-    }
-
-    /// Ingest asks for tokens, or does not: where it does, nobody reads its log here, unless that is meant.
-    pub(crate) fn heed_tokens(&self, asks: bool, options: &KvOptions) {
-        if options.log_keys.is_none() || options.log_past_tokens {
+    /// Where ingest asks for tokens, nobody reads its log here, unless that is meant.
+    fn log_is_guarded(&self, asks: bool) {
+        if self.options.log_keys.is_none() || self.options.log_past_tokens {
             return;
         }
         if asks {
@@ -566,55 +406,50 @@ impl Kv {
                  that it is meant to"
             );
         }
-        self.resp.0.shut_log(asks);
+        self.resp.shut_log(asks);
     }
 
-    /// Has SHUTDOWN call `stop`.
-    pub(crate) fn on_shutdown(&self, stop: impl Fn() + Send + Sync + 'static) {
-        self.resp.0.on_shutdown(stop);
-    }
-
-    /// Ends the making of snapshots, and what goes to the home or comes from there, before the log is closed.
-    pub(crate) fn let_go_of_log(&self) {
-        drop(kept(&self.keeper).take());
-        drop(kept(&self.carrier).take());
-    }
-
-    /// Ends the following of another server's store; what it had become since this was asked last is to be asked for behind
-    /// that.
-    pub(crate) fn stop_following(&self) {
+    fn stop_following(&self) {
         if let Some(following) = &mut *kept(&self.following) {
             following.stop();
         }
     }
 
-    /// Keys that no log knows.
-    pub(crate) fn forgets(&self) -> usize {
-        match self.durability {
-            Durability::None => keys(self.resp.0.store()),
-            Durability::Here(_) | Durability::Replicated => 0,
+    fn let_go_of_logs(&self) {
+        drop(kept(&self.keeper).take());
+        drop(kept(&self.carrier).take());
+    }
+
+    fn forgets(&self) -> Option<String> {
+        let keys = self.forgotten();
+        (keys > 0).then(|| {
+            format!(
+                "the key-value store holds {keys} keys in memory alone (durability none), which its successor would \
+                 not have; with --takeover-forget they are forgotten"
+            )
+        })
+    }
+
+    fn refused(&self) -> Refused {
+        Refused {
+            by_disk: self.log.get().map_or(0, |log| log.refused_full()),
+            by_streams: 0,
         }
     }
 
-    /// Changes refused so far because there was no room on the disk of the log.
-    pub(crate) fn refused_by_full_disk(&self) -> u64 {
-        self.log.get().map_or(0, |log| log.refused_full())
-    }
-
-    /// Whether changes are not taken any more.
-    pub(crate) fn has_failed(&self) -> bool {
+    fn failure(&self) -> Option<&'static str> {
         let following = kept(&self.following);
         let has_ended = following.as_ref().is_some_and(|it| it.failure().is_some());
-        has_ended || self.log.get().is_some_and(|log| log.has_failed())
+        let has_failed = has_ended || self.log.get().is_some_and(|log| log.has_failed());
+        has_failed.then_some("the key-value store has stopped taking changes")
     }
 
-    /// Adds what was counted, and what the store holds.
-    pub(crate) fn collect(&self, to: &mut Snapshot) {
-        let resp = self.resp.0.counters();
+    fn collect(&self, to: &mut Snapshot) {
+        let resp = self.resp.counters();
         to.add(&metrics::COMMANDS, &["resp"], resp.commands);
         to.add(&metrics::ERRORS, &[], resp.errors);
-        to.add(&metrics::CLIENTS, &[], self.resp.0.clients());
-        self.resp.0.each_command(|name, calls, errors| {
+        to.add(&metrics::CLIENTS, &[], self.resp.clients());
+        self.resp.each_command(|name, calls, errors| {
             to.add(&metrics::COMMAND_CALLS, &[name], calls);
             to.add(&metrics::COMMAND_ERRORS, &[name], errors);
         });
@@ -631,13 +466,13 @@ impl Kv {
         }
         to.add(&metrics::PATTERNS_REFUSED, &[], resp.refused_patterns);
         to.add(&metrics::HOLDINGS_REFUSED, &[], resp.refused_holding);
-        to.add(&metrics::CLIENTS_BYTES, &[], self.resp.0.clients_memory());
-        let log = self.resp.0.log_counters();
+        to.add(&metrics::CLIENTS_BYTES, &[], self.resp.clients_memory());
+        let log = self.resp.log_counters();
         to.add(&metrics::LOG_READS, &[], log.reads);
         to.add(&metrics::LOG_ENTRIES, &[], log.entries);
         to.add(&metrics::LOG_BYTES, &[], log.bytes);
         to.add(&metrics::LOG_REFUSED, &[], log.refused);
-        let binary = self.binary.0.counters();
+        let binary = self.binary.counters();
         to.add(
             &metrics::COMMANDS,
             &["binary"],
@@ -645,10 +480,10 @@ impl Kv {
         );
         to.add(&metrics::BINARY_CLOSED, &["fault"], binary.faults);
         to.add(&metrics::BINARY_CLOSED, &["refused"], binary.refused);
-        let store = self.resp.0.store();
+        let store = self.resp.store();
         to.add(&metrics::DURABILITY, &[&self.durability.to_string()], 1_u64);
         if let Some(replication) = &self.replication {
-            kv_home::collect(replication, self.log.get(), to);
+            home::collect(replication, self.log.get(), to);
         }
         if let Some(carrier) = &*kept(&self.carrier) {
             carrier.watched().collect(to);
@@ -662,9 +497,8 @@ impl Kv {
         collect_store(store, to);
     }
 
-    /// Logs what was counted, if anything.
-    pub(crate) fn log(&self) {
-        let counters = self.resp.0.counters();
+    fn log(&self) {
+        let counters = self.resp.counters();
         if counters.commands > 0 {
             tracing::info!(
                 commands = counters.commands,
@@ -673,7 +507,7 @@ impl Kv {
                 "kv/resp"
             );
         }
-        let counters = self.binary.0.counters();
+        let counters = self.binary.counters();
         if counters != Default::default() {
             tracing::info!(%counters, "kv/binary");
         }

@@ -14,14 +14,14 @@ use tidewire_replicate::{
     Bell, Lease, Phase, Replicator, Running, Settings as Carrying, Shown, Status,
 };
 
+use super::archive::{Archive, Needs};
 use super::durability::Durability;
-use super::durable::LogOptions;
-use super::kv_archive::{Archive, Needs};
-use super::kv_options::KvOptions;
-use super::log::OpenLog;
-use super::now::now_ms;
-use super::replica::client_settings;
+use super::settings::KvOptions;
 use crate::exit::Failure;
+use crate::serve::log::OpenLog;
+use crate::serve::log_options::LogOptions;
+use crate::serve::now::now_ms;
+use crate::serve::replica::client_settings;
 
 /// No topic has more than 249 characters, and that of the snapshots has ten more.
 const TOPIC_MAX: usize = 239;
@@ -37,11 +37,6 @@ pub(crate) struct KvHome {
 }
 
 impl KvOptions {
-    /// Whether the store has a home.
-    pub(crate) fn has_home(&self) -> bool {
-        self.replicate.is_some() || self.follow.is_some()
-    }
-
     /// The home that is asked for, if any, before anything is opened for it.
     pub(crate) fn home(&self, log: &LogOptions) -> Result<Option<KvHome>, Failure> {
         let durability = self.durability();
@@ -80,7 +75,7 @@ impl KvOptions {
                 "{flag} {home}: a store has one partition: ?partition=N"
             )));
         }
-        if !LEASES.contains(&self.lease()) {
+        if !LEASES.contains(&self.lease.0) {
             return Err(Failure::usage("--kv-lease: a lease lasts from 1s to 10m"));
         }
         // Whether there is one at all, and takes its settings.
