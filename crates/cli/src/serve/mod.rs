@@ -1,83 +1,44 @@
 //! `tidewire serve`: the ready servers in one process, on one set of loops.
 //!
-//! Settings are flags ([`args`]), and come from them, the environment and a file ([`sources`]); they are checked as a whole ([`settings`]), become
-//! listeners ([`endpoint`], [`services`]), with a durable log where a service needs one ([`log`]), and
-//! run until a signal asks for the end ([`crate::signals`]).
+//! The frame is all but [`products`]: settings by one schema ([`settings`]), listeners and what stands in front of them
+//! ([`listeners`]), logs that are lent ([`logs`]), a server from its start to its end ([`running`]), listeners from one
+//! process to the next ([`handover`]), and what is shown ([`admin`]). It knows products by [`product`] alone, and runs until a
+//! signal asks for the end ([`crate::signals`]).
 
 mod admin;
-mod admin_options;
-mod admission;
-mod announce;
-mod args;
-mod blocked;
-mod control;
-mod deadlines;
-mod defaults;
-mod door;
-mod end;
-mod ending;
-mod endpoint;
-mod events;
-mod example;
-mod file;
-mod fleet;
-mod fronts;
-mod full;
-mod given;
-mod guard;
-mod handing;
-mod inherit;
-mod kind;
-mod life;
-mod limits;
-mod listen_at;
-mod log;
-mod log_options;
-mod manager;
-mod now;
-mod open;
-mod passing;
+mod handover;
+mod listeners;
+mod logs;
 mod product;
 mod products;
-mod replica;
-mod schema;
-mod scoped;
-mod services;
+mod running;
 mod settings;
-mod shown;
-mod socket_access;
-mod sources;
-mod takeover;
-mod tls;
-mod unused;
-mod upgrade;
-mod word;
 
 use std::path::Path;
 
 use tidewire::EngineChoice;
 
-pub(crate) use example::example;
-pub(crate) use log_options::DIRECTORY;
+pub(crate) use logs::options::DIRECTORY;
+pub(crate) use logs::replica::client_settings;
 pub(crate) use products::install;
 pub(crate) use products::kv::kv_settings;
-pub(crate) use replica::client_settings;
-pub(crate) use sources::Args;
+pub(crate) use settings::example::example;
+pub(crate) use settings::sources::Args;
 
-use self::end::End;
-use self::ending::Ending;
-use self::events::Events;
-use self::file::{File, Problem};
-use self::given::Given;
-use self::handing::Handing;
-use self::inherit::Inherited;
-use self::life::{Life, Origin};
-use self::manager::Manager;
+use self::handover::handing::Handing;
+use self::handover::inherit::Inherited;
+use self::handover::takeover::Takeover;
+use self::handover::upgrade::Upgrade;
 use self::product::Plan;
-use self::settings::Settings;
-use self::sources::Asked;
-use self::takeover::Takeover;
-use self::upgrade::Upgrade;
+use self::running::end::End;
+use self::running::ending::Ending;
+use self::running::events::Events;
+use self::running::life::{Life, Origin};
+use self::running::manager::Manager;
+use self::settings::file::{self, File, Problem};
+use self::settings::frame::Settings;
+use self::settings::given::Given;
+use self::settings::sources::{self, Asked};
 use crate::allocator;
 use crate::descriptors;
 use crate::exit::Failure;
@@ -100,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             "a variable that is no setting: perhaps another one is meant"
         );
     }
-    let mut handed = manager::sockets()?;
+    let mut handed = running::manager::sockets()?;
     let takeover = match options.takeover {
         false => None,
         true if !handed.is_empty() => {
@@ -145,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Before anything listens: a signal from here on means a graceful stop.
     let mut events = Events::catch()?;
     let manager = Manager::default();
-    let control = control::open(plan.control.as_ref(), inherited.take_control())?;
+    let control = handover::control::open(plan.control.as_ref(), inherited.take_control())?;
     plan.settings.control_path = control.as_ref().map(|control| control.path().to_owned());
     let mut handing = Handing::new(control, upgrade);
     let mut takeover = takeover;

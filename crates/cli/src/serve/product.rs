@@ -18,13 +18,13 @@ use tidewire_admin::{Panel, Snapshot};
 use tidewire_log::{Log, Policy, Settings as LogSettings};
 use toml::de::{Error as TomlError, ValueDeserializer};
 
-use super::door::Door;
-use super::fronts::Fronts;
-use super::kind::{self, Kind, Service};
-use super::log::{Logs, OpenLog};
-use super::schema::Setting;
-use super::settings::Settings;
 use crate::exit::Failure;
+use crate::serve::listeners::door::Door;
+use crate::serve::listeners::fronts::Fronts;
+use crate::serve::listeners::kind::{self, Kind, Service};
+use crate::serve::logs::open::{Logs, OpenLog};
+use crate::serve::settings::frame::Settings;
+use crate::serve::settings::schema::Setting;
 
 /// A product in the list of products.
 pub(crate) struct Entry {
@@ -92,8 +92,7 @@ pub(crate) fn install(all: &'static [&'static Entry]) {
 
 /// All products.
 pub(crate) fn entries() -> &'static [&'static Entry] {
-    #[cfg(test)]
-    super::products::install();
+    kind::listed();
     ENTRIES.get().expect("the list of products was installed")
 }
 

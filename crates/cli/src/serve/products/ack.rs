@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap::Args;
 use serde_json::Value;
 use tidewire::Limits;
 use tidewire_admin::Snapshot;
@@ -10,9 +11,10 @@ use tidewire_ingest::classic::{Classic, ClassicService, Counters, Mode as Dialec
 use tidewire_ingest::{Counted, Level, LogSink};
 
 use crate::exit::Failure;
-use crate::serve::kind::{Kind, Mode, Service};
+use crate::serve::listeners::kind::{Kind, Mode, Service};
 use crate::serve::product::{Entry, Frame, Plan, Product, Serving};
-use crate::serve::settings::Settings;
+use crate::serve::settings::defaults::{also, secs};
+use crate::serve::settings::frame::Settings;
 
 /// The dialects; 8000 is where an older variant of request-reply listened.
 static DIALECTS: [(Dialect, &[u16]); 5] = [
@@ -49,7 +51,19 @@ static SERVICE: Service = Service {
     ..Service::new("ack", &MODES)
 };
 
-pub(super) static ENTRY: Entry = Entry::of::<AckOptions>(&SERVICE, "Ack");
+pub(super) static ENTRY: Entry = Entry {
+    flags: |command| {
+        let own = Classic::preset(Dialect::Sync);
+        let idle = secs(own.limits().idle.unwrap_or_default());
+        let command = also(
+            AckOptions::augment_args(command),
+            "idle",
+            &format!("ack {idle}"),
+        );
+        also(command, "max_payload", &own.payload_max.to_string())
+    },
+    ..Entry::of::<AckOptions>(&SERVICE, "Ack")
+};
 
 fn dialect(kind: Kind) -> Dialect {
     let found = DIALECTS

@@ -3,7 +3,7 @@
 use tidewire_echo::{Discard, Echo};
 
 use crate::exit::Failure;
-use crate::serve::kind::{Mode, Service};
+use crate::serve::listeners::kind::{Mode, Service};
 use crate::serve::product::{Entry, Frame, Product, Serving};
 
 static SENDS_BACK: Service = Service {

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 use tidewire::Limits;
 use tidewire_admin::Snapshot;
@@ -12,11 +13,11 @@ use tidewire_http::{Http, Router, Settings as HttpSettings};
 use tidewire_pool::Pool;
 
 use crate::exit::Failure;
-use crate::serve::defaults::with_default;
-use crate::serve::kind::{Kind, Mode, Service};
-use crate::serve::limits::never_is_0;
+use crate::serve::listeners::kind::{Kind, Mode, Service};
+use crate::serve::listeners::limits::never_is_0;
 use crate::serve::product::{Entry, Frame, Plan, Product, Serving};
-use crate::serve::settings::Settings;
+use crate::serve::settings::defaults::{also, secs, with_default};
+use crate::serve::settings::frame::Settings;
 use crate::size::Size;
 use crate::span::Span;
 
@@ -31,7 +32,15 @@ static SERVICE: Service = Service {
     )
 };
 
-pub(super) static ENTRY: Entry = Entry::of::<HttpOptions>(&SERVICE, "HTTP");
+pub(super) static ENTRY: Entry = Entry {
+    flags: |command| {
+        let own = HttpSettings::default();
+        let (head, body) = (secs(own.head_timeout), secs(own.body_timeout));
+        let times = format!("http {head} for a head, {body} for a body");
+        also(HttpOptions::augment_args(command), "whole_request", &times)
+    },
+    ..Entry::of::<HttpOptions>(&SERVICE, "HTTP")
+};
 
 /// Settings of http.
 #[derive(Debug, clap::Args)]
@@ -184,7 +193,7 @@ impl Serving for Web {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::sources::product_in_file;
+    use crate::serve::settings::sources::product_in_file;
 
     #[test]
     fn limits_are_those_asked_for_or_refused() {

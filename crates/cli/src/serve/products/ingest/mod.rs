@@ -8,20 +8,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::Args;
 use serde_json::{Value, json};
 use tidewire::Limits;
 use tidewire_admin::Snapshot;
 use tidewire_admin::catalogue::ingest as metrics;
-use tidewire_ingest::native::IngestService;
+use tidewire_ingest::native::{self, IngestService};
 
 use self::settings::IngestOptions;
 use self::tokens::TokenEntry;
 use crate::exit::Failure;
-use crate::serve::kind::{Kind, Mode, Service};
-use crate::serve::log::{Logs, STREAMS_SHOWN};
+use crate::serve::listeners::kind::{Kind, Mode, Service};
+use crate::serve::logs::open::{Logs, STREAMS_SHOWN};
 use crate::serve::product::{Entry, FileKey, Frame, Plan, Product, Refused, Serving, read_key};
-use crate::serve::settings::Settings;
-use crate::serve::word::word;
+use crate::serve::running::word::word;
+use crate::serve::settings::defaults::{also, secs};
+use crate::serve::settings::frame::Settings;
 
 static SERVICE: Service = Service {
     is_default: true,
@@ -51,6 +53,11 @@ pub(super) static ENTRY: Entry = Entry {
 ",
     }],
     secret: Some("ingest-token"),
+    flags: |command| {
+        let hello = secs(native::Settings::default().hello_within);
+        let within = format!("ingest awaits its hello for {hello} s");
+        also(IngestOptions::augment_args(command), "first_byte", &within)
+    },
     ..Entry::of::<IngestOptions>(&SERVICE, "Ingest")
 };
 

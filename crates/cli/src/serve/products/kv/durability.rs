@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tidewire_log::Policy as Commits;
 
-use crate::serve::log_options::PolicyName;
+use crate::serve::logs::options::PolicyName;
 
 /// When changes of keys are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

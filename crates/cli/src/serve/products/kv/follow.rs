@@ -25,9 +25,9 @@ use super::home::{Carrier, client};
 use super::log::{kv_directory, take_over};
 use super::source::{AGAIN, KafkaSource};
 use crate::exit::Failure;
-use crate::serve::log::OpenLog;
-use crate::serve::log_options::LogOptions;
-use crate::serve::now::now_ms;
+use crate::serve::logs::open::OpenLog;
+use crate::serve::logs::options::LogOptions;
+use crate::serve::running::now::now_ms;
 
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";

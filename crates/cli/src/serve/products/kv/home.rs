@@ -18,10 +18,10 @@ use super::archive::{Archive, Needs};
 use super::durability::Durability;
 use super::settings::KvOptions;
 use crate::exit::Failure;
-use crate::serve::log::OpenLog;
-use crate::serve::log_options::LogOptions;
-use crate::serve::now::now_ms;
-use crate::serve::replica::client_settings;
+use crate::serve::logs::open::OpenLog;
+use crate::serve::logs::options::LogOptions;
+use crate::serve::logs::replica::client_settings;
+use crate::serve::running::now::now_ms;
 
 /// No topic has more than 249 characters, and that of the snapshots has ten more.
 const TOPIC_MAX: usize = 239;

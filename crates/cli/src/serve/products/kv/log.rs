@@ -8,8 +8,8 @@ use tidewire_log::{Policy, Settings};
 
 use crate::data::{KV_DIRECTORY, refuse_store_in_store};
 use crate::exit::Failure;
-use crate::serve::log::OpenLog;
-use crate::serve::log_options::LogOptions;
+use crate::serve::logs::open::OpenLog;
+use crate::serve::logs::options::LogOptions;
 use crate::size::Size;
 
 /// Where that is.

@@ -16,8 +16,10 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
 use serde_json::{Value, json};
 use tidewire::Limits;
+use tidewire_kv::durable::KvLog;
 use tidewire_kv::service::{BinaryService, RespService};
 use tidewire_kv::store::Store;
 use tidewire_log::{Policy, Settings as LogSettings};
@@ -30,12 +32,14 @@ use self::served::Kv;
 use self::settings::KvOptions;
 use crate::exit::Failure;
 use crate::secret::Secret;
-use crate::serve::kind::Kind;
-use crate::serve::limits::never_is_0;
-use crate::serve::log::Logs;
+use crate::serve::listeners::kind::Kind;
+use crate::serve::listeners::limits::never_is_0;
+use crate::serve::logs::open::Logs;
 use crate::serve::product::{Entry, FileKey, Frame, Plan, Product, Serving, read_key};
-use crate::serve::settings::Settings;
-use crate::serve::word::word;
+use crate::serve::running::word::word;
+use crate::serve::settings::defaults::also;
+use crate::serve::settings::frame::Settings;
+use crate::size::Size;
 
 pub(super) static ENTRY: Entry = Entry {
     keys: &[FileKey {
@@ -48,6 +52,11 @@ pub(super) static ENTRY: Entry = Entry {
 ",
     }],
     secret: Some("kv-password"),
+    flags: |command| {
+        let segment = Size(KvLog::settings(Policy::Sync).segment_length(0) >> 20 << 20);
+        let segment = format!("for kv {segment}, less on a disk of less than 3GiB");
+        also(KvOptions::augment_args(command), "segment", &segment)
+    },
     ..Entry::of::<KvOptions>(&SERVICE, "Key-value store")
 };
 

@@ -1,6 +1,6 @@
 //! The service `kv`, and its protocols.
 
-use crate::serve::kind::{Kind, Mode, Service};
+use crate::serve::listeners::kind::{Kind, Mode, Service};
 
 pub(super) static SERVICE: Service = Service {
     is_default: true,

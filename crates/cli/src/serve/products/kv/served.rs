@@ -19,10 +19,10 @@ use super::log::kv_directory;
 use super::names::{SERVICE, binary, resp};
 use super::settings::KvOptions;
 use crate::exit::Failure;
-use crate::serve::kind::Kind;
-use crate::serve::log::OpenLog;
-use crate::serve::now::now_ms;
+use crate::serve::listeners::kind::Kind;
+use crate::serve::logs::open::OpenLog;
 use crate::serve::product::{Frame, Recovery, Refused, Serving};
+use crate::serve::running::now::now_ms;
 
 /// Between two lines about how far the recovery has come.
 const PROGRESS: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use tidewire_kv::store;
 use super::durability::Durability;
 use crate::exit::Failure;
 use crate::secret::Secret;
-use crate::serve::defaults::secs;
+use crate::serve::settings::defaults::secs;
 use crate::size::Size;
 use crate::span::Span;
 

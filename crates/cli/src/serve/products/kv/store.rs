@@ -11,8 +11,8 @@ use super::log::disk_size;
 use super::names::resp;
 use super::settings::KvOptions;
 use crate::exit::Failure;
-use crate::serve::log::OpenLog;
-use crate::serve::settings::Settings;
+use crate::serve::logs::open::OpenLog;
+use crate::serve::settings::frame::Settings;
 use crate::size::Size;
 
 /// Shards for each of several loops: so few wait for one that another has that it is no matter how many loops there are.
