@@ -36,9 +36,11 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-/// Declares metrics, and a list of them.
+/// Declares metrics, and a list of them. A counter of a service is found by its name, which is that of the metric
+/// (`tidewire_SERVICE_NAME_total`) or stands behind `of`; with a `*` at the end, the rest is the value of the last label.
 macro_rules! metrics {
-    ($($(#[doc = $help:literal])+ $ident:ident = $kind:ident $(($bounds:expr))? $name:literal [$($label:literal),*];)*) => {
+    ($($(#[doc = $help:literal])+ $ident:ident = $kind:ident $(($bounds:expr))? $name:literal [$($label:literal),*]
+        $(of $counter:literal)?;)*) => {
         $(
             $(#[doc = $help])+
             pub static $ident: $crate::Metric = $crate::Metric {
@@ -51,7 +53,39 @@ macro_rules! metrics {
 
         /// All of these, in the order in which they are shown.
         pub static ALL: &[&$crate::Metric] = &[$(&$ident),*];
+
+        /// The metric as which a counter of the service is shown, and the value of its last label if the counter's
+        /// name says that.
+        #[must_use]
+        pub fn of_counter(name: &str) -> Option<(&'static $crate::Metric, Option<&str>)> {
+            $crate::metric::of_counter(ALL, &[$($(($counter, &$ident),)?)*], name)
+        }
     };
 }
 
 pub(crate) use metrics;
+
+pub(crate) fn of_counter<'a>(
+    all: &[&'static Metric],
+    named: &[(&str, &'static Metric)],
+    name: &'a str,
+) -> Option<(&'static Metric, Option<&'a str>)> {
+    let called = |metric: &&&'static Metric| {
+        let own = metric
+            .name
+            .strip_prefix("tidewire_")
+            .and_then(|own| own.split_once('_'));
+        own.and_then(|(_, own)| own.strip_suffix("_total")) == Some(name)
+    };
+    let exact = named
+        .iter()
+        .find(|(of, _)| *of == name)
+        .map(|(_, metric)| *metric);
+    if let Some(metric) = exact.or_else(|| all.iter().find(called).copied()) {
+        return Some((metric, None));
+    }
+    named.iter().find_map(|(of, metric)| {
+        let label = name.strip_prefix(of.strip_suffix('*')?)?;
+        Some((*metric, Some(label)))
+    })
+}

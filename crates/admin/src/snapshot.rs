@@ -73,6 +73,24 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Adds the value of a counter, as the metric that the catalogue has for it; false if there is none.
+    ///
+    /// # Panics
+    /// As [`add`](Snapshot::add) does.
+    pub fn count(
+        &mut self,
+        metric: Option<(&'static Metric, Option<&str>)>,
+        labels: &[&str],
+        n: u64,
+    ) -> bool {
+        let Some((metric, last)) = metric else {
+            return false;
+        };
+        let labels: Vec<&str> = labels.iter().copied().chain(last).collect();
+        self.add(metric, &labels, n);
+        true
+    }
+
     /// Adds a value. One with the same labels is added to it, so that services of one name are shown as one.
     ///
     /// # Panics

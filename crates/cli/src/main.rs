@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         return program::ended(lab::run());
     }
     allocator::announce();
+    serve::install();
     let cli: Cli = match program::asked(help::command(Help::asked())) {
         Ok(cli) => cli,
         Err(status) => return status,

@@ -28,7 +28,10 @@ impl fmt::Display for Span {
             (1_000, "ms"),
         ];
         let micros = self.0.as_micros();
-        let fits = |&(unit, _): &(u128, _)| micros > 0 && micros.is_multiple_of(unit);
+        if micros == 0 {
+            return f.write_str("0s");
+        }
+        let fits = |&(unit, _): &(u128, _)| micros.is_multiple_of(unit);
         let (unit, name) = units.into_iter().find(fits).unwrap_or((1, "us"));
         write!(f, "{}{name}", micros / unit)
     }

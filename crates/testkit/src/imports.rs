@@ -95,6 +95,26 @@ impl Imports {
             .collect()
     }
 
+    /// The arrows from files outside of a module to files of it.
+    #[must_use]
+    pub fn into_module(&self, module: &[&str]) -> Vec<(String, String)> {
+        let is_inside = |name: &Name| {
+            name.iter()
+                .map(String::as_str)
+                .zip(module)
+                .filter(|(a, b)| a == *b)
+                .count()
+                == module.len()
+        };
+        let all = self
+            .0
+            .iter()
+            .flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+        all.filter(|(from, to)| is_inside(to) && !is_inside(from))
+            .map(|(from, to)| (from.join("::"), to.join("::")))
+            .collect()
+    }
+
     /// The files to which arrows lead from this one, over any number of steps.
     fn reached<'m>(&'m self, from: &Name) -> BTreeSet<&'m Name> {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);

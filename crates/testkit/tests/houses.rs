@@ -47,3 +47,16 @@ fn no_file_imports_one_that_imports_it() {
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Products stand above the frame that serves them.
+#[test]
+fn the_frame_of_serve_knows_no_product() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/src");
+    let mut into = Imports::of(&sources).into_module(&["serve", "products"]);
+    assert!(
+        !into.is_empty(),
+        "the list of products is installed somewhere"
+    );
+    into.retain(|(from, _)| from.starts_with("serve::"));
+    assert!(into.is_empty(), "{into:?}");
+}

@@ -5,8 +5,8 @@ use crate::metric::metrics;
 metrics! {
     /// Producers welcomed.
     PRODUCERS = Counter "tidewire_ingest_producers_total" [];
-    /// Producers welcomed that had been away for longer than they are remembered.
-    FORGOTTEN = Counter "tidewire_ingest_forgotten_producers_total" [];
+    /// Those of them that had been away for longer than they are remembered.
+    FORGOTTEN = Counter "tidewire_ingest_forgotten_producers_total" [] of "forgotten";
     /// Readers welcomed.
     READERS = Counter "tidewire_ingest_readers_total" [];
     /// Sessions ended by a newer one of the same producer.
@@ -26,15 +26,15 @@ metrics! {
     /// Messages dropped because one before them had been refused.
     DROPPED = Counter "tidewire_ingest_dropped_total" [];
     /// Gaps adopted at level received.
-    ADOPTED = Counter "tidewire_ingest_adopted_gaps_total" [];
-    /// Ids in gaps adopted at level received.
+    ADOPTED = Counter "tidewire_ingest_adopted_gaps_total" [] of "adopted";
+    /// Ids in those gaps.
     ADOPTED_IDS = Counter "tidewire_ingest_adopted_ids_total" [];
     /// Connections whose client finished sending in the middle of a frame.
     TRUNCATED = Counter "tidewire_ingest_truncated_total" [];
     /// Connections closed because their hello did not come in time.
     HELLO_TIMEOUTS = Counter "tidewire_ingest_hello_timeouts_total" [];
     /// Times that reading was held back, by what was short: `log` (its queue was full), `window` (too much was unacknowledged), `memory` (of all readers).
-    PAUSES = Counter "tidewire_ingest_pauses_total" ["limit"];
+    PAUSES = Counter "tidewire_ingest_pauses_total" ["limit"] of "paused_by_*";
     /// Reads of the log made for readers.
     READS = Counter "tidewire_ingest_reads_total" [];
     /// Batch frames sent to readers.
@@ -44,7 +44,7 @@ metrics! {
     /// Bytes of records in batch frames sent to readers.
     READ_BYTES = Counter "tidewire_ingest_read_bytes_total" [];
     /// Cursors moved.
-    CURSORS = Counter "tidewire_ingest_cursors_moved_total" [];
+    CURSORS = Counter "tidewire_ingest_cursors_moved_total" [] of "cursors";
     /// Administrators welcomed.
     ADMINISTRATORS = Counter "tidewire_ingest_administrators_total" [];
     /// Streams created, changed or deleted by administrators.
@@ -53,5 +53,5 @@ metrics! {
     /// streams that are read.
     READER_LAG = Gauge "tidewire_ingest_reader_lag" ["stream"];
     /// Refusals, by the reason that clients are told (docs/formats/protocol.md).
-    REFUSED = Counter "tidewire_ingest_refused_total" ["reason"];
+    REFUSED = Counter "tidewire_ingest_refused_total" ["reason"] of "refused_*";
 }

@@ -24,16 +24,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-impl LogFormat {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            LogFormat::Text => "text",
-            LogFormat::Logfmt => "logfmt",
-            LogFormat::Json => "json",
-        }
-    }
-}
-
 /// Writes events as lines.
 pub(super) struct Lines {
     format: LogFormat,

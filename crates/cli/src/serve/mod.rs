@@ -1,87 +1,44 @@
 //! `tidewire serve`: the ready servers in one process, on one set of loops.
 //!
-//! Settings are flags ([`args`]), and come from them, the environment and a file ([`sources`]); they are checked as a whole ([`settings`]), become
-//! listeners ([`endpoint`], [`services`]), with a durable log where a service needs one ([`log`]), and
-//! run until a signal asks for the end ([`crate::signals`]).
+//! The frame is all but [`products`]: settings by one schema ([`settings`]), listeners and what stands in front of them
+//! ([`listeners`]), logs that are lent ([`logs`]), a server from its start to its end ([`running`]), listeners from one
+//! process to the next ([`handover`]), and what is shown ([`admin`]). It knows products by [`product`] alone, and runs until a
+//! signal asks for the end ([`crate::signals`]).
 
 mod admin;
-mod admin_options;
-mod admission;
-mod announce;
-mod args;
-mod begun;
-mod blocked;
-mod control;
-mod counted;
-mod deadlines;
-mod door;
-mod durability;
-mod durable;
-mod end;
-mod ending;
-mod endpoint;
-mod events;
-mod example;
-mod file;
-mod fleet;
-mod follow;
-mod fronts;
-mod full;
-mod given;
-mod guard;
-mod handing;
-mod http;
-mod inherit;
-mod kind;
-mod kv;
-mod kv_archive;
-mod kv_home;
-mod kv_options;
-mod kv_source;
-mod life;
-mod limits;
-mod listen_at;
-mod log;
-mod manager;
-mod now;
-mod open;
-mod passing;
-mod replica;
-mod schema;
-mod scoped;
-mod services;
+mod handover;
+mod listeners;
+mod logs;
+mod product;
+mod products;
+mod running;
 mod settings;
-mod shown;
-mod socket_access;
-mod sources;
-mod takeover;
-mod tls;
-mod unused;
-mod upgrade;
 
 use std::path::Path;
 
 use tidewire::EngineChoice;
 
-pub(crate) use durable::DIRECTORY;
-pub(crate) use example::example;
-pub(crate) use log::kv_settings;
-pub(crate) use replica::client_settings;
-pub(crate) use sources::Args;
+pub(crate) use logs::options::DIRECTORY;
+pub(crate) use logs::replica::client_settings;
+pub(crate) use products::install;
+pub(crate) use products::kv::kv_settings;
+pub(crate) use settings::example::example;
+pub(crate) use settings::sources::Args;
 
-use self::end::End;
-use self::ending::Ending;
-use self::events::Events;
-use self::file::{File, Problem};
-use self::given::Given;
-use self::handing::Handing;
-use self::inherit::Inherited;
-use self::life::{Life, Origin};
-use self::manager::Manager;
-use self::settings::Settings;
-use self::sources::Sources;
-use self::takeover::Takeover;
-use self::upgrade::Upgrade;
+use self::handover::handing::Handing;
+use self::handover::inherit::Inherited;
+use self::handover::takeover::Takeover;
+use self::handover::upgrade::Upgrade;
+use self::product::Plan;
+use self::running::end::End;
+use self::running::ending::Ending;
+use self::running::events::Events;
+use self::running::life::{Life, Origin};
+use self::running::manager::Manager;
+use self::settings::file::{self, File, Problem};
+use self::settings::frame::Settings;
+use self::settings::given::Given;
+use self::settings::sources::{self, Asked};
 use crate::allocator;
 use crate::descriptors;
 use crate::exit::Failure;
@@ -90,7 +47,8 @@ use crate::logging::Logging;
 /// Runs until a signal.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let upgrade = Upgrade::remember();
-    let (options, sources, given) = args.options()?;
+    let (asked, sources, given) = args.asked()?;
+    let options = &asked.options;
     let logging = Logging::start(
         options.log_format,
         options.log.as_deref(),
@@ -103,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             "a variable that is no setting: perhaps another one is meant"
         );
     }
-    let mut handed = manager::sockets()?;
+    let mut handed = running::manager::sockets()?;
     let takeover = match options.takeover {
         false => None,
         true if !handed.is_empty() => {
@@ -119,8 +77,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let mut inherited = Inherited::new(handed);
-    let mut settings = match configure(options, sources, given, &inherited) {
-        Ok(settings) => settings,
+    let mut plan = match configure(asked, &given, &inherited) {
+        Ok(plan) => plan,
         Err(why) => {
             return Err(match takeover {
                 Some(takeover) => takeover.give_up(why),
@@ -128,15 +86,16 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             });
         }
     };
-    settings.warn_of_strangers();
-    settings.descriptors = descriptors::raise_limit();
-    if settings.engine == EngineChoice::Threads || !settings.serves_kv() {
+    plan.warn_of_strangers();
+    plan.settings.descriptors = descriptors::raise_limit();
+    if plan.engine == EngineChoice::Threads || !plan.served().any(|(_, product)| product.is_large())
+    {
         allocator::small_pages();
     }
     if let Some(running) = &takeover {
         let released = running
-            .check_logs(&settings)
-            .and_then(|()| running.release_logs(&settings));
+            .check_logs(&plan)
+            .and_then(|()| running.release_logs(&plan));
         if let Err(why) = released {
             return Err(match takeover {
                 Some(takeover) => takeover.give_up(why),
@@ -147,8 +106,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     // Before anything listens: a signal from here on means a graceful stop.
     let mut events = Events::catch()?;
     let manager = Manager::default();
-    let control = control::open(settings.control.as_ref(), inherited.take_control())?;
-    settings.control_path = control.as_ref().map(|control| control.path().to_owned());
+    let control = handover::control::open(plan.control.as_ref(), inherited.take_control())?;
+    plan.settings.control_path = control.as_ref().map(|control| control.path().to_owned());
     let mut handing = Handing::new(control, upgrade);
     let mut takeover = takeover;
     let mut origin = match takeover {
@@ -158,10 +117,18 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     loop {
         // A port that was any is a certain one once a server has listened there.
         inherited
-            .settle(&mut settings.endpoints)
+            .settle(&mut plan.settings.endpoints)
             .map_err(Failure::failed)?;
         let first = std::mem::take(&mut inherited);
-        let begun = Life::begin(&settings, &manager, &logging, first, origin, &mut events);
+        let begun = Life::begin(
+            &plan,
+            &sources,
+            &manager,
+            &logging,
+            first,
+            origin,
+            &mut events,
+        );
         let life = match begun {
             Ok(life) => life,
             Err(why) => {
@@ -203,9 +170,8 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     if problems.is_empty() {
         // The command line of this command is right.
         let wrong = |why: String| Failure::failed(format!("{}: {why}", path.display()));
-        let options = sources::options_of(&schema, file).map_err(wrong)?;
-        let (sources, given) = (Sources::default(), Given::default());
-        let made = configure(options, sources, given, &Inherited::default());
+        let asked = sources::asked_of(&schema, file).map_err(wrong)?;
+        let made = configure(asked, &Given::default(), &Inherited::default());
         let made = made.map_err(|e| wrong(e.message))?;
         check_files(&made).map_err(|e| wrong(e.message))?;
     }
@@ -213,36 +179,61 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
 }
 
 /// Whether the files of secrets and users can be used; a server reads them as it begins, once, as they may be pipes.
-fn check_files(settings: &Settings) -> Result<(), Failure> {
-    settings.admin.token()?;
-    match settings.serves_kv() {
-        true => settings.kv.check(settings),
-        false => Ok(()),
-    }
+fn check_files(plan: &Plan) -> Result<(), Failure> {
+    plan.admin.token()?;
+    plan.served()
+        .try_for_each(|(_, product)| product.check_files(plan))
 }
 
 /// The settings, checked as a whole, with the places of what was passed on.
-fn configure(
-    options: args::Options,
-    sources: Sources,
-    flags: Given,
-    inherited: &Inherited,
-) -> Result<Settings, Failure> {
+fn configure(asked: Asked, flags: &Given, inherited: &Inherited) -> Result<Plan, Failure> {
     let given = inherited.given().map_err(Failure::failed)?;
-    let mut settings = Settings::from(options, sources, flags, given)?;
+    let (options, products, values) = asked.apart();
+    let mut settings = Settings::from(options, given)?;
     settings.admin_is_given = inherited.gives_admin();
-    settings.close_side_doors()?;
-    settings.check_log_keys()?;
-    settings.flags.check(&settings)?;
-    if settings.serves_kv() {
-        settings.kv.home(&settings.durable)?;
-    }
+    let mut plan = Plan::new(settings, products, values)?;
+    plan.leave_out()?;
+    flags.check(&plan)?;
+    plan.check()?;
     inherited
-        .settle(&mut settings.endpoints)
+        .settle(&mut plan.settings.endpoints)
         .map_err(Failure::failed)?;
-    let fronts = settings.endpoints.iter().map(|endpoint| &endpoint.front);
-    for front in fronts.chain([&settings.admin_front]) {
-        front.check(settings.handshake)?;
+    let fronts = plan.endpoints.iter().map(|endpoint| &endpoint.front);
+    for front in fronts.chain([&plan.admin_front]) {
+        front.check(plan.handshake)?;
     }
-    Ok(settings)
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// But one: what is called `log` there is the durable log, and the filter of what is logged is shown where it is changed.
+    #[test]
+    fn every_flag_is_shown() {
+        let (file, problems) = File::parse(
+            &sources::schema(),
+            "services = ['echo', 'ingest', 'kv', 'http', 'ack', 'discard']",
+        );
+        assert!(problems.is_empty(), "{problems:?}");
+        let asked = sources::asked_of(&sources::schema(), file).expect("it is right");
+        let plan = configure(asked, &Given::default(), &Inherited::default());
+        let plan = plan.unwrap_or_else(|e| panic!("{}", e.message));
+        let shown = plan.shown(&Default::default());
+        for setting in sources::schema().settings() {
+            let table = setting.table.as_deref().unwrap_or_default();
+            let own = plan.all().any(|(service, _)| service.name == table);
+            let at = match own {
+                true => shown[table].get(setting.key()),
+                false => shown.get(&setting.name),
+            };
+            assert!(at.is_some(), "{}", setting.name);
+        }
+        assert_eq!(shown["kv"]["login"], Value::from(30.0));
+        assert_eq!(shown["kv"]["query-buffer"], Value::from(1 << 30));
+        assert_eq!(shown["ingest"]["level"], "durable");
+    }
 }

@@ -326,7 +326,7 @@ fn other_hosts_are_turned_away_without_a_secret() {
             let said = stop(server);
             let warned = |service: &str| {
                 let says = |line: &&str| {
-                    line.contains(" level=warn target=tidewire::serve::guard ")
+                    line.contains(" level=warn target=tidewire::serve::listeners::guard ")
                         && line.contains(&format!("service={service} "))
                 };
                 said.lines().filter(says).count()

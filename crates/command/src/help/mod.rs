@@ -113,8 +113,8 @@ fn shortened(mut command: Command, words: &str, help: Help, texts: Texts) -> Com
             // What is changed for the short help alone must not be seen in the other.
             Some(_) if help == Help::Long => arg,
             Some((_, is)) => {
-                let (says_default, takes) =
-                    (is.contains("[default: "), arg.get_action().takes_values());
+                let says_default = is.contains("[default: ") || arg.is_hide_default_value_set();
+                let takes = arg.get_action().takes_values();
                 arg.help(*is)
                     .help_heading(None)
                     .hide_default_value(takes && says_default)

@@ -1,0 +1,78 @@
+//! Which clients are let in. A service that asks nobody for a secret serves only this host, unless `--open` says
+//! that everybody who reaches it may use it; and a secret guards every port of what it guards.
+
+use crate::secret;
+use crate::serve::listeners::endpoint::Endpoint;
+use crate::serve::product::Plan;
+
+/// How the clients of a listener are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    /// They must show a secret.
+    Secret,
+    /// They must show a certificate of an authority that is named.
+    Certificate,
+    /// Only those of this host are served.
+    ThisHost,
+    /// Nobody is turned away, as `--open` says.
+    Open,
+    /// Nobody is turned away: nothing is kept here that could be read or spoiled.
+    Harmless,
+}
+
+impl Plan {
+    fn guard(&self, endpoint: &Endpoint) -> Guard {
+        let kind = endpoint.kind;
+        let product = self.of(kind.service);
+        match () {
+            () if endpoint.front.asks_for_certificates() => Guard::Certificate,
+            () if product.asks_for_secret(kind) => Guard::Secret,
+            () if self.is_open(kind) => Guard::Open,
+            () if product.is_harmless() => Guard::Harmless,
+            () => Guard::ThisHost,
+        }
+    }
+
+    /// Logs what an operator should know about who is let in.
+    pub(crate) fn warn_of_strangers(&self) {
+        for said in &self.left_out {
+            tracing::info!("{said}");
+        }
+        for path in self.all().flat_map(|(_, product)| product.secret_files()) {
+            if secret::is_exposed(path) {
+                tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
+            }
+        }
+        for endpoint in &self.endpoints {
+            let ip = endpoint.place.ip();
+            if ip.is_some_and(|ip| !ip.to_canonical().is_loopback()) {
+                self.warn_of(endpoint);
+            }
+        }
+    }
+
+    fn warn_of(&self, endpoint: &Endpoint) {
+        let service = endpoint.kind;
+        let addr = &endpoint.place;
+        match self.guard(endpoint) {
+            Guard::Secret | Guard::Certificate => {}
+            Guard::Open => tracing::info!(
+                %service, %addr,
+                "open to every host that reaches it, as --open says"
+            ),
+            Guard::Harmless => tracing::warn!(
+                %service, %addr,
+                "open to every host that reaches it; --open={service} says that this is meant"
+            ),
+            Guard::ThisHost => {
+                let flag = self.of(service.service).secret_flag(service);
+                let asks = flag.map_or(String::new(), |flag| format!("{flag} asks for one; "));
+                tracing::warn!(
+                    %service, %addr,
+                    "requires no secret, so other hosts are turned away; {asks}--tls-client-ca asks for certificates; \
+                     --open={service} lets in every client that reaches it"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Listeners: which service listens where, and what stands in front of it.
+
+pub(crate) mod admission;
+pub(crate) mod deadlines;
+pub(crate) mod door;
+pub(crate) mod endpoint;
+pub(crate) mod fronts;
+pub(crate) mod guard;
+pub(crate) mod kind;
+pub(crate) mod limits;
+pub(crate) mod listen_at;
+pub(crate) mod open;
+pub(crate) mod scoped;
+pub(crate) mod socket_access;
+pub(crate) mod tls;

@@ -1,0 +1,463 @@
+//! What a product is to the frame: a service with its settings.
+//!
+//! A product is declared by an [`Entry`]. Its settings are flags of its own; what they come to is a [`Product`], which
+//! is checked beside those of others in a [`Plan`], and served: what runs then is a [`Serving`]. The frame lends it
+//! loops, doors and logs by [`Frame`], and knows no product by name.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tidewire::{Builder, Endpoint, Limits, Service as Protocol};
+use tidewire_admin::{Panel, Snapshot};
+use tidewire_log::{Log, Policy, Settings as LogSettings};
+use toml::de::{Error as TomlError, ValueDeserializer};
+
+use crate::exit::Failure;
+use crate::serve::listeners::door::Door;
+use crate::serve::listeners::fronts::Fronts;
+use crate::serve::listeners::kind::{self, Kind, Service};
+use crate::serve::logs::open::{Logs, OpenLog};
+use crate::serve::settings::frame::Settings;
+use crate::serve::settings::schema::Setting;
+
+/// A product in the list of products.
+pub(crate) struct Entry {
+    pub(crate) service: &'static Service,
+    /// The heading of its flags; their table in the file has the service's name.
+    pub(crate) heading: &'static str,
+    /// Adds its flags.
+    pub(crate) flags: fn(Command) -> Command,
+    /// What the flags say.
+    pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Product>, clap::Error>,
+    /// What only the file can say.
+    pub(crate) keys: &'static [FileKey],
+    /// What its secret is called: a variable of the environment. Behind it with `-file` comes the flag that names a file.
+    pub(crate) secret: Option<&'static str>,
+}
+
+impl Entry {
+    /// A product with these settings.
+    pub(crate) const fn of<S: Product + Args>(
+        service: &'static Service,
+        heading: &'static str,
+    ) -> Entry {
+        Entry {
+            service,
+            heading,
+            flags: S::augment_args,
+            read: |matches| {
+                <S as FromArgMatches>::from_arg_matches(matches)
+                    .map(|s| Box::new(s) as Box<dyn Product>)
+            },
+            keys: &[],
+            secret: None,
+        }
+    }
+}
+
+/// A key that only the configuration file has.
+#[derive(Debug)]
+pub(crate) struct FileKey {
+    /// With the service's name in front.
+    pub(crate) name: &'static str,
+    /// No message may show its value.
+    pub(crate) is_secret: bool,
+    pub(crate) read: ReadKey,
+    /// How the example shows it.
+    pub(crate) example: &'static str,
+}
+
+type ReadKey = fn(ValueDeserializer<'_>) -> Result<Box<dyn Any>, TomlError>;
+
+/// Reads a value that [`Product::take`] is given.
+pub(crate) fn read_key<T: Any + for<'de> Deserialize<'de>>(
+    from: ValueDeserializer<'_>,
+) -> Result<Box<dyn Any>, TomlError> {
+    T::deserialize(from).map(|value| Box::new(value) as Box<dyn Any>)
+}
+
+static ENTRIES: OnceLock<&'static [&'static Entry]> = OnceLock::new();
+
+/// Says which products there are, in the order of lists; the first call counts.
+pub(crate) fn install(all: &'static [&'static Entry]) {
+    ENTRIES.get_or_init(|| all);
+    kind::there_are(all.iter().map(|entry| entry.service));
+}
+
+/// All products.
+pub(crate) fn entries() -> &'static [&'static Entry] {
+    kind::listed();
+    ENTRIES.get().expect("the list of products was installed")
+}
+
+/// The products, each with its settings, in the order of the list.
+pub(crate) type Products = Vec<Box<dyn Product>>;
+
+/// The settings of a product.
+pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
+    /// Takes the secret that the environment holds, if nothing else has said one.
+    fn take_secret(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Takes what the file says under a key of [`Entry::keys`].
+    fn take(&mut self, _key: &str, _value: Box<dyn Any>) {}
+
+    /// Makes them complete, before those of other products are.
+    fn complete(&mut self, _: &Settings) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// A mode that is not to be served in spite of the settings, and what is said of that.
+    fn left_out(&self, _: &Plan) -> Result<Option<(Kind, &'static str)>, Failure> {
+        Ok(None)
+    }
+
+    /// Why a flag of its heading would have no effect, where the service itself is served.
+    fn unused(&self, _flag: &str, _: &Plan) -> Option<&'static str> {
+        None
+    }
+
+    /// Refuses what cannot be served.
+    fn check(&self, _: &Plan) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Refuses files that cannot be used, which are else read when the service is added.
+    fn check_files(&self, _: &Plan) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// What its connections are held to.
+    fn limits(&self, kind: Kind, settings: &Settings) -> Limits {
+        settings.changed(kind, Limits::default())
+    }
+
+    /// Adds limits of its own to those that are shown.
+    fn show_limits(&self, _: Kind, _: &Settings, _shown: &mut Value) {}
+
+    /// What is in force beside what its flags say, or is another than that: by the names of flags without the service's. Null
+    /// if nothing is to be shown.
+    fn shown(&self, _: &Plan) -> Value {
+        Value::Object(Map::new())
+    }
+
+    /// Whether clients must show a secret.
+    fn asks_for_secret(&self, _: Kind) -> bool {
+        false
+    }
+
+    /// The flag that asks clients for one.
+    fn secret_flag(&self, _: Kind) -> Option<&'static str> {
+        None
+    }
+
+    /// Files with secrets, which others should not read.
+    fn secret_files(&self) -> Vec<&Path> {
+        Vec::new()
+    }
+
+    /// Whether nothing is kept here that could be read or spoiled.
+    fn is_harmless(&self) -> bool {
+        true
+    }
+
+    /// Whether clients read the log of messages here.
+    fn shows_messages(&self) -> bool {
+        false
+    }
+
+    /// Whether it writes to the log of messages.
+    fn needs_messages(&self) -> bool {
+        false
+    }
+
+    /// A log of its own, with what is kept in it: where it is, and when it commits.
+    fn own_log(&self, _: &Settings) -> Option<(PathBuf, Policy)> {
+        None
+    }
+
+    /// How that log is opened, if it is there from the start.
+    fn opens(&self, _: &Settings) -> Result<Option<(PathBuf, LogSettings)>, Failure> {
+        Ok(None)
+    }
+
+    /// Whether that log has a home.
+    fn has_home(&self) -> bool {
+        false
+    }
+
+    /// Whether it keeps so much in memory that huge pages serve it.
+    fn is_large(&self) -> bool {
+        false
+    }
+
+    /// What else is said of a listener where it is announced: with a blank in front.
+    fn described(&self, _: &Logs) -> String {
+        String::new()
+    }
+
+    /// Adds its services.
+    fn serve(&self, frame: &mut Frame<'_>) -> Result<Box<dyn Serving>, Failure>;
+}
+
+/// A product that runs. Phases come in this order: `recover` and `listening` (which of them first depends on whether
+/// others may serve meanwhile), serving, `stop_following`, `let_go_of_logs`.
+pub(crate) trait Serving: Send + Sync {
+    /// Has clients that may ask for the end call `stop`.
+    fn on_shutdown(&self, _stop: Arc<dyn Fn() + Send + Sync>) {}
+
+    /// Builds what is kept in a log before it is served. Whether that was done.
+    fn recover(&self, _: &mut Recovery<'_>) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    /// Is told where it listens.
+    fn listening(&self, _: Kind, _: &Endpoint) {}
+
+    /// Whether it is looked at every second though it has no log.
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    /// A log that has become its own since this was asked last.
+    fn taken_over(&self) -> Option<OpenLog> {
+        None
+    }
+
+    /// Changes what may be changed while it serves, by settings that were read again. `guarded` tells all products
+    /// whether clients must show a secret to read the log of messages, before that counts.
+    fn reload(&self, _again: &dyn Product, _guarded: &dyn Fn(bool)) {}
+
+    /// Is told whether clients of another product must show a secret to read the log of messages.
+    fn log_is_guarded(&self, _is: bool) {}
+
+    /// Refusals so far because there was no room.
+    fn refused(&self) -> Refused {
+        Refused::default()
+    }
+
+    /// Why it takes no changes any more though its log is well, if so.
+    fn failure(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What a restart would forget, as a reason not to.
+    fn forgets(&self) -> Option<String> {
+        None
+    }
+
+    /// Adds what it has counted.
+    fn collect(&self, _: &mut Snapshot) {}
+
+    /// Logs what it has counted, if anything.
+    fn log(&self) {}
+
+    /// Ends what follows another server; what it had become is asked for behind that.
+    fn stop_following(&self) {}
+
+    /// Ends what works on its log, before that is closed.
+    fn let_go_of_logs(&self) {}
+}
+
+/// Refusals because there was no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Refused {
+    /// On the disk of a log.
+    pub(crate) by_disk: u64,
+    /// In a stream, which was at its limit.
+    pub(crate) by_streams: u64,
+}
+
+/// What a product recovers with.
+pub(crate) struct Recovery<'a> {
+    pub(crate) plan: &'a Plan,
+    /// Its own log, if that is open.
+    pub(crate) log: Option<&'a OpenLog>,
+    pub(crate) panel: &'a Panel,
+    /// Where clients connect already, who are told that it recovers.
+    pub(crate) at: &'a [(Kind, Endpoint)],
+    /// Whether it is to go on, asked meanwhile.
+    pub(crate) goes_on: &'a mut dyn FnMut() -> bool,
+}
+
+/// All settings, checked as a whole.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    products: Products,
+    /// Each setting, with what is said of it.
+    pub(crate) values: Vec<(Setting, Value)>,
+    /// What is said of modes that are left out.
+    pub(crate) left_out: Vec<&'static str>,
+}
+
+impl Deref for Plan {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+impl Plan {
+    /// Completes the settings of the products.
+    pub(crate) fn new(
+        settings: Settings,
+        mut products: Products,
+        values: Vec<(Setting, Value)>,
+    ) -> Result<Plan, Failure> {
+        for product in &mut products {
+            product.complete(&settings)?;
+        }
+        Ok(Plan {
+            settings,
+            products,
+            values,
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Takes away listeners that are not to be.
+    pub(crate) fn leave_out(&mut self) -> Result<(), Failure> {
+        for product in &self.products {
+            let Some((left_out, said)) = product.left_out(self)? else {
+                continue;
+            };
+            let before = self.settings.endpoints.len();
+            self.settings.endpoints.retain(|e| e.kind != left_out);
+            if self.settings.endpoints.len() < before {
+                self.left_out.push(said);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be served.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.products
+            .iter()
+            .try_for_each(|product| product.check(self))
+    }
+
+    /// All products.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Service, &dyn Product)> {
+        let all = entries().iter().zip(&self.products);
+        all.map(|(entry, product)| (entry.service, &**product))
+    }
+
+    /// Those that are served.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (&'static Service, &dyn Product)> {
+        self.all().filter(|(service, _)| self.serves(service))
+    }
+
+    /// The product of a service.
+    pub(crate) fn of(&self, service: &Service) -> &dyn Product {
+        let mut all = self.all();
+        let found = all.find(|(of, _)| of.name == service.name);
+        found.expect("each service is one of a product").1
+    }
+
+    /// The service that shows the log of messages only to clients who have a secret, if there is one.
+    pub(crate) fn guards_messages(&self) -> Option<&'static str> {
+        let guards = |(service, product): &(&'static Service, &dyn Product)| {
+            product.shows_messages() && service.kinds().any(|kind| product.asks_for_secret(kind))
+        };
+        self.all().find(guards).map(|(service, _)| service.name)
+    }
+
+    /// Whether clients show certificates where they read the log of messages.
+    pub(crate) fn shows_messages_to_certificates(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| {
+            self.of(endpoint.kind.service).shows_messages()
+                && endpoint.front.asks_for_certificates()
+        })
+    }
+
+    /// Whether anything that is served writes to the log of messages.
+    pub(crate) fn need_log(&self) -> bool {
+        self.served().any(|(_, product)| product.needs_messages())
+    }
+
+    /// The directories of the logs that are needed, as another process would name them.
+    pub(crate) fn log_directories(&self) -> Vec<PathBuf> {
+        let messages = self.need_log().then(|| canonical(self.durable.dir.clone()));
+        messages
+            .into_iter()
+            .chain(self.store_directories())
+            .collect()
+    }
+
+    /// Those of them that are a product's own.
+    pub(crate) fn store_directories(&self) -> Vec<PathBuf> {
+        let own = self
+            .served()
+            .filter_map(|(_, product)| product.own_log(self));
+        own.map(|(path, _)| canonical(path)).collect()
+    }
+
+    /// Whether answers wait for a sync of some log.
+    pub(crate) fn awaits_syncs(&self) -> bool {
+        let mut own = self
+            .served()
+            .filter_map(|(_, product)| product.own_log(self));
+        (self.need_log() && self.durable.policy.0 == Policy::Sync)
+            || own.any(|(_, policy)| policy == Policy::Sync)
+    }
+
+    /// The services, by their names, that write to a log.
+    pub(crate) fn services_with_logs(&self) -> Vec<String> {
+        let writes = |kind: &Kind| {
+            let product = self.of(kind.service);
+            product.needs_messages() || product.own_log(self).is_some()
+        };
+        let kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
+        kinds.filter(writes).map(|kind| kind.to_string()).collect()
+    }
+}
+
+/// What is not there yet nobody has locked.
+fn canonical(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
+}
+
+/// What the frame lends to a product that is added.
+pub(crate) struct Frame<'a> {
+    pub(crate) builder: &'a mut Builder,
+    pub(crate) plan: &'a Plan,
+    pub(crate) fronts: &'a Fronts,
+    pub(crate) logs: &'a Logs,
+    pub(crate) doors: Vec<(Kind, Door)>,
+}
+
+impl Frame<'_> {
+    /// Adds a service for the listeners of this kind.
+    pub(crate) fn add<S: Protocol>(&mut self, kind: Kind, service: S) {
+        let limits = self.plan.of(kind.service).limits(kind, self.plan);
+        let mut own = self.plan.endpoints.iter().filter(|e| e.kind == kind);
+        let is_bare = own.all(|endpoint| endpoint.front.is_bare());
+        let fronts = (!is_bare).then_some(self.fronts);
+        let rules = self.plan.admission.rules_of(kind);
+        let door = Door::add(
+            self.builder,
+            fronts,
+            &kind.to_string(),
+            limits,
+            rules,
+            service,
+        );
+        self.doors.push((kind, door));
+    }
+
+    /// The log of messages, which is open if a product needs it.
+    pub(crate) fn messages(&self) -> Arc<dyn Log> {
+        let log = self.logs.messages.as_ref();
+        log.expect("it is open, as it is needed").shared()
+    }
+}

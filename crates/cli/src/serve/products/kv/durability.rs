@@ -1,0 +1,59 @@
+//! When changes of keys are durable.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tidewire_log::Policy as Commits;
+
+use crate::serve::logs::options::PolicyName;
+
+/// When changes of keys are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Never.
+    None,
+    /// By what the log here promises.
+    Here(Commits),
+    /// When they are at home.
+    Replicated,
+}
+
+impl Durability {
+    /// When the log here commits, if there is one.
+    pub(crate) fn policy(self) -> Option<Commits> {
+        match self {
+            Durability::None => None,
+            Durability::Here(policy) => Some(policy),
+            // What is at home is to be here, too.
+            Durability::Replicated => Some(Commits::Sync),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Durability, String> {
+        match text {
+            "none" => Ok(Durability::None),
+            "replicated" => Ok(Durability::Replicated),
+            _ => {
+                let policy = text.parse::<PolicyName>();
+                let policy = policy.map_err(|_| {
+                    format!("{text:?} is none of sync, replicated, interval:TIME, os and none")
+                })?;
+                Ok(Durability::Here(policy.0))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::None => f.write_str("none"),
+            Durability::Replicated => f.write_str("replicated"),
+            Durability::Here(policy) => PolicyName(*policy).fmt(f),
+        }
+    }
+}

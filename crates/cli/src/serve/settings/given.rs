@@ -1,0 +1,32 @@
+//! The flags that were given, of those that are for something that may not be there.
+
+use crate::serve::listeners::kind::Named;
+
+/// What must be there for a flag of the frame to have an effect. Which flag needs what stands beside the flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A service whose clients send messages.
+    Messages,
+    /// Whatever writes to the log of messages, or to one of its own.
+    Log,
+    /// Anything that has a home.
+    Home,
+    /// A log of messages that has one.
+    Replicated,
+    /// One that is synced before anybody is answered.
+    SyncedLog,
+    Tls,
+    Admin,
+    /// A limit that counts addresses, or networks.
+    Addresses,
+    Prefixes,
+}
+
+/// The flags that were given, of those that are for something that may not be there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    /// With the tables that they stand in.
+    pub(crate) flags: Vec<(String, Option<String>)>,
+    /// Flags that name a service.
+    pub(crate) scopes: Vec<(&'static str, Named)>,
+}

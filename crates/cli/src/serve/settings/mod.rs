@@ -1,0 +1,11 @@
+//! Settings: one schema, which is the flags; where they come from, and what they come to.
+
+pub(crate) mod args;
+pub(crate) mod defaults;
+pub(crate) mod example;
+pub(crate) mod file;
+pub(crate) mod frame;
+pub(crate) mod given;
+pub(crate) mod schema;
+pub(crate) mod sources;
+pub(crate) mod unused;
