@@ -449,8 +449,20 @@ impl Effects for KvLog {
         self.behind.get().map_or(UNIT_MAX, |behind| behind.unit_max)
     }
 
-    fn begin_growing(&self, promised: usize) -> Result<(), NoRoom> {
-        self.promise(|log| log.begin_growing(promised))
+    fn begin_growing(&self, promised: usize, removes: bool) -> Result<(), NoRoom> {
+        let mut is_full = false;
+        let begun = self.promise(|log| match log.begin_growing(promised) {
+            Err(Refused::DiskFull { .. }) if removes && !self.snapshots.relieves() => {
+                is_full = true;
+                Ok(())
+            }
+            begun => begun,
+        });
+        if is_full {
+            Err(NoRoom::DiskFull)
+        } else {
+            begun
+        }
     }
 
     fn grow(&self, bytes: usize) -> Result<(), NoRoom> {

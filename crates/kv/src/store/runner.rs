@@ -21,6 +21,8 @@ use crate::reply::Reply;
 
 /// Commands whose keys [`Runner::prefetch`] asks memory for together.
 pub const AHEAD: usize = 32;
+/// Room in the log that a script asks for at once on a full disk, where it makes room; bytes.
+const REMOVALS: usize = 32 << 10;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -290,22 +292,33 @@ impl<'s> Runner<'s> {
         self.guards.removes = removes;
         self.guards.reserve(bound, self.now_ms)?;
         if grows {
-            self.guards.begin_growing(self.now_ms)?;
+            match self.guards.begin_growing(self.now_ms, removes) {
+                // What one of them takes out it finds room for itself.
+                Err(NoRoom::DiskFull) if removes => {}
+                begun => begun?,
+            }
         }
         Ok(())
     }
 
     /// Reserves what the next command of a transaction may change of which it was not known that it comes:
     /// that of a script. Before the first that changes something this says whether there is room for all
-    /// there may be of them.
+    /// there may be of them. On a full disk there is room for those that make room, and for no other.
     ///
     /// # Errors
-    /// There is no room. Behind the first only because the unit would be too large, or the log has failed.
+    /// There is no room. Behind the first only because the unit would be too large, the log has failed, or the disk is full.
     pub fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
-        self.guards.removes = false;
-        self.guards.begin_growing(self.now_ms)?;
         let bound = self.guards.store().bound(spec, args);
-        self.guards.reserve(bound, self.now_ms)
+        let removes = spec.removes(args);
+        self.guards.removes = false;
+        match self.guards.begin_growing(self.now_ms, removes) {
+            Ok(()) => return self.guards.reserve(bound, self.now_ms),
+            Err(NoRoom::DiskFull) if removes => self.guards.removes = true,
+            Err(why) => return Err(why),
+        }
+        // For more of the same kind as well, so that few are refused behind the first.
+        let many = self.guards.reserve(bound.max(REMOVALS), self.now_ms);
+        many.or_else(|_| self.guards.reserve(bound, self.now_ms))
     }
 
     /// Reserves a little, as any command that writes does: whether it makes sense to take locks for one.
