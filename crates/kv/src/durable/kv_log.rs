@@ -432,8 +432,10 @@ impl Effects for KvLog {
         let mut promised = wanted;
         self.promise(|log| match log.reserve(wanted) {
             Err(Refused::DiskFull { .. } | Refused::Busy) => {
-                promised = least;
-                let reserved = log.reserve_to_make_room(least);
+                let reserved = log.reserve_to_make_room(wanted).or_else(|_| {
+                    promised = least;
+                    log.reserve_to_make_room(least)
+                });
                 if reserved.is_ok() {
                     // It may make so much that a snapshot does the rest.
                     self.snapshots.nudge();

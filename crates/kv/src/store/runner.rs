@@ -21,8 +21,6 @@ use crate::reply::Reply;
 
 /// Commands whose keys [`Runner::prefetch`] asks memory for together.
 pub const AHEAD: usize = 32;
-/// Room in the log that a script asks for at once on a full disk, where it makes room; bytes.
-const REMOVALS: usize = 32 << 10;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -312,13 +310,10 @@ impl<'s> Runner<'s> {
         let removes = spec.removes(args);
         self.guards.removes = false;
         match self.guards.begin_growing(self.now_ms, removes) {
-            Ok(()) => return self.guards.reserve(bound, self.now_ms),
             Err(NoRoom::DiskFull) if removes => self.guards.removes = true,
-            Err(why) => return Err(why),
+            begun => begun?,
         }
-        // For more of the same kind as well, so that few are refused behind the first.
-        let many = self.guards.reserve(bound.max(REMOVALS), self.now_ms);
-        many.or_else(|_| self.guards.reserve(bound, self.now_ms))
+        self.guards.reserve(bound, self.now_ms)
     }
 
     /// Reserves a little, as any command that writes does: whether it makes sense to take locks for one.
@@ -326,7 +321,8 @@ impl<'s> Runner<'s> {
     /// # Errors
     /// It does not.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
-        self.guards.removes = false;
+        // It may be one that makes room.
+        self.guards.removes = true;
         self.guards.reserve(1, self.now_ms)
     }
 
