@@ -123,6 +123,15 @@ impl Reply {
         std::mem::take(&mut self.buf)
     }
 
+    /// Of bytes that are a reply already.
+    #[must_use]
+    pub fn of(bytes: Vec<u8>, proto: Proto) -> Reply {
+        Reply {
+            buf: bytes,
+            ..Reply::new(proto)
+        }
+    }
+
     /// Appends bytes that are a reply already.
     pub fn raw(&mut self, bytes: &[u8]) {
         if !self.has_room(bytes.len()) {

@@ -33,7 +33,7 @@ metrics! {
     CUT = Counter "tidewire_kv_clients_cut_total" ["reason"];
     /// Calls of PSUBSCRIBE refused because the patterns of one client would have taken too much memory (`pubsub-patterns-limit`).
     PATTERNS_REFUSED = Counter "tidewire_kv_patterns_refused_total" [];
-    /// Commands refused because more would have stayed than one client may make the server hold (`--kv-query-buffer`).
+    /// Commands refused because more would have stayed than one client may make the server hold (`--kv-query-buffer`), or than all users may (`acl-users-memory-limit`).
     HOLDINGS_REFUSED = Counter "tidewire_kv_holdings_refused_total" [];
     /// Memory that the server holds because of clients of the Redis protocol; bytes: input, output, names, subscriptions, transactions, waits, tracking.
     CLIENTS_BYTES = Gauge "tidewire_kv_clients_memory_bytes" [];

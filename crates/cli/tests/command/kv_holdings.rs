@@ -241,17 +241,23 @@ fn compare(kind: &Kind, clients: usize) -> Option<String> {
     for (n, client) in all.iter_mut().enumerate() {
         client.hold(&kind.hold, n, TOTAL / clients);
     }
-    // What the last has sent is there when the server has nothing more to read.
-    let (mut grown, mut said) = (0, 0);
-    for _ in 0..100 {
+    // What the last has sent is there when the server has nothing more to read, and what was freed is back at the system
+    // when nothing has changed for some looks.
+    let (mut grown, mut said, mut still) = (0, 0, 0);
+    for _ in 0..200 {
         let (now, more) = (
             resident(server.pid()).saturating_sub(before),
             watch.said().saturating_sub(was),
         );
-        if (now, more) == (grown, said) {
+        still = if (now, more) == (grown, said) {
+            still + 1
+        } else {
+            0
+        };
+        (grown, said) = (now, more);
+        if still == 12 {
             break;
         }
-        (grown, said) = (now, more);
         std::thread::sleep(std::time::Duration::from_millis(150));
     }
     let shown = format!(

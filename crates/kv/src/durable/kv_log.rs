@@ -432,8 +432,10 @@ impl Effects for KvLog {
         let mut promised = wanted;
         self.promise(|log| match log.reserve(wanted) {
             Err(Refused::DiskFull { .. } | Refused::Busy) => {
-                promised = least;
-                let reserved = log.reserve_to_make_room(least);
+                let reserved = log.reserve_to_make_room(wanted).or_else(|_| {
+                    promised = least;
+                    log.reserve_to_make_room(least)
+                });
                 if reserved.is_ok() {
                     // It may make so much that a snapshot does the rest.
                     self.snapshots.nudge();
@@ -449,8 +451,20 @@ impl Effects for KvLog {
         self.behind.get().map_or(UNIT_MAX, |behind| behind.unit_max)
     }
 
-    fn begin_growing(&self, promised: usize) -> Result<(), NoRoom> {
-        self.promise(|log| log.begin_growing(promised))
+    fn begin_growing(&self, promised: usize, removes: bool) -> Result<(), NoRoom> {
+        let mut is_full = false;
+        let begun = self.promise(|log| match log.begin_growing(promised) {
+            Err(Refused::DiskFull { .. }) if removes && !self.snapshots.relieves() => {
+                is_full = true;
+                Ok(())
+            }
+            begun => begun,
+        });
+        if is_full {
+            Err(NoRoom::DiskFull)
+        } else {
+            begun
+        }
     }
 
     fn grow(&self, bytes: usize) -> Result<(), NoRoom> {

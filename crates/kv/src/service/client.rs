@@ -314,9 +314,7 @@ pub(super) fn end(call: &mut Call<'_, '_>, card: &Arc<Card>) {
     if card.id == call.card.id {
         call.session.closing = true;
     } else {
-        // Not listed from now on, whenever its loop comes to close it.
-        call.shared.clients.remove(card.id);
-        card.gone.store(true, Relaxed);
+        call.shared.let_go(card);
         // Better than `finish`, which would leave it waiting for a key until it is closed.
         if card.handle.try_post(Message::Kill).is_err() {
             card.handle.finish();

@@ -13,6 +13,7 @@ use tidewire::{Endpoint, Handle};
 use super::acl::Account;
 use super::holdings::{BASE, Holding, Holdings, Total};
 use super::message::Message;
+use super::pubsub::Listening;
 use crate::store::Tracker;
 
 const PARTS: usize = 16;
@@ -79,6 +80,8 @@ pub(crate) struct Names {
     pub(crate) user: Option<Arc<Account>>,
     /// What is noted for its CLIENT TRACKING.
     pub(crate) tracker: Weak<Tracker>,
+    /// What it listens to.
+    pub(crate) listening: Weak<Listening<Message>>,
 }
 
 /// Bytes that a client's name, and each name of its library, may have. Redis has no limit, and libraries use some dozens.

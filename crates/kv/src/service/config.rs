@@ -374,6 +374,17 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "acl-users-memory-limit",
+        read: |s| s.acl.bytes_max.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let bytes = memory(value).ok_or("argument must be a memory value")?;
+            if take {
+                s.acl.bytes_max.store(bytes as usize, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "busy-reply-threshold",
         read: |s| s.config.script_ms.load(Relaxed).to_string(),
         write: Some(write_script_ms),

@@ -14,7 +14,7 @@ use super::holdings::IN_PASSING;
 use super::local::{Command, KEPT_REPLY, RespLocal};
 use super::log_keys::Reading;
 use super::message::Message;
-use super::pubsub::{Frame, Kind};
+use super::pubsub::Frame;
 use super::run::Outcome;
 use super::script::Away;
 use super::session::Session;
@@ -144,6 +144,7 @@ impl Protocol for RespConn {
             None if !self.session.is_authenticated() => self.look_at_login(cx),
             None => self.try_again(cx),
         }
+        self.show_output(cx);
     }
 
     fn posted(&mut self, message: Message, cx: &mut Cx<'_, Self>) {
@@ -155,8 +156,7 @@ impl Protocol for RespConn {
                 self.session.barrier = self.session.barrier.max(ticket);
                 // Somewhere before it is what was taken for this client.
                 self.session.written = cx.local.shared.store.last_ticket();
-                let mut reply = Reply::new(self.session.proto);
-                reply.raw(&bytes);
+                let mut reply = Reply::of(bytes, self.session.proto);
                 self.end_wait(&mut reply, cx);
                 if self.session.closing {
                     self.leave(cx.local);
@@ -170,18 +170,13 @@ impl Protocol for RespConn {
                 }
             }
             Message::Refused => self.wait_refused(cx),
-            Message::RightsChanged => {
-                let shared = cx.local.shared.clone();
-                if !self.may_go_on_listening(&shared) {
-                    self.finish(cx);
-                }
-            }
             Message::Changed(tracker) => self.tell_changes(&tracker, cx),
             Message::RedirectGone => self.redirect_gone(cx),
             Message::FromLog(was_read) => self.log_was_read(*was_read, cx),
             Message::Monitored => self.monitored(cx),
             Message::Kill => self.finish(cx),
         }
+        self.show_output(cx);
     }
 
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
@@ -560,29 +555,30 @@ impl RespConn {
         if let Some(transaction) = self.session.transaction.take() {
             transaction.forget(&shared.store);
         }
-        if let (Some(mut subscriptions), Some(id)) = (self.session.subscriptions.take(), self.id) {
-            for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-                let names = std::mem::take(subscriptions.of(kind));
-                local.leaving.add(id, kind, names);
-            }
+        if let (Some(listening), Some(id)) = (self.session.listening.take(), self.id) {
+            shared.hub.depart(&listening);
+            local.leaving.add(id, listening);
             local.end_subscriptions();
         }
         if let Some(following) = self.session.set_tracking(None) {
             following.close(&shared.store);
         }
         let Some(card) = &self.card else { return };
+        if card.memory() > IN_PASSING {
+            local.gives_back();
+        }
         if self.session.monitor.take().is_some() {
             shared.monitors.remove(card.id, &shared.attention);
         }
-        shared.clients.remove(card.id);
-        card.gone.store(true, Relaxed);
-        shared.clients.forget_account(card);
+        shared.let_go(card);
         if card.hears_for_others.load(Relaxed) {
             shared.store.tracking().notify_again();
         }
     }
 
     fn cut(&mut self, input: &mut Input<'_>, reply: &mut Reply, cx: &mut Cx<'_, Self>) -> Next {
+        // Its memory goes, which is as much as a client may have.
+        drop(reply.take());
         reply.clear();
         input.consume(input.len());
         self.too_much(cx);
@@ -594,6 +590,7 @@ impl RespConn {
     pub(super) fn too_much(&mut self, cx: &mut Cx<'_, Self>) {
         let stats = &cx.local.stats;
         stats.large_replies.add(1);
+        cx.local.gives_back();
         let command = self.card().command.load(Relaxed);
         let command = u16::try_from(command).map_or("none", |id| table().name(id));
         let limit = cx.local.shared.config.client_output.load(Relaxed);
@@ -635,7 +632,7 @@ impl RespConn {
             && let Some(waiting) = &mut cx.local.waiting
             && !waiting.hold(self.session.barrier, &mut cx.link)
         {
-            return reply.clear();
+            return drop(reply.take());
         }
         cx.local.stats.bytes_out.add(reply.len() as u64);
         if reply.len() <= KEPT_REPLY {
@@ -725,6 +722,10 @@ impl RespConn {
 
     /// Hands a published message to this subscriber, or cuts it if it takes none.
     pub(crate) fn deliver(&mut self, frame: &mut Frame<'_>, most: usize, cx: &mut Cx<'_, Self>) {
+        if !self.session.is_subscribed() {
+            // It has gone, and its subscriptions are not all removed yet.
+            return;
+        }
         if cx.local.shared.attention.differs(self.session.seen()) {
             let shared = cx.local.shared.clone();
             if !self.may_go_on_listening(&shared) {
@@ -752,14 +753,20 @@ impl RespConn {
         } else {
             cx.link.write(bytes);
         }
-        let queued = cx.link.queued_len() as u64;
-        if let Some(card) = &self.card
-            && queued > IN_PASSING
-        {
-            card.output_len.store(queued, Relaxed);
-            if card.holdings.has_changed(queued) {
-                self.account(0, cx);
-            }
+        self.show_output(cx);
+    }
+
+    /// Brings what others see up to date where the connection was given output without having asked for it just now.
+    fn show_output(&mut self, cx: &mut Cx<'_, Self>) {
+        let output = cx.link.queued_len() as u64;
+        let Some(card) = &self.card else { return };
+        if output <= IN_PASSING {
+            return;
+        }
+        card.output_len.store(output, Relaxed);
+        let unread = card.input_len.load(Relaxed);
+        if card.holdings.has_changed(u64::from(unread) + output) {
+            self.account(unread as usize, cx);
         }
     }
 

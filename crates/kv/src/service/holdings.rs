@@ -17,11 +17,6 @@ pub(crate) const BASE: u64 = 1536;
 const STEP: u64 = 4 << 10;
 /// Input and output up to this size do not count in the sum: nearly all of it is gone by the end of the loop's turn.
 pub(crate) const IN_PASSING: u64 = 16 << 10;
-/// Bytes that a subscription to a channel takes beside the channel's name: entries in the tables of the connection, the
-/// loop and the hub.
-const SUBSCRIPTION: usize = 640;
-/// Bytes that a pattern takes beside its text and what it is prepared in.
-const PATTERN: usize = 1900;
 /// Bytes that a key takes, beside its name, for which a command waits: in the command, and in the shard's table.
 const WAITING_KEY: usize = 448;
 /// Bytes that a kept argument takes beside its text.
@@ -177,6 +172,18 @@ impl Shared {
         (accounts + base + tracked).saturating_sub(limit)
     }
 
+    /// A client has gone, as far as others can tell: it is not listed, counts nowhere and holds nothing, whenever its loop
+    /// comes to close it.
+    pub(crate) fn let_go(&self, card: &Card) {
+        self.clients.remove(card.id);
+        card.gone.store(true, Relaxed);
+        self.clients.forget_account(card);
+        let listening = card.names().listening.upgrade();
+        if let Some(listening) = listening {
+            self.hub.depart(&listening);
+        }
+    }
+
     /// Evicts the largest clients until all hold no more than they may; how many went. Clients that said
     /// CLIENT NO-EVICT ON stay.
     #[cold]
@@ -203,30 +210,12 @@ impl Shared {
                 break;
             }
             excess = excess.saturating_sub(size + BASE);
-            self.clients.remove(card.id);
-            card.gone.store(true, Relaxed);
-            self.clients.forget_account(&card);
+            self.let_go(&card);
             card.handle.abort();
             evicted += 1;
         }
         evicted
     }
-}
-
-/// Bytes of memory that a subscription to a channel of this name takes. Connection, loop and hub share the name.
-pub(crate) fn channel_memory(name: &[u8]) -> usize {
-    SUBSCRIPTION + name.len()
-}
-
-/// Bytes of memory that a subscription to a pattern takes at most: its text, which connection, loop and hub share; what it
-/// is prepared in, at most twice as long, of the loop and of the hub; and the tables that they stand in.
-pub(crate) fn pattern_memory(name: &[u8]) -> usize {
-    PATTERN + 5 * name.len()
-}
-
-/// What a pattern counts for `pubsub-patterns-limit`.
-pub(crate) fn pattern_cost(name: &[u8]) -> usize {
-    1024 + 7 * name.len()
 }
 
 /// Bytes of memory of arguments that are kept.

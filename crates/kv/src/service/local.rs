@@ -27,7 +27,7 @@ pub struct RespLocal {
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) subscribers: Subscribers<Message>,
     /// What connections that have gone were subscribed to.
-    pub(crate) leaving: Leaving,
+    pub(crate) leaving: Leaving<Message>,
     pub(crate) scratch: Scratch,
     /// All commands of this batch are timed.
     pub(crate) times_all: bool,
@@ -121,6 +121,17 @@ impl RespLocal {
         may
     }
 
+    /// A connection has freed much: the allocator is asked to give it to the system.
+    pub(crate) fn gives_back(&mut self) {
+        self.giving_back = GIVING_BACK;
+        self.at.signal();
+    }
+
+    /// Whether connections are to be looked at again, or the allocator is to be asked again.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.giving_back > 0 || !self.busy.is_empty()
+    }
+
     /// Looks again at connections that had much input or output under way; whether that is to be done again.
     pub(crate) fn look_at_busy(&mut self, all: &mut Conns<'_, RespConn>) -> bool {
         let busy = std::mem::take(&mut self.busy);
@@ -134,7 +145,7 @@ impl RespLocal {
             }
         }
         // What has grown by doubling leaves its halves behind, also while it is there.
-        let again = self.giving_back > 0 || !self.busy.is_empty();
+        let again = self.is_busy();
         self.giving_back = self.giving_back.saturating_sub(1);
         if again {
             crate::allocator::give_back();

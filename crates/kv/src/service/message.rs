@@ -21,8 +21,6 @@ pub enum Message {
     },
     /// It may not run the command that it waits in any more.
     Refused,
-    /// Rights of its user have changed: it is to look whether it may hear what it has subscribed to.
-    RightsChanged,
     /// What it has asked to be told of has changed, or what another has for whom it listens.
     Changed(Arc<Tracker>),
     /// The connection that was told in its place has gone.

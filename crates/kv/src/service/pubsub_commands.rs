@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Asked, Call, Flow};
-use super::holdings::{Holding, pattern_cost};
+use super::holdings::Holding;
 use super::local::Unpublished;
-use super::pubsub::{Audience, InboxFull, Kind, notice};
-use super::session::{Subscriptions, subscription_memory};
+use super::pubsub::{
+    Audience, InboxFull, Kind, Listening, notice, pattern_cost, subscription_memory,
+};
 use crate::commands::subcommands::Subcommands;
 use crate::store::Effects;
 use crate::types::glob::{self, Glob};
@@ -46,7 +47,7 @@ pub(super) fn psubscribe(call: &mut Call<'_, '_>) -> Flow {
 
 /// Bytes of memory that a call would add to what its client is subscribed to.
 fn more_memory(call: &Call<'_, '_>, kind: Kind, each: impl Fn(&[u8]) -> usize) -> usize {
-    let known = call.session.subscriptions.as_deref();
+    let known = call.session.listening.as_deref();
     let new = call.args[1..].iter();
     let new = new.filter(|name| known.is_none_or(|known| !known.has(kind, name)));
     new.map(|name| each(name)).sum()
@@ -54,8 +55,8 @@ fn more_memory(call: &Call<'_, '_>, kind: Kind, each: impl Fn(&[u8]) -> usize) -
 
 /// Whether the patterns of a call fit into what those of a client may take; else it is told.
 fn may_keep_patterns(call: &mut Call<'_, '_>) -> bool {
-    let known = call.session.subscriptions.as_deref();
-    let taken = known.map_or(0, Subscriptions::pattern_cost);
+    let known = call.session.listening.as_deref();
+    let taken = known.map_or(0, Listening::pattern_cost);
     let limit = call.shared.config.patterns.load(Relaxed);
     if taken.saturating_add(more_memory(call, Kind::Pattern, pattern_cost)) <= limit {
         return true;
@@ -96,14 +97,21 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
     })) {
         return Flow::Done;
     }
+    let (local, card) = (&mut *call.cx.local, call.card);
+    let listening = call.session.listening.get_or_insert_with(|| {
+        let listening = local.subscribers.listening(&call.shared.hub, &local.at);
+        card.names().listening = Arc::downgrade(&listening);
+        if card.gone.load(Relaxed) {
+            // It was ended by another client before it could be found there.
+            call.shared.hub.depart(&listening);
+        }
+        listening
+    });
+    let listening = listening.clone();
     for &name in &call.args[1..] {
-        let subscriptions = call.session.subscriptions.get_or_insert_default();
-        if !subscriptions.has(kind, name) {
-            let shared = Arc::from(name);
-            subscriptions.add(kind, &shared);
-            let local = &mut *call.cx.local;
-            let subscribers = &mut local.subscribers;
-            subscribers.add(&call.shared.hub, &local.at, kind, &shared, conn);
+        if !listening.has(kind, name) {
+            let subscribers = &mut call.cx.local.subscribers;
+            subscribers.add(&call.shared.hub, &listening, kind, &name.into(), conn);
         }
         let count = show(call, kind);
         notice(call.reply, what, Some(name), count);
@@ -114,9 +122,9 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
 fn leave(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
     let mut names: Vec<Arc<[u8]>> = call.args[1..].iter().map(|&name| name.into()).collect();
     if names.is_empty()
-        && let Some(subscriptions) = &mut call.session.subscriptions
+        && let Some(listening) = &call.session.listening
     {
-        names = subscriptions.of(kind).iter().cloned().collect();
+        names = listening.names(kind);
     }
     if names.is_empty() {
         let count = show(call, kind);
@@ -131,48 +139,35 @@ fn leave(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
 }
 
 fn remove(call: &mut Call<'_, '_>, kind: Kind, name: &[u8]) {
-    let Some(subscriptions) = &mut call.session.subscriptions else {
+    let Some(listening) = &call.session.listening else {
         return;
     };
-    if subscriptions.remove(kind, name) {
-        let conn = call.cx.link.id();
-        let subscribers = &mut call.cx.local.subscribers;
-        subscribers.remove(&call.shared.hub, kind, name, conn);
-    }
-    if subscriptions.is_empty() {
-        call.session.subscriptions = None;
+    let conn = call.cx.link.id();
+    let subscribers = &mut call.cx.local.subscribers;
+    subscribers.remove(&call.shared.hub, listening, kind, name, conn);
+    if listening.is_empty() {
+        call.session.listening = None;
     }
 }
 
 /// Ends all subscriptions without a word.
 pub(super) fn leave_all(call: &mut Call<'_, '_>) {
-    for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-        let names = match &mut call.session.subscriptions {
-            Some(subscriptions) => std::mem::take(subscriptions.of(kind)),
-            None => continue,
-        };
-        for name in names {
-            let conn = call.cx.link.id();
-            let subscribers = &mut call.cx.local.subscribers;
-            subscribers.remove(&call.shared.hub, kind, &name, conn);
-        }
+    if let Some(listening) = call.session.listening.take() {
+        let (conn, subscribers) = (call.cx.link.id(), &mut call.cx.local.subscribers);
+        subscribers.remove_some(&call.shared.hub, &listening, conn, usize::MAX);
     }
-    call.session.subscriptions = None;
     show(call, Kind::Channel);
 }
 
 /// Brings the card up to date; the count that confirmations of this kind show.
 fn show(call: &mut Call<'_, '_>, kind: Kind) -> usize {
-    let count = |kind| {
-        let subscriptions = call.session.subscriptions.as_ref();
-        subscriptions.map_or(0, |s| s.count(kind))
-    };
+    let listening = call.session.listening.as_deref();
+    let count = |kind| listening.map_or(0, |listening| listening.count(kind));
     let [channels, patterns, shards] = [Kind::Channel, Kind::Pattern, Kind::Shard].map(count);
     call.card.channels.store(channels as u32, Relaxed);
     call.card.patterns.store(patterns as u32, Relaxed);
     call.card.shard_channels.store(shards as u32, Relaxed);
-    let subscriptions = call.session.subscriptions.as_ref();
-    let memory = subscriptions.map_or(0, |these| these.memory());
+    let memory = listening.map_or(0, Listening::memory);
     call.card.holdings.set(Holding::Subscriptions, memory);
     match kind {
         Kind::Shard => shards,

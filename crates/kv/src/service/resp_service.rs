@@ -371,7 +371,7 @@ impl Service for RespService {
         }
         local.subscribers = subscribers;
         local.end_subscriptions();
-        if !local.busy.is_empty() && all.timer().is_none() {
+        if local.is_busy() && all.timer().is_none() {
             all.set_timer_after(BUSY_PAUSE);
         }
         Followers::woken(&self.shared, local, all);

@@ -1,15 +1,12 @@
 //! What one connection is, between its commands.
 
-use std::collections::BTreeSet;
-
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
-use super::holdings::{channel_memory, pattern_cost, pattern_memory};
 use super::message::Message;
 use super::monitor::Monitor;
 use super::multi::Transaction;
-use super::pubsub::{Audience, Kind};
+use super::pubsub::{Audience, Listening};
 use super::replication::Waits;
 use super::shared::Shared;
 use super::tracking::Following;
@@ -55,7 +52,7 @@ pub(crate) struct Session {
     /// The same, for the store to be taken over.
     pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
-    pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    pub(crate) listening: Option<Arc<Listening<Message>>>,
     /// Whom the message concerns that it is about to publish, as far as it was found out.
     pub(crate) audience: Option<Box<Audience<Message>>>,
     /// It is shown all commands.
@@ -109,7 +106,7 @@ impl Session {
             waits_for_snapshot: None,
             waits_for_takeover: None,
             transaction: None,
-            subscriptions: None,
+            listening: None,
             audience: None,
             monitor: None,
             reads_for: None,
@@ -142,7 +139,7 @@ impl Session {
             && !self.loading
             && !self.unproven
             && self.transaction.is_none()
-            && self.subscriptions.is_none()
+            && self.listening.is_none()
     }
 
     /// What it has dealt with of what may happen to all connections.
@@ -222,7 +219,7 @@ impl Session {
     }
 
     pub(crate) fn is_subscribed(&self) -> bool {
-        self.subscriptions.is_some()
+        self.listening.is_some()
     }
 
     /// Whether the reply to the command that has just run is not to be heard; asked once for each.
@@ -240,80 +237,5 @@ impl Session {
     /// Whether commands are queued rather than run.
     pub(crate) fn is_queuing(&self) -> bool {
         self.transaction.as_ref().is_some_and(|t| t.is_open())
-    }
-}
-
-/// Names that one connection listens to; each is shared with the tables of its loop and of the hub.
-pub(crate) type SubscribedNames = BTreeSet<Arc<[u8]>>;
-
-/// What a connection listens to. Never empty.
-#[derive(Debug, Default)]
-pub(crate) struct Subscriptions {
-    names: [SubscribedNames; 3],
-    /// Bytes of memory of its channels and patterns.
-    memory: usize,
-    /// What its patterns count for `pubsub-patterns-limit`; bytes.
-    pattern_cost: usize,
-}
-
-/// Bytes of memory that a subscription takes.
-pub(crate) fn subscription_memory(kind: Kind, name: &[u8]) -> usize {
-    match kind {
-        Kind::Pattern => pattern_memory(name),
-        Kind::Channel | Kind::Shard => channel_memory(name),
-    }
-}
-
-impl Subscriptions {
-    pub(crate) fn of(&mut self, kind: Kind) -> &mut SubscribedNames {
-        &mut self.names[kind as usize]
-    }
-
-    pub(crate) fn has(&self, kind: Kind, name: &[u8]) -> bool {
-        self.names[kind as usize].contains(name)
-    }
-
-    /// Adds a name; false if it was there.
-    pub(crate) fn add(&mut self, kind: Kind, name: &Arc<[u8]>) -> bool {
-        let is_new = self.of(kind).insert(name.clone());
-        if is_new {
-            let memory = subscription_memory(kind, name);
-            self.memory += memory;
-            if kind == Kind::Pattern {
-                self.pattern_cost += pattern_cost(name);
-            }
-        }
-        is_new
-    }
-
-    /// Removes a name; false if it was not there.
-    pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
-        let was_there = self.of(kind).remove(name);
-        if was_there {
-            let memory = subscription_memory(kind, name);
-            self.memory -= memory;
-            if kind == Kind::Pattern {
-                self.pattern_cost -= pattern_cost(name);
-            }
-        }
-        was_there
-    }
-
-    /// Bytes of memory of all of them.
-    pub(crate) fn memory(&self) -> usize {
-        self.memory
-    }
-
-    /// What its patterns count for `pubsub-patterns-limit`; bytes.
-    pub(crate) fn pattern_cost(&self) -> usize {
-        self.pattern_cost
-    }
-
-    pub(crate) fn count(&self, kind: Kind) -> usize {
-        self.names[kind as usize].len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.names.iter().all(BTreeSet::is_empty)
     }
 }

@@ -176,12 +176,12 @@ pub trait Effects: Send + Sync {
     }
 
     /// Promises that the unit of who has `promised` bytes may [`grow`](Effects::grow) to the largest size
-    /// there is. One at a time, until [`end_growing`](Effects::end_growing).
+    /// there is. One at a time, until [`end_growing`](Effects::end_growing). One that `removes` has another way on a full disk.
     ///
     /// # Errors
     /// See [`NoRoom`].
-    fn begin_growing(&self, promised: usize) -> Result<(), NoRoom> {
-        let _ = promised;
+    fn begin_growing(&self, promised: usize, removes: bool) -> Result<(), NoRoom> {
+        let _ = (promised, removes);
         Ok(())
     }
 

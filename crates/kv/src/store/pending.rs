@@ -111,7 +111,8 @@ impl<'s> Guards<'s> {
 
     /// Sees to it that the unit of a transaction or script can go on, once it has begun, until it is as
     /// large as units may be. Only that, and a failure of the log, refuses more of it from then on.
-    pub(crate) fn begin_growing(&mut self, stamp: u64) -> Result<(), NoRoom> {
+    /// `removes` says that what comes next makes room.
+    pub(crate) fn begin_growing(&mut self, stamp: u64, removes: bool) -> Result<(), NoRoom> {
         let store = self.store();
         let Some(effects) = self.effects() else {
             return Ok(());
@@ -123,7 +124,7 @@ impl<'s> Guards<'s> {
         if store.epochs.is_full() {
             return Err(NoRoom::Busy);
         }
-        effects.begin_growing(pending.promised)?;
+        effects.begin_growing(pending.promised, removes)?;
         pending.grows = true;
         Ok(())
     }

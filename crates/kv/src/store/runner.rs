@@ -290,21 +290,29 @@ impl<'s> Runner<'s> {
         self.guards.removes = removes;
         self.guards.reserve(bound, self.now_ms)?;
         if grows {
-            self.guards.begin_growing(self.now_ms)?;
+            match self.guards.begin_growing(self.now_ms, removes) {
+                // What one of them takes out it finds room for itself.
+                Err(NoRoom::DiskFull) if removes => {}
+                begun => begun?,
+            }
         }
         Ok(())
     }
 
     /// Reserves what the next command of a transaction may change of which it was not known that it comes:
     /// that of a script. Before the first that changes something this says whether there is room for all
-    /// there may be of them.
+    /// there may be of them. On a full disk there is room for those that make room, and for no other.
     ///
     /// # Errors
-    /// There is no room. Behind the first only because the unit would be too large, or the log has failed.
+    /// There is no room. Behind the first only because the unit would be too large, the log has failed, or the disk is full.
     pub fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
-        self.guards.removes = false;
-        self.guards.begin_growing(self.now_ms)?;
         let bound = self.guards.store().bound(spec, args);
+        let removes = spec.removes(args);
+        self.guards.removes = false;
+        match self.guards.begin_growing(self.now_ms, removes) {
+            Err(NoRoom::DiskFull) if removes => self.guards.removes = true,
+            begun => begun?,
+        }
         self.guards.reserve(bound, self.now_ms)
     }
 
@@ -313,7 +321,8 @@ impl<'s> Runner<'s> {
     /// # Errors
     /// It does not.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
-        self.guards.removes = false;
+        // It may be one that makes room.
+        self.guards.removes = true;
         self.guards.reserve(1, self.now_ms)
     }
 

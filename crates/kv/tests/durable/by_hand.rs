@@ -104,6 +104,24 @@ impl World {
         heard
     }
 
+    /// Sends commands, and what they are answered while log and snapshots go on by themselves.
+    pub(crate) fn ask_on(&mut self, who: usize, bytes: &[u8]) -> String {
+        self.send(who, bytes);
+        for _ in 0..40 {
+            let ms = self.sim.now().as_nanos() / 1_000_000;
+            self.keeper.step(now(ms));
+            self.settle();
+            self.kv_log.update();
+            self.sim.run_for(Duration::from_millis(50));
+        }
+        self.heard(who)
+    }
+
+    /// Changes that were refused because the disk is full.
+    pub(crate) fn refused_full(&self) -> u64 {
+        self.kv_log.refused_full()
+    }
+
     /// Sends commands, and what they are answered.
     pub(crate) fn ask(&mut self, who: usize, lines: &[&str]) -> String {
         let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();

@@ -10,9 +10,11 @@ use tidewire_kv::store::Mistakes;
 use tidewire_log::Policy;
 use tidewire_log::disk::sim::{SimDisk, Survival};
 
+use crate::by_hand::World;
 use crate::disk::{dump, now, settings, settle, step};
 use crate::replay::{START, parsed};
 use crate::snapshots::{Scene, differs, open};
+use crate::wire::{command, of_words};
 
 /// What is free on the disk, from here on.
 fn leave_free(disk: &SimDisk, bytes: u64) {
@@ -410,4 +412,105 @@ fn without_room_for_a_snapshot_changes_are_refused_at_once() {
         ask(&mut scene, &mut ms, &format!("SET more {value}")),
         "+OK"
     );
+}
+
+/// Transactions and scripts that make room run on a full disk as single commands do. A script is refused at its first command
+/// that does not, and what it did before stays.
+#[test]
+fn transactions_and_scripts_that_make_room_are_taken_by_a_full_disk() {
+    let mut world = World::new(Policy::Sync);
+    let lines =
+        |lines: &[&str]| -> Vec<u8> { lines.iter().flat_map(|line| command(line)).collect() };
+    let eval = |script: &str| of_words(&["EVAL", script, "0"]);
+    let load = "#!lua name=lib\nredis.register_function('gone',function(keys) return redis.call('del',unpack(keys)) end)";
+    world.ask_on(0, &of_words(&["FUNCTION", "LOAD", load]));
+    world.ask_on(0, &lines(&["SADD s 1 2 3 4 5 6 7 8", "SADD t 1 2 3"]));
+    let value = "x".repeat(900);
+    let fill: Vec<String> = (0..30).map(|n| format!("SET k{n} {value}")).collect();
+    let fill: Vec<&str> = fill.iter().map(String::as_str).collect();
+    world.ask_on(0, &lines(&fill));
+    world.disk.set_capacity(world.disk.used());
+    let long = "x".repeat(9_000);
+    let refused = (0..1_000).find(|n| {
+        let heard = world.ask_on(0, &lines(&[&format!("SET more{n} {long}")]));
+        heard.starts_with("-MISCONF")
+    });
+    // Another process has taken the rest.
+    world.disk.set_capacity(world.disk.used());
+    assert!(refused.is_some(), "the disk takes everything");
+    let refused = world.refused_full();
+    let exec = [
+        "MULTI",
+        "DEL k0",
+        "UNLINK k1",
+        "EXPIRE k2 100",
+        "SPOP s 2",
+        "HDEL none f",
+        "EXEC",
+    ];
+    let heard = world.ask_on(0, &lines(&exec));
+    assert!(
+        heard.contains("*5|:1|:1|:1|*2|") && heard.ends_with("|:0|"),
+        "{heard}"
+    );
+    assert_eq!(
+        world.ask_on(0, &eval("return redis.call('DEL','k3')")),
+        ":1|"
+    );
+    let many = "local n=0 for i=4,20 do n=n+redis.call('unlink','k'..i) end return n";
+    assert_eq!(world.ask_on(0, &eval(many)), ":17|");
+    let fcall = of_words(&["FCALL", "gone", "2", "k21", "k22"]);
+    assert_eq!(world.ask_on(0, &fcall), ":2|");
+    assert_eq!(world.refused_full(), refused, "none of these was refused");
+    let mixed = [
+        &lines(&["MULTI"])[..],
+        &eval("return #redis.call('SPOP','t',2)"),
+        &lines(&["EXEC"]),
+    ]
+    .concat();
+    let heard = world.ask_on(0, &mixed);
+    assert!(
+        heard.contains("EXECABORT") && heard.contains("disk of the log is full"),
+        "{heard}"
+    );
+    assert_eq!(
+        world.ask_on(0, &eval("return #redis.call('SPOP','t',2)")),
+        ":2|"
+    );
+    // One that makes more is refused as a whole.
+    let heard = world.ask_on(
+        0,
+        &lines(&["MULTI", "DEL k23", "SET new x", "EXEC", "EXISTS k23"]),
+    );
+    assert!(
+        heard.contains("EXECABORT") && heard.ends_with("|:1|"),
+        "{heard}"
+    );
+    let heard = world.ask_on(0, &eval("return redis.call('SET','new','x')"));
+    assert!(heard.contains("nothing was changed"), "{heard}");
+    let heard = world.ask_on(
+        0,
+        &eval("redis.call('DEL','k23') redis.call('SET','new','x')"),
+    );
+    assert!(
+        heard.contains("full; what was done before this command stays"),
+        "{heard}"
+    );
+    assert_eq!(world.ask_on(0, &lines(&["EXISTS k23 new"])), ":0|");
+    // What was removed is in the log.
+    let recovered = world.recovered();
+    for gone in ["k0", "k1", "k3", "k20", "k21", "k23", "new"] {
+        let key = format!("{gone} ");
+        assert!(
+            !recovered.iter().any(|line| line.contains(&key)),
+            "{gone}: {recovered:.80?}"
+        );
+    }
+    assert_eq!(
+        world.ask_on(0, &eval("return redis.call('FLUSHALL')")),
+        "+OK|"
+    );
+    world.disk.set_capacity(world.disk.used() + (1 << 20));
+    world.ask_on(0, &lines(&["PING"]));
+    assert_eq!(world.ask_on(0, &lines(&["SET back x"])), "+OK|");
 }

@@ -267,6 +267,83 @@ fn no_loop_waits_for_a_script_and_those_who_want_its_keys_do() {
     }
 }
 
+/// Each calls a function of a library without end, mostly with what makes it fail, and catches that.
+const WITHOUT_END: &[&str] = &[
+    "while true do pcall(string.format, '%s', setmetatable({}, {__tostring = function() while true do end end})) end",
+    "while true do pcall(string.format, '%' .. string.rep('9', 1000) .. 'd', 1) end",
+    "while true do pcall(string.rep, 'x', 100000) end",
+    "local t = {} for i = 1, 5000 do t[i] = i end while true do pcall(table.concat, t, ',') end",
+    "local t = {} for i = 1, 1000 do t[i] = i end while true do pcall(table.sort, t, function() return true end) end",
+    "local t = {} for i = 1, 1000 do t[i] = i end while true do pcall(table.sort, t, function() error('x') end) end",
+    "local m = {__lt = function() while true do end end} local t = setmetatable({}, m) table.sort({t, t, t})",
+    "while true do pcall(cjson.decode, string.rep('[', 100000)) end",
+    "while true do pcall(cjson.encode, {setmetatable({}, {__index = function() while true do end end})}) end",
+    "while true do pcall(cmsgpack.unpack, string.rep('\\145', 100000)) end",
+    "while true do pcall(struct.unpack, string.rep('b', 1000), 'x') end",
+    "while true do pcall(bit.tohex, 1, -8) end",
+    "while true do pcall(string.gsub, string.rep('a', 1000), 'a', function() error('x') end) end",
+    "string.gsub('x', 'x', function() while true do end end)",
+    "for _ in string.gmatch(string.rep('a', 20000), '.-.-.-.-b') do end",
+    "while true do pcall(unpack, {}, 1, 2147483647) end",
+    "while true do pcall(select, -1, unpack({1, 2, 3})) end",
+    "local t = {} for i = 1, 90 do t = setmetatable({}, {__index = t}) end while true do pcall(function() return t.x end) end",
+    "local m = {} m.__index = setmetatable({}, m) while true do pcall(function() return m.__index.x end) end",
+    "while true do pcall(loadstring, '\\27Lua' .. string.rep('x', 1000)) end",
+    "while true do pcall(load, function() while true do end end) end",
+    "local f = coroutine.wrap(function() while true do coroutine.yield() end end) while true do f() end",
+    "local e = setmetatable({}, {__tostring = function() while true do end end}) while true do pcall(error, e) end",
+    "while true do pcall(coroutine.wrap(function() error({}) end)) end",
+    "local function f() xpcall(f, f) end while true do f() end",
+    "while true do pcall(redis.sha1hex, string.rep('x', 1000000)) end",
+    "while true do pcall(redis.call, 'get', setmetatable({}, {__tostring = error})) end",
+    "local t = {} for i = 1, 500000 do t[i] = i end for i = 1, 500000 do t[i] = nil end while true do next(t) end",
+    "while true do collectgarbage() end",
+];
+
+/// By itself, in a transaction, and as a function.
+#[test]
+fn no_function_of_a_library_escapes_the_kill() {
+    everywhere(|server| {
+        let mut other = server.client();
+        assert_eq!(other.ask("CONFIG SET busy-reply-threshold 0"), Value::ok());
+        for (n, script) in WITHOUT_END.iter().enumerate() {
+            println!("{}: {script}", server.name);
+            let mut runner = server.client();
+            let queued = n % 3 == 1;
+            if queued {
+                assert_eq!(runner.ask("MULTI"), Value::ok());
+            }
+            let text =
+                format!("#!lua name=l\nredis.register_function('f', function() {script} end)");
+            let words = if n % 3 == 2 {
+                ask(&mut other, &["FUNCTION", "LOAD", "REPLACE", &text]);
+                vec!["FCALL", "f", "0"]
+            } else {
+                vec!["EVAL", script, "0"]
+            };
+            send(&mut runner, &words);
+            if queued {
+                assert_eq!(runner.reply(), Value::Simple("QUEUED".into()));
+                send(&mut runner, &["EXEC"]);
+            }
+            let kill = if n % 3 == 2 {
+                "FUNCTION KILL"
+            } else {
+                "SCRIPT KILL"
+            };
+            until("the script to be killed", || {
+                assert_eq!(other.ask("PING"), Value::Simple("PONG".into()));
+                other.ask(kill) == Value::ok()
+            });
+            let answer = match runner.reply() {
+                Value::Array(mut parts) => parts.remove(0),
+                answer => answer,
+            };
+            refused(answer, "ERR Error running script: Script killed");
+        }
+    });
+}
+
 #[test]
 fn those_who_wait_for_a_scripts_keys_are_told_when_it_takes_long() {
     everywhere(|server| {

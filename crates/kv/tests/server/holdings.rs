@@ -468,12 +468,99 @@ fn libraries_and_users_count_and_users_are_bounded() {
     assert!(refused.is_some_and(|n| n > 30), "{refused:?}");
     assert!(info(&mut w, &mut c, "mem_users") <= 64 << 20);
     let said = w.ask(&mut c, &format!("ACL SETUSER u {rules}"));
-    let error = "-ERR the names and rules of all users would take more than 64 MiB|";
-    assert_eq!(said, error);
+    let error = |bytes: u64| {
+        let said = format!("the names and rules of all users take at most {bytes} bytes of memory");
+        format!("-ERR {said} (acl-users-memory-limit)|")
+    };
+    assert_eq!(said, error(64 * MIB));
+    assert_eq!(w.service.counters().refused_holding, 2);
+    assert_eq!(info(&mut w, &mut c, "client_memory_refusals"), 2);
+    w.check(&mut c, "CONFIG SET acl-users-memory-limit 65mb", "+OK|");
+    w.check(&mut c, &format!("ACL SETUSER u {rules}"), "+OK|");
+    w.check(&mut c, "CONFIG SET acl-users-memory-limit 1mb", "+OK|");
+    let more = format!("ACL SETUSER another {rules}");
+    w.check(&mut c, &more, &error(MIB));
+    w.check(&mut c, "CONFIG SET acl-users-memory-limit 64mb", "+OK|");
+    w.check(&mut c, "ACL SETUSER u resetkeys", "+OK|");
     w.check(&mut c, "ACL SETUSER u1 resetkeys", "+OK|");
     w.check(&mut c, "ACL DELUSER u0", ":1|");
     w.check(&mut c, &format!("ACL SETUSER u {rules}"), "+OK|");
     let all: Vec<String> = (0..200).map(|n| format!("u{n}")).collect();
     w.ask(&mut c, &format!("ACL DELUSER u {}", all.join(" ")));
     assert_eq!(info(&mut w, &mut c, "mem_users"), users);
+}
+
+/// Its loop takes thousands of subscriptions out of the tables over many turns. From the command on that ends it none of
+/// them counts, also for what is asked in the same flight.
+#[test]
+fn a_client_with_a_hundred_thousand_subscriptions_is_gone_at_once() {
+    on_every_shape(|| {
+        for at in 0..2 {
+            let mut w = World::new();
+            let mut watch = w.client();
+            w.check(&mut watch, "CONFIG SET pubsub-patterns-limit 1gb", "+OK|");
+            let mut victim = w.client_of(at);
+            w.check(&mut victim, "CLIENT SETNAME victim", "+OK|");
+            let names = |prefix: &str, behind: &str, count| {
+                let names = (0..count).map(|n| format!("{prefix}{n:05}{behind}"));
+                names.collect::<Vec<String>>().join(" ")
+            };
+            w.ask(
+                &mut victim,
+                &format!("SUBSCRIBE {}", names("c", "", 50_000)),
+            );
+            w.ask(
+                &mut victim,
+                &format!("PSUBSCRIBE {}", names("p", "*", 40_000)),
+            );
+            w.ask(
+                &mut victim,
+                &format!("SSUBSCRIBE {}", names("s", "", 10_000)),
+            );
+            let mut other = w.client_of(1);
+            w.ask(&mut other, "SUBSCRIBE c49999");
+            w.ask(&mut other, "PSUBSCRIBE p39999*");
+            w.check(&mut watch, "PUBSUB NUMPAT", ":40000|");
+            w.check(&mut watch, "PUBLISH c49999 x", ":2|");
+            let id = field(&mut w, &mut watch, "victim", "id");
+            let asked = [
+                (&*format!("CLIENT KILL ID {id}"), ":1|"),
+                ("PUBLISH c00000 x", ":0|"),
+                ("PUBLISH c30000 x", ":0|"),
+                ("PUBLISH c49999 x", ":1|"),
+                ("PUBLISH p00000x x", ":0|"),
+                ("PUBLISH p39998x x", ":0|"),
+                ("PUBLISH p39999x x", ":1|"),
+                ("SPUBLISH s09999 x", ":0|"),
+                (
+                    "PUBSUB NUMSUB c49998 c49999",
+                    "*4|$6|c49998|:0|$6|c49999|:1|",
+                ),
+                ("PUBSUB SHARDNUMSUB s09999", "*2|$6|s09999|:0|"),
+                ("PUBSUB CHANNELS", "*1|$6|c49999|"),
+                ("PUBSUB SHARDCHANNELS", "*0|"),
+                ("PUBSUB NUMPAT", ":1|"),
+                ("EVAL return~redis.call('PUBLISH','p39998x','x') 0", ":0|"),
+            ];
+            for (line, _) in asked {
+                let line: Vec<String> =
+                    line.split(' ').map(|word| word.replace('~', " ")).collect();
+                let mut bytes = format!("*{}\r\n", line.len()).into_bytes();
+                for word in line {
+                    bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+                }
+                w.sim.send(watch.peer, &bytes);
+            }
+            let expected: String = asked.into_iter().map(|(_, reply)| reply).collect();
+            assert_eq!(w.answer(&mut watch), expected, "on loop {at}");
+            assert!(!w.ask(&mut watch, "CLIENT LIST").contains("victim"));
+            assert_eq!(info(&mut w, &mut watch, "pubsub_channels"), 1);
+            assert_eq!(info(&mut w, &mut watch, "pubsub_patterns"), 1);
+            w.sim.run_for(Duration::from_secs(5));
+            w.check(&mut watch, "PUBLISH c49999 x", ":1|");
+            w.check(&mut watch, "PUBSUB NUMPAT", ":1|");
+            drop(w.ask(&mut other, "RESET"));
+            w.check(&mut watch, "PUBSUB NUMPAT", ":0|");
+        }
+    });
 }

@@ -16,7 +16,6 @@ use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::service::call::{Call, Flow};
 use crate::service::clients::NAME_MAX;
-use crate::service::message::Message;
 use crate::service::table::table;
 
 const HELP: &[&str] = &[
@@ -154,11 +153,7 @@ fn set_user(call: &mut Call<'_, '_>, name: &[u8], rules: &[&[u8]]) {
     match acl.put(name, rights, &shared.attention) {
         Ok(()) => {}
         Err(Refused::Users) => return call.reply.error("ERR there are 10000 users already"),
-        Err(Refused::Memory) => {
-            return call
-                .reply
-                .error("ERR the names and rules of all users would take more than 64 MiB");
-        }
+        Err(Refused::Memory) => return refuse_memory(call),
     }
     drop(changing);
     if let Some(user) = known {
@@ -167,14 +162,36 @@ fn set_user(call: &mut Call<'_, '_>, name: &[u8], rules: &[&[u8]]) {
     call.reply.ok();
 }
 
-/// Has connections of these users look at what they listen to.
+fn refuse_memory(call: &mut Call<'_, '_>) {
+    let limit = call.shared.acl.bytes_max.load(Relaxed);
+    call.reply.error(format!(
+        "ERR the names and rules of all users take at most {limit} bytes of memory (acl-users-memory-limit)"
+    ));
+    call.cx.local.stats.refused_holding.add(1);
+    if call.cx.local.may_warn(call.cx.link.now()) {
+        tracing::warn!(
+            peer = %call.cx.link.peer().client(), limit,
+            "the users of the access control list would take more memory than they may: refusing ACL SETUSER",
+        );
+    }
+}
+
+/// Ends the connections of these users that listen to what they may not hear any more.
 fn tell(call: &mut Call<'_, '_>, concerns: impl Fn(&Account) -> bool) {
     for card in call.shared.clients.all() {
-        if card.is_subscriber() && card.names().user.as_deref().is_some_and(&concerns) {
-            // Where there is no room for words, the connection ends.
-            if card.handle.try_post(Message::RightsChanged).is_err() {
-                card.handle.finish();
-            }
+        if !card.is_subscriber() {
+            continue;
+        }
+        let (user, listening) = {
+            let names = card.names();
+            (names.user.clone(), names.listening.upgrade())
+        };
+        let user = user.filter(|user| concerns(user));
+        let (Some(user), Some(listening)) = (user, listening) else {
+            continue;
+        };
+        if !user.rights().may_go_on(&listening) {
+            crate::service::client::end(call, &card);
         }
     }
 }

@@ -10,7 +10,6 @@ use super::rights::{Denied, name_of_call};
 use crate::commands::Error;
 use crate::service::clients::Card;
 use crate::service::conn::RespConn;
-use crate::service::pubsub::Kind;
 use crate::service::shared::Shared;
 use crate::service::table::{Entry, table};
 
@@ -117,15 +116,8 @@ impl RespConn {
             return false;
         }
         let rights = self.session.rights().clone();
-        let Some(subscriptions) = &mut self.session.subscriptions else {
-            return true;
-        };
-        let kinds = [Kind::Channel, Kind::Pattern, Kind::Shard];
-        rights.may_hear_all()
-            || kinds.into_iter().all(|kind| {
-                let mut names = subscriptions.of(kind).iter();
-                names.all(|name| rights.may_hear(name, kind == Kind::Pattern))
-            })
+        let listening = self.session.listening.as_deref();
+        listening.is_none_or(|listening| rights.may_go_on(listening))
     }
 }
 

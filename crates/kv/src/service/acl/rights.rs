@@ -4,6 +4,8 @@ use super::leaves::leaves;
 use super::password::Hash;
 use super::selector::Selector;
 use crate::commands::Error;
+use crate::service::message::Message;
+use crate::service::pubsub::Listening;
 use crate::service::table::Entry;
 
 /// What a call is refused for.
@@ -185,9 +187,10 @@ impl Rights {
             .any(|selector| selector.may_hear(channel, is_pattern))
     }
 
-    /// Whether all channels may be heard.
-    pub(crate) fn may_hear_all(&self) -> bool {
+    /// Whether a client may go on listening to all that it has subscribed to.
+    pub(super) fn may_go_on(&self, listening: &Listening<Message>) -> bool {
         self.selectors().any(Selector::all_channels)
+            || listening.all(|name, is_pattern| self.may_hear(name, is_pattern))
     }
 }
 

@@ -13,8 +13,8 @@ use crate::service::attention::Attention;
 /// Users that there may be.
 pub(super) const USERS_MAX: usize = 10_000;
 
-/// Memory that the names, rules and passwords of all users may take, as ACL SETUSER makes them; bytes.
-pub(super) const BYTES_MAX: usize = 64 << 20;
+/// Memory that the names, rules and passwords of all users may take at first, as ACL SETUSER makes them; bytes.
+const BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that a user takes beside its name and rights.
 const EACH: usize = 256;
@@ -94,6 +94,8 @@ pub(crate) struct Acl {
     /// New users may hear all channels.
     pub(crate) all_channels: AtomicBool,
     pub(crate) log_max: AtomicUsize,
+    /// Memory that all users may take, `acl-users-memory-limit`; bytes.
+    pub(crate) bytes_max: AtomicUsize,
     /// Where users are kept, if anywhere.
     pub(crate) file: OnceLock<PathBuf>,
 }
@@ -111,6 +113,7 @@ impl Acl {
             log: Log::default(),
             all_channels: AtomicBool::new(false),
             log_max: AtomicUsize::new(128),
+            bytes_max: AtomicUsize::new(BYTES_MAX),
             file: OnceLock::new(),
         };
         acl.note_default();
@@ -194,7 +197,7 @@ impl Acl {
         let before = known.as_ref().map_or(0, |account| account.bytes());
         let after = EACH + name.len() + rights.bytes();
         // What makes less of it is taken in any case.
-        if after > before && self.bytes() - before + after > BYTES_MAX {
+        if after > before && self.bytes() - before + after > self.bytes_max.load(Relaxed) {
             return Err(Refused::Memory);
         }
         match known {

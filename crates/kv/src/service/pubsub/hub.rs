@@ -1,6 +1,6 @@
 //! Which loops have subscribers of what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tidewire::LoopHandle;
 
 use super::inbox::{Inbox, Published};
+use super::listening::Listening;
 use super::names::{Kind, Names};
 use super::patterns::Cursor;
 use crate::store::events::{BY_EVENT, BY_KEY, Classes};
@@ -24,6 +25,8 @@ const FEW: usize = 32;
 /// Bytes that a channel is held against, of its own and for each pattern, from which on that is done
 /// [bit by bit](Hub::look_on).
 const COSTLY: usize = 1 << 20;
+/// Subscriptions of clients that have gone which are ended in one turn of a loop.
+pub(super) const TURN: usize = 1000;
 /// Steps of matching between two times that others have their turn: about a millisecond.
 const STEPS: u64 = 1 << 20;
 
@@ -92,6 +95,8 @@ struct Known<M> {
     names: Names<Places<M>>,
     /// Where anybody has subscribed to any pattern.
     by_pattern: Places<M>,
+    /// What clients that have gone had subscribed to. What of it stands in the tables counts no more.
+    departed: Vec<Arc<Listening<M>>>,
 }
 
 fn address<M>(inbox: &Arc<Inbox<M>>) -> usize {
@@ -113,6 +118,7 @@ impl<M> Default for Hub<M> {
             known: RwLock::new(Known {
                 names: Names::default(),
                 by_pattern: Places::default(),
+                departed: Vec::new(),
             }),
             full: Arc::default(),
             inboxes: Mutex::default(),
@@ -121,33 +127,79 @@ impl<M> Default for Hub<M> {
 }
 
 impl<M> Hub<M> {
-    /// One more subscriber on the inbox's loop. The result is the number of the last message that
-    /// is not for it.
-    pub(crate) fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, inbox: &Arc<Inbox<M>>) -> u64 {
+    /// A client subscribes to a name. The result is the number of the last message that is not for it; `None` if it has
+    /// gone, or has subscribed to this before.
+    pub(super) fn subscribe(
+        &self,
+        listening: &Listening<M>,
+        kind: Kind,
+        name: &Arc<[u8]>,
+    ) -> Option<u64> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut these = listening.lock();
+        if these.has_left() || !these.add(kind, name) {
+            return None;
+        }
+        let inbox = &listening.inbox;
         if let Some(places) = known.names.entry(kind, name) {
             places.add(inbox);
             if kind == Kind::Pattern {
                 known.by_pattern.add(inbox);
             }
         }
-        // Nobody publishes while the lock is held.
-        inbox.sequence()
+        // No message is published while the lock is held.
+        Some(inbox.sequence())
     }
 
-    /// One subscriber fewer.
-    pub(crate) fn unsubscribe(&self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) {
+    /// A client ends a subscription; false if there was none.
+    pub(super) fn unsubscribe(&self, listening: &Listening<M>, kind: Kind, name: &[u8]) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(places) = known.names.get_mut(kind, name) else {
+        let removed = listening.lock().remove(kind, name);
+        if removed == Some(true) {
+            known.forget(kind, name, &listening.inbox);
+        }
+        removed.is_some()
+    }
+
+    /// A client has gone: from now on it counts nowhere, whatever of it stands in the tables. Its loop takes that out.
+    pub(crate) fn depart(&self, listening: &Arc<Listening<M>>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut these = listening.lock();
+        if !these.leave() {
             return;
-        };
-        places.remove(inbox);
-        if places.0.is_empty() {
-            known.names.remove(kind, name);
         }
-        if kind == Kind::Pattern {
-            known.by_pattern.remove(inbox);
+        for _ in 0..TURN {
+            let Some((kind, name)) = these.forget_next() else {
+                return;
+            };
+            known.forget(kind, &name, &listening.inbox);
         }
+        known.departed.push(listening.clone());
+    }
+
+    /// Ends some subscriptions of a client, and shows which.
+    pub(super) fn end_some(
+        &self,
+        listening: &Arc<Listening<M>>,
+        most: usize,
+    ) -> Vec<(Kind, Arc<[u8]>)> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut these = listening.lock();
+        let mut ended = Vec::new();
+        while ended.len() < most
+            && let Some((kind, name)) = these.first()
+        {
+            if these.remove(kind, &name) == Some(true) {
+                known.forget(kind, &name, &listening.inbox);
+            }
+            ended.push((kind, name));
+        }
+        if these.is_empty() {
+            known
+                .departed
+                .retain(|other| !Arc::ptr_eq(other, listening));
+        }
+        ended
     }
 
     /// Whether a message has to be held against so much that its audience is to be found out
@@ -168,9 +220,9 @@ impl<M> Hub<M> {
             &audience.channel,
             &mut audience.cursor,
             &mut steps,
-            |_, places| {
-                for (&at, (inbox, subscribers)) in &places.0 {
-                    *receivers += subscribers;
+            |name, places| {
+                *receivers += known.living(Kind::Pattern, name, places);
+                for (&at, (inbox, _)) in &places.0 {
                     inboxes.entry(at).or_insert_with(|| inbox.clone());
                 }
             },
@@ -203,6 +255,7 @@ impl<M> Hub<M> {
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let places = known.matching(sharded, channel);
+        let places = places.map(|(kind, name, places)| (places, known.living(kind, name, places)));
         let found = (BTreeMap::new(), 0);
         send(places, found, (sharded, channel, payload), overfill, ticket)
     }
@@ -219,10 +272,12 @@ impl<M> Hub<M> {
         ticket: u64,
     ) -> Result<usize, InboxFull> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let named = known.names.named(false, &audience.channel).into_iter();
+        let channel = &*audience.channel;
+        let named = known.names.named(false, channel).into_iter();
+        let named = named.map(|places| (places, known.living(Kind::Channel, channel, places)));
         let inboxes = audience.inboxes.iter().map(|(&at, inbox)| (at, inbox));
         let found = (inboxes.collect(), audience.receivers);
-        let message = (false, &*audience.channel, payload);
+        let message = (false, channel, payload);
         send(named, found, message, overfill, ticket)
     }
 
@@ -254,7 +309,10 @@ impl<M> Hub<M> {
                 let named = known.names.named(false, channel).into_iter();
                 named.chain([&known.by_pattern]).collect()
             }
-            false => known.matching(false, channel).collect(),
+            false => {
+                let matching = known.matching(false, channel);
+                matching.map(|(_, _, places)| places).collect()
+            }
         };
         let inboxes = places.into_iter().flat_map(|places| &places.0);
         let inboxes: BTreeMap<usize, &Arc<Inbox<M>>> =
@@ -283,16 +341,21 @@ impl<M> Hub<M> {
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let places = known.matching(sharded, channel);
-        places.map(Places::subscribers).sum()
+        places
+            .map(|(kind, name, places)| known.living(kind, name, places))
+            .sum()
     }
 
     /// The channels that have subscribers and match, in order.
     pub(crate) fn channels(&self, sharded: bool, pattern: Option<&Glob>) -> Vec<Box<[u8]>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let names = known.names.channels(sharded).map(|(name, _)| name);
-        let mut names: Vec<Box<[u8]>> = names
-            .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
-            .map(Box::from)
+        let kind = Kind::of_channel(sharded);
+        let mut names: Vec<Box<[u8]>> = known
+            .names
+            .channels(sharded)
+            .filter(|(name, _)| pattern.is_none_or(|pattern| pattern.matches(name)))
+            .filter(|(name, places)| known.living(kind, name, places) > 0)
+            .map(|(name, _)| Box::from(name))
             .collect();
         drop(known);
         names.sort_unstable();
@@ -302,27 +365,39 @@ impl<M> Hub<M> {
     /// How many subscribers a name has.
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.names.get(kind, name).map_or(0, Places::subscribers)
+        let places = known.names.get(kind, name);
+        places.map_or(0, |places| known.living(kind, name, places))
     }
 
     /// How many names have subscribers.
     pub(crate) fn count(&self, kind: Kind) -> usize {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.names.len(kind)
+        let of_departed: Vec<_> = known.departed.iter().map(|these| these.lock()).collect();
+        let unforgotten = of_departed.iter().flat_map(|these| these.unforgotten(kind));
+        let unforgotten: BTreeSet<&Arc<[u8]>> = unforgotten.collect();
+        let is_dead = |name: &&Arc<[u8]>| {
+            let places = known.names.get(kind, name);
+            let dead = of_departed
+                .iter()
+                .filter(|these| these.is_known(kind, name));
+            places.is_some_and(|places| places.subscribers() == dead.count())
+        };
+        known.names.len(kind) - unforgotten.into_iter().filter(is_dead).count()
     }
 }
 
-/// Sends a message to those found already and to those at more places; how many subscriptions it matches.
+/// Sends a message to those found already and to those at more places, each with how many subscribers count there; how many
+/// subscriptions it matches.
 fn send<'m, M: 'm>(
-    places: impl Iterator<Item = &'m Places<M>>,
+    places: impl Iterator<Item = (&'m Places<M>, usize)>,
     (mut inboxes, mut receivers): (BTreeMap<usize, &'m Arc<Inbox<M>>>, usize),
     (sharded, channel, payload): (bool, &[u8], &[u8]),
     overfill: bool,
     ticket: u64,
 ) -> Result<usize, InboxFull> {
-    for places in places {
-        for (&at, (inbox, subscribers)) in &places.0 {
-            receivers += subscribers;
+    for (places, living) in places {
+        receivers += living;
+        for (&at, (inbox, _)) in &places.0 {
             inboxes.insert(at, inbox);
         }
     }
@@ -360,14 +435,38 @@ impl<M: Send + 'static> Announce for Hub<M> {
 }
 
 impl<M> Known<M> {
-    /// Where those are whom a message concerns.
+    /// The subscribed names that a message matches, and where their subscribers are.
     fn matching<'m>(
         &'m self,
         sharded: bool,
         channel: &'m [u8],
-    ) -> impl Iterator<Item = &'m Places<M>> {
+    ) -> impl Iterator<Item = (Kind, &'m [u8], &'m Places<M>)> {
+        let kind = Kind::of_channel(sharded);
         let by_name = self.names.named(sharded, channel).into_iter();
+        let by_name = by_name.map(move |places| (kind, channel, places));
         let by_pattern = (!sharded).then(|| self.names.patterns.matching(channel));
-        by_name.chain(by_pattern.into_iter().flatten().map(|(_, places)| places))
+        let by_pattern = by_pattern.into_iter().flatten();
+        by_name.chain(by_pattern.map(|(name, places)| (Kind::Pattern, name, places)))
+    }
+
+    /// How many subscribers of a name have not gone.
+    fn living(&self, kind: Kind, name: &[u8], places: &Places<M>) -> usize {
+        let departed = self.departed.iter();
+        let departed = departed.filter(|these| these.lock().is_known(kind, name));
+        places.subscribers() - departed.count()
+    }
+
+    /// One subscriber of a name fewer.
+    fn forget(&mut self, kind: Kind, name: &[u8], inbox: &Arc<Inbox<M>>) {
+        let Some(places) = self.names.get_mut(kind, name) else {
+            return;
+        };
+        places.remove(inbox);
+        if places.0.is_empty() {
+            self.names.remove(kind, name);
+        }
+        if kind == Kind::Pattern {
+            self.by_pattern.remove(inbox);
+        }
     }
 }

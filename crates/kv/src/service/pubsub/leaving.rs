@@ -1,50 +1,52 @@
-//! Connections that have gone, and what they are still subscribed to.
+//! Connections that have gone, and what stands of their subscriptions in the table of their loop.
 //!
-//! A client may leave a million subscriptions behind. To end them takes seconds, in which the others
-//! on its loop would wait; so they end some in each turn. Until then they are counted, by PUBLISH too,
-//! and nobody is sent anything for them.
+//! A client may leave a million subscriptions behind. To remove them takes seconds, in which the others
+//! on its loop would wait; so some are removed in each turn. They count no more meanwhile ([`Hub::depart`]), and
+//! nothing is sent for them.
 
-use std::collections::{BTreeSet, VecDeque, btree_set};
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use tidewire::ConnId;
 
-use super::hub::Hub;
-use super::names::Kind;
+use super::hub::{Hub, TURN};
+use super::listening::Listening;
 use super::subscribers::Subscribers;
 
-/// Subscriptions that end in one turn of a loop.
-const TURN: usize = 1000;
+/// Subscriptions that are still to be removed, of connections that have gone.
+pub(crate) struct Leaving<M>(VecDeque<(ConnId, Arc<Listening<M>>)>);
 
-/// Subscriptions that are still to be ended, of connections that have gone.
-#[derive(Debug, Default)]
-pub(crate) struct Leaving {
-    names: VecDeque<(ConnId, Kind, Names)>,
+impl<M> Default for Leaving<M> {
+    fn default() -> Leaving<M> {
+        Leaving(VecDeque::new())
+    }
 }
 
-/// Names of one kind, those left.
-type Names = btree_set::IntoIter<Arc<[u8]>>;
+impl<M> fmt::Debug for Leaving<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Leaving({})", self.0.len())
+    }
+}
 
-impl Leaving {
+impl<M> Leaving<M> {
     /// Takes the subscriptions of a connection that has gone.
-    pub(crate) fn add(&mut self, conn: ConnId, kind: Kind, names: BTreeSet<Arc<[u8]>>) {
-        if !names.is_empty() {
-            self.names.push_back((conn, kind, names.into_iter()));
-        }
+    pub(crate) fn add(&mut self, conn: ConnId, listening: Arc<Listening<M>>) {
+        self.0.push_back((conn, listening));
     }
 
-    /// Ends a turn's worth of subscriptions; whether there are more.
-    pub(crate) fn turn<M>(&mut self, subscribers: &mut Subscribers<M>, hub: &Hub<M>) -> bool {
+    /// Removes a turn's worth of subscriptions; whether there are more.
+    pub(crate) fn turn(&mut self, subscribers: &mut Subscribers<M>, hub: &Hub<M>) -> bool {
         let mut left = TURN;
         while left > 0
-            && let Some((conn, kind, names)) = self.names.front_mut()
+            && let Some((conn, listening)) = self.0.front()
         {
-            match names.next() {
-                Some(name) => subscribers.remove(hub, *kind, &name, *conn),
-                None => drop(self.names.pop_front()),
+            let removed = subscribers.remove_some(hub, listening, *conn, left);
+            left -= removed.clamp(1, left);
+            if listening.is_empty() {
+                self.0.pop_front();
             }
-            left -= 1;
         }
-        !self.names.is_empty()
+        !self.0.is_empty()
     }
 }

@@ -16,6 +16,13 @@ pub(crate) enum Kind {
     Shard,
 }
 
+impl Kind {
+    /// That of a channel's own name.
+    pub(super) fn of_channel(sharded: bool) -> Kind {
+        if sharded { Kind::Shard } else { Kind::Channel }
+    }
+}
+
 /// Names of all kinds.
 #[derive(Debug)]
 pub(super) struct Names<V> {
@@ -37,8 +44,7 @@ impl<V> Default for Names<V> {
 impl<V> Names<V> {
     /// The channel that a message goes to by its name.
     pub(super) fn named(&self, sharded: bool, channel: &[u8]) -> Option<&V> {
-        let kind = if sharded { Kind::Shard } else { Kind::Channel };
-        self.get(kind, channel)
+        self.get(Kind::of_channel(sharded), channel)
     }
 
     pub(super) fn get(&self, kind: Kind, name: &[u8]) -> Option<&V> {

@@ -9,6 +9,7 @@ use tidewire::{ConnId, LoopHandle};
 use super::frame::Frame;
 use super::hub::Hub;
 use super::inbox::{Inbox, Published};
+use super::listening::Listening;
 use super::names::{Kind, Names};
 use super::patterns::Cursor;
 
@@ -53,34 +54,65 @@ impl<M> Subscribers<M> {
         self.inbox.is_some()
     }
 
-    /// Subscribes a connection that is not subscribed to this yet.
+    /// What a connection of this loop will listen to.
+    pub(crate) fn listening(&mut self, hub: &Hub<M>, at: &LoopHandle<M>) -> Arc<Listening<M>> {
+        let inbox = self.inbox.get_or_insert_with(|| hub.inbox(at.clone()));
+        Arc::new(Listening::new(inbox.clone()))
+    }
+
+    /// Subscribes a connection, unless it has gone.
     pub(crate) fn add(
         &mut self,
         hub: &Hub<M>,
-        at: &LoopHandle<M>,
+        listening: &Listening<M>,
         kind: Kind,
         name: &Arc<[u8]>,
         conn: ConnId,
     ) {
-        let inbox = self.inbox.get_or_insert_with(|| hub.inbox(at.clone()));
-        let since = hub.subscribe(kind, name, inbox);
-        if let Some(listeners) = self.names.entry(kind, name) {
+        if let Some(since) = hub.subscribe(listening, kind, name)
+            && let Some(listeners) = self.names.entry(kind, name)
+        {
             listeners.insert(conn, since);
         }
     }
 
-    /// Ends a subscription.
-    pub(crate) fn remove(&mut self, hub: &Hub<M>, kind: Kind, name: &[u8], conn: ConnId) {
-        let Some(since) = self.names.get_mut(kind, name) else {
-            return;
-        };
-        if since.remove(&conn).is_some()
-            && let Some(inbox) = &self.inbox
-        {
-            hub.unsubscribe(kind, name, inbox);
+    /// Ends a subscription; false if there was none.
+    pub(crate) fn remove(
+        &mut self,
+        hub: &Hub<M>,
+        listening: &Listening<M>,
+        kind: Kind,
+        name: &[u8],
+        conn: ConnId,
+    ) -> bool {
+        let was_there = hub.unsubscribe(listening, kind, name);
+        if was_there {
+            self.forget(kind, name, conn);
         }
-        if since.is_empty() {
-            self.names.remove(kind, name);
+        was_there
+    }
+
+    /// Ends so many subscriptions of a connection at most; how many it were.
+    pub(crate) fn remove_some(
+        &mut self,
+        hub: &Hub<M>,
+        listening: &Arc<Listening<M>>,
+        conn: ConnId,
+        most: usize,
+    ) -> usize {
+        let ended = hub.end_some(listening, most);
+        for (kind, name) in &ended {
+            self.forget(*kind, name, conn);
+        }
+        ended.len()
+    }
+
+    fn forget(&mut self, kind: Kind, name: &[u8], conn: ConnId) {
+        if let Some(since) = self.names.get_mut(kind, name) {
+            since.remove(&conn);
+            if since.is_empty() {
+                self.names.remove(kind, name);
+            }
         }
     }
 
