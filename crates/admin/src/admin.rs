@@ -18,7 +18,8 @@ use crate::room::Room;
 
 /// Connections at once. Each may hold a page that it does not read.
 const CONNECTIONS: usize = 256;
-/// Those who come while all places are taken, before somebody has left: more than a turn of the loop takes in.
+/// Connections beyond all places, until an older one is closed: more than a turn of the loop
+/// accepts.
 const COMING: usize = 256;
 /// Memory of all of them.
 const MEMORY: usize = 64 << 20;
@@ -47,8 +48,9 @@ impl fmt::Debug for Admin {
 }
 
 impl Admin {
-    /// Listens. With a token, all pages but `/health` and `/ready` ask for it; without one there is nothing that
-    /// changes anything. `names` are those by which it may be reached, beside addresses and `localhost`.
+    /// Listens. With a token, all pages but `/health` and `/ready` ask for it; without one there is
+    /// nothing that changes anything. `names` are the names by which it may be reached, beside
+    /// addresses and `localhost`.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -62,7 +64,8 @@ impl Admin {
         Admin::serve(at.into(), panel, app.clone(), app, limits)
     }
 
-    /// Serves other pages than those of a server, to clients that name an address of this host. No request changes anything.
+    /// Serves these pages instead of a server's, to clients that name an address of this host. No
+    /// request changes anything.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -81,7 +84,7 @@ impl Admin {
         Admin::serve(at.into(), &panel, app.clone(), app, limits)
     }
 
-    /// The same, with a layer in front, such as TLS.
+    /// Starts it with a layer in front, such as TLS.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -160,7 +163,7 @@ impl Admin {
         running.listeners()
     }
 
-    /// Ends, and leaves who waits to be accepted to a successor that has the [listeners](Admin::listeners).
+    /// Ends, and leaves waiting clients to a successor that has the [listeners](Admin::listeners).
     pub fn hand_over(mut self) {
         if let Some(running) = self.running.take() {
             running.hand_over(END).wait();
@@ -186,7 +189,7 @@ fn app_of(
     };
     let limits = Limits {
         connections: CONNECTIONS + COMING,
-        // Whoever takes all places must at least work for it.
+        // A client that takes all places must at least work for it.
         idle: Some(Duration::from_secs(15)),
         first_byte: Some(Duration::from_secs(5)),
         ..settings.limits()
@@ -200,7 +203,7 @@ impl Drop for Admin {
         if let Some(running) = self.running.take() {
             running.stop(END);
         }
-        // They refer to each other.
+        // The panel and the server refer to each other.
         self.panel.clear();
     }
 }

@@ -11,7 +11,7 @@ use crate::page_of_turn::PageOfTurn;
 use crate::panel::Panel;
 use crate::snapshot::Snapshot;
 
-/// Nothing from elsewhere is loaded or run, and nobody shows these pages inside his own.
+/// Nothing from elsewhere is loaded or run, and no other site can show these pages inside its own.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

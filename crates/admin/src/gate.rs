@@ -1,4 +1,4 @@
-//! Who may ask the admin listener for what.
+//! Which clients may ask the admin listener for what.
 //!
 //! A browser on the operator's machine is the danger on loopback: any page that it shows can have it send requests
 //! here. So the `Host` must be an address, `localhost` or a name that was given (a page whose name is made to lead
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 use tidewire_http::{Method, Request};
 
-/// What must be shown by those who ask. Compared in constant time, never displayed.
+/// The secret that clients must show. Compared in constant time, never displayed.
 ///
 /// ```
 /// let token = tidewire_admin::Token::new("s3cret");
@@ -60,7 +60,7 @@ const TOKEN: &str =
 const NO_TOKEN: &str = "changes need a token: start the server with --admin-token-file FILE";
 const BEARER: &str = "changes need Authorization: Bearer TOKEN";
 
-/// What anybody may ask who reaches it: whether the server is there.
+/// What every client that reaches the listener may ask: whether the server is there.
 const OPEN: [&str; 2] = ["/health", "/ready"];
 
 impl Gate {
@@ -81,7 +81,8 @@ impl Gate {
             (None, _) if reads => Ok(()),
             (None, _) => forbidden(NO_TOKEN),
             (Some(_), _) if reads && OPEN.contains(&request.path()) => Ok(()),
-            // A browser adds a password by itself, whoever made it ask; nobody but a program sends this one.
+            // A browser adds a password by itself to requests that another site caused; only a
+            // program sends a bearer token.
             (Some(token), Some((text, bearer))) if token.is(&text) => match reads || bearer {
                 true => Ok(()),
                 false => forbidden(BEARER),

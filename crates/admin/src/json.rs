@@ -22,9 +22,9 @@ use crate::snapshot::{Snapshot, Value};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Page {
-    /// Of the server.
+    /// Version of the server.
     pub version: String,
-    /// Its process.
+    /// Id of the server's process.
     pub pid: u32,
     /// When it was made: seconds since 1970.
     pub time: f64,
@@ -60,7 +60,8 @@ pub struct Point {
     pub labels: BTreeMap<String, String>,
     /// The value; how many observations, if it is a histogram.
     pub value: f64,
-    /// Of a histogram: how many observations fell up to each bound, without those before it.
+    /// Buckets of a histogram: how many observations fell up to each bound and above the one
+    /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buckets: Option<Vec<Bucket>>,
 }

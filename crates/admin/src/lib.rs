@@ -1,8 +1,9 @@
 //! What a running server shows of itself, and where it shows it.
 //!
-//! The one idea: everything that can be seen is a [`Snapshot`], taken at the moment somebody asks, of metrics that
-//! stand in one list with what they mean ([`catalogue`]). The Prometheus page, the dashboard, `tidewire info` and
-//! `tidewire top` are four ways of writing the same snapshot, under the same names.
+//! The one idea: everything that can be seen is a [`Snapshot`], taken at the moment of a request,
+//! of metrics that stand in one list with what they mean ([`catalogue`]). The Prometheus page, the
+//! dashboard, `tidewire info` and `tidewire top` are four ways of writing the same snapshot, under
+//! the same names.
 //!
 //! A [`Panel`] gathers snapshots; an [`Admin`] serves it over HTTP, on a loop of its own: it answers while the server
 //! recovers, while it drains, and while its loops are stuck.

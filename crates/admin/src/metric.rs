@@ -3,9 +3,9 @@
 /// How the value of a metric moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// It only grows; zero when the process starts.
+    /// A value that only grows; zero when the process starts.
     Counter,
-    /// It is what it is now.
+    /// A value that rises and falls.
     Gauge,
     /// Observations counted by their size, with these upper bounds, and a last one without.
     Histogram(&'static [f64]),
@@ -26,7 +26,7 @@ impl Kind {
 /// One metric: a family of values that differ in their labels.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its name, with its base unit behind it, and `_total` if it is a counter.
+    /// Name of the metric, with its base unit behind it, and `_total` if it is a counter.
     pub name: &'static str,
     /// How it moves.
     pub kind: Kind,

@@ -1,13 +1,13 @@
-//! A page for all who ask in the same turn of the loop.
+//! One page for all requests of one turn of the loop.
 
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use tidewire::Instant;
 
-/// What was made last, and in which turn. To make such a page costs far more than to hand it out, and
-/// somebody who asks a hundred times at once is to keep nobody waiting for a hundred of them. Within a turn
-/// nothing is older than it would be if it had been asked for first.
+/// What was made last, and in which turn. To make such a page costs far more than to hand it out,
+/// and a client that sends a hundred requests at once must not delay others by a hundred of them.
+/// Within a turn nothing is older than it would be if it had been asked for first.
 #[derive(Default)]
 pub(crate) struct PageOfTurn(Mutex<Option<(Instant, Bytes)>>);
 
@@ -18,7 +18,7 @@ impl PageOfTurn {
         match &*last {
             Some((made, page)) if *made == now => page.clone(),
             _ => {
-                // Not kept while it is made anew: nobody needs two.
+                // The old page is dropped while the new one is made: two are never needed.
                 *last = None;
                 let page = Bytes::from(make());
                 last.insert((now, page)).1.clone()
@@ -38,7 +38,7 @@ mod tests {
         assert_eq!(pages.get(first, || "one".into()), "one");
         assert_eq!(pages.get(first, || unreachable!("it is there")), "one");
         assert_eq!(pages.get(second, || "two".into()), "two");
-        // Of an earlier turn: none is kept.
+        // A page of an earlier turn is not kept.
         assert_eq!(pages.get(first, || "three".into()), "three");
     }
 }

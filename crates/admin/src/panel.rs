@@ -16,11 +16,11 @@ use crate::{loops, process};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// It does not serve yet: a log is being opened, say.
+    /// The server does not serve yet: for example, a log is being opened.
     Recovering,
-    /// It serves.
+    /// The server serves.
     Serving,
-    /// It stops: connections are told, and wait for what is under way.
+    /// The server stops: connections are told, and wait for what is under way.
     Draining,
 }
 
@@ -96,7 +96,8 @@ impl fmt::Debug for Panel {
 }
 
 impl Panel {
-    /// Of a server that recovers. `config` is what `/config` shows: no secret may be in it.
+    /// The panel of a server that recovers. `config` is what `/config` shows: no secret may be in
+    /// it.
     #[must_use]
     pub fn new(config: serde_json::Value) -> Panel {
         Panel(Arc::new(Inner {
@@ -165,12 +166,13 @@ impl Panel {
         self.seen().server = Some((observer, listeners));
     }
 
-    /// Shows what is added by `source`, each time somebody looks. It is called on the admin listener's loop.
+    /// Shows what is added by `source`, for each request. It is called on the admin listener's
+    /// loop.
     pub fn add(&self, source: impl Fn(&mut Snapshot) + Send + Sync + 'static) {
         self.seen().sources.push(Arc::new(Box::new(source)));
     }
 
-    /// Lets those who have the token change what is logged.
+    /// Lets clients with the token change what is logged.
     pub fn set_levels(&self, levels: impl Levels) {
         self.seen().levels = Some(Arc::new(levels));
     }
@@ -179,7 +181,7 @@ impl Panel {
         self.seen().levels.clone()
     }
 
-    /// Asks nobody any more.
+    /// Drops all sources.
     pub(crate) fn clear(&self) {
         *self.seen() = Seen::default();
     }

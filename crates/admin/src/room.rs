@@ -1,7 +1,9 @@
-//! Room for who comes: where all places are taken, somebody leaves who has been quiet for long.
+//! Room for new connections: where all places are taken, a connection that has long been quiet is
+//! closed.
 //!
-//! Services favour who is there. Here that would let anybody who reaches the listener keep the operator, and whoever
-//! asks `/health`, away from it, for the price of some idle connections.
+//! Services favour present connections. Here that would let any client that reaches the listener
+//! keep the operator, and checks of `/health`, away from it, for the price of some idle
+//! connections.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -15,14 +17,14 @@ use tidewire::{
     ConnId, Conns, Endpoint, Instant, LoopHandle, Peer, Protocol, Refusal, Service, Throttle, Turn,
 };
 
-/// Why somebody had to leave.
+/// Reason for which such a connection is closed.
 const REASON: &str = "others needed the place";
 
 type Message<S> = <<S as Service>::Conn as Protocol>::Message;
 type Local<S> = <<S as Service>::Conn as Protocol>::Local;
 
-/// A service with so many places, on one loop. Who takes one more has a connection closed: of the address that holds
-/// most, the one on which nothing has moved for longest.
+/// A service with so many places, on one loop. One connection more closes another: of the address
+/// that holds most, the one on which nothing has moved for longest.
 pub(crate) struct Room<S: Service> {
     service: S,
     places: usize,
@@ -63,7 +65,7 @@ impl<S: Service> Room<S> {
     }
 }
 
-/// Connections by who holds them.
+/// Connections by the address that holds them.
 #[derive(Default)]
 struct Holders {
     open: usize,
@@ -77,7 +79,7 @@ impl Holders {
         held.push((quiet_since, id));
     }
 
-    /// Takes out the quietest of whoever holds most.
+    /// Takes out the quietest connection of the address that holds most.
     fn take(&mut self) -> Option<ConnId> {
         let most = |held: &&mut Vec<_>| (held.len(), Reverse(held.iter().min().copied()));
         let held = self.of.values_mut().max_by_key(most)?;
@@ -87,7 +89,7 @@ impl Holders {
     }
 }
 
-/// Who an address belongs to: a host has a whole network of 64 bits of IPv6. Unix sockets are one holder.
+/// The holder of an address: a host has a whole /64 network of IPv6. Unix sockets are one holder.
 fn holder(who: &Endpoint) -> Option<IpAddr> {
     match who.ip()?.to_canonical() {
         IpAddr::V6(ip) => Some(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into()),

@@ -9,8 +9,8 @@ pub enum Value {
     Count(u64),
     /// Any other.
     Number(f64),
-    /// How many observations fell into each bucket of the metric, one more for those above the last bound, and
-    /// what they add up to.
+    /// How many observations fell into each bucket of the metric, one more for observations above
+    /// the last bound, and what they add up to.
     Histogram {
         /// Not cumulative.
         buckets: Vec<u64>,

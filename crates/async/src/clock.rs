@@ -133,7 +133,7 @@ impl Clock {
 pub struct Sleep {
     shared: Shared,
     at: Instant,
-    /// Among those that the connection wakes.
+    /// Number of this sleep among the sleeps that the connection wakes.
     id: Option<u64>,
 }
 

@@ -9,8 +9,8 @@ use tidewire::{Instant, Peer};
 /// Input that is read ahead of the future, and output that one poll may write; bytes.
 pub(crate) const AHEAD: usize = 64 << 10;
 
-/// Behind a lock only because hyper wants timers that could be sent elsewhere: nobody else ever
-/// holds it. No waker is dropped while it is held: that may drop a future, which takes it.
+/// Behind a lock only because hyper wants timers that could be sent elsewhere: no other thread
+/// ever holds it. No waker is dropped while it is held: that may drop a future, which takes it.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<State>>);
 
@@ -23,7 +23,7 @@ pub(crate) struct State {
     read: usize,
     /// The peer sends no more.
     pub(crate) ended: bool,
-    /// Somebody may have cut what it sent, which reading says behind the last byte.
+    /// The peer's data may be cut short; reading reports that behind the last byte.
     pub(crate) is_cut: bool,
     pub(crate) broken: Option<io::ErrorKind>,
     /// The connection takes more output.
@@ -32,14 +32,14 @@ pub(crate) struct State {
     /// The future has said all.
     pub(crate) shut: bool,
     pub(crate) stopping: bool,
-    /// It wants to be told of a stop.
+    /// The future wants to be told of a stop.
     pub(crate) minds_stopping: bool,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
-    /// Those that wait for a stop, each with its own waker.
+    /// Futures that wait for a stop, each with its own waker.
     stoppers: Vec<(u64, Waker)>,
     sleeps: Vec<(u64, Instant, Waker)>,
-    /// Of a sleep or of one that waits for a stop.
+    /// Last number given to a sleep, or to a wait for a stop.
     last_id: u64,
 }
 
@@ -179,7 +179,8 @@ impl State {
         Some(self.stoppers.swap_remove(at).1)
     }
 
-    /// The server is about to stop; who waits for that.
+    /// Notes that the server is about to stop, and returns the wakers that wait
+    /// for it.
     pub(crate) fn stop(&mut self) -> Vec<Waker> {
         self.stopping = true;
         let stoppers = std::mem::take(&mut self.stoppers);
@@ -211,7 +212,7 @@ impl State {
         self.sleeps.iter().map(|(_, at, _)| *at).min()
     }
 
-    /// Those whose time has come.
+    /// Takes the wakers of sleeps that are due.
     pub(crate) fn take_due(&mut self) -> Vec<Waker> {
         let now = self.now;
         let due = self.sleeps.extract_if(.., |(_, at, _)| *at <= now);

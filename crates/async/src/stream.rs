@@ -50,7 +50,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Who is at the other end.
+    /// The other end of the connection.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.shared.lock().peer.clone()
@@ -173,7 +173,7 @@ impl AsyncWrite for Stream {
 #[must_use = "futures do nothing unless polled"]
 pub struct Stopping {
     shared: Shared,
-    /// Of its waker among those that wait, once it was polled.
+    /// Number of its waker among the waiting ones, once it was polled.
     id: Option<u64>,
 }
 

@@ -185,7 +185,8 @@ impl Task {
         writer.into_iter().for_each(Waker::wake);
     }
 
-    /// Changes what the future sees, wakes whom that concerns, and polls.
+    /// Changes what the future sees, wakes the futures that it concerns, and
+    /// polls.
     fn tell(&mut self, link: &mut Link<'_>, change: impl FnOnce(&mut State) -> Option<Waker>) {
         let waker = {
             let mut shared = self.shared.lock();
@@ -232,7 +233,7 @@ impl Protocol for Task {
                 return Next::More;
             }
             if !self.shared.lock().unread().is_empty() {
-                // It does not keep up: the rest stays where it is until it has read this.
+                // The future does not keep up: the rest stays unread until this is read.
                 return Next::Paused;
             }
         }
@@ -287,7 +288,7 @@ impl Protocol for Task {
             Closed::Finished => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::ConnectionAborted,
         });
-        // Whoever kept a clone elsewhere waits no longer.
+        // A future that kept a clone elsewhere waits no longer.
         let waiting = [shared.reader.take(), shared.writer.take()];
         drop(shared);
         waiting.into_iter().flatten().for_each(Waker::wake);

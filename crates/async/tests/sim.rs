@@ -235,7 +235,7 @@ fn a_waker_works_from_outside() {
         world.sim.run_for(Duration::from_millis(1));
     }
     assert_eq!(world.sim.received(world.peer), b"woken");
-    // After the end it wakes nobody, and does no harm.
+    // After the end the waker wakes nothing, and does no harm.
     WAKER.lock().unwrap().take().unwrap().wake();
     world.sim.run_for(Duration::from_secs(1));
     assert_eq!(world.sim.state(world.peer), PlainState::Ended);

@@ -19,7 +19,7 @@ pub(crate) const KV_DIRECTORY: &str = "kv";
 pub(crate) struct Part {
     pub(crate) kind: Kind,
     pub(crate) directory: PathBuf,
-    /// It is in `kv`, and not in the directory itself.
+    /// The log is in `kv`, and not in the directory itself.
     pub(crate) is_below: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn refuse_other(directory: &Path, wanted: Kind) -> Result<(), Failure
     match kind_of(disk) {
         Ok(Some(found)) if found != wanted => Err(refused(OpenError::Kind { found, wanted })),
         Err(error @ OpenError::Later { .. }) => Err(refused(error)),
-        // Whatever is wrong with it is said by who opens it.
+        // The code that opens the log reports what is wrong with it.
         _ => Ok(()),
     }
 }

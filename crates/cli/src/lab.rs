@@ -54,7 +54,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Err(not_run(&program, &failed))
 }
 
-/// Its commands, for completions; none where it is not found.
+/// Commands of the lab, for completions; none where the lab is not found.
 pub(crate) fn commands() -> Vec<clap::Command> {
     let described = || {
         let output = command(&found().ok()?).arg("commands").output().ok()?;

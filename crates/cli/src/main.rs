@@ -1,7 +1,7 @@
 //! The `tidewire` command: ready servers, and what talks to them. What measures them is `tidewire-lab` ([`lab`]).
 //!
 //! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
-//! are in `exit`, the same for all subcommands.
+//! are in `exit`; they hold for all subcommands.
 
 #![forbid(unsafe_code)]
 

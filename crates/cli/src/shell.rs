@@ -14,7 +14,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints those of this command.
+    /// Prints the completions of this command.
     pub(crate) fn run(&self, mut command: clap::Command) -> Result<(), Failure> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut command, "tidewire", &mut text);
@@ -23,7 +23,7 @@ impl Completions {
     }
 }
 
-/// Writes a page for each part of `command`, those of the lab included where the lab is found.
+/// Writes a page for each part of `command`, including the lab's, where the lab is found.
 pub(crate) fn man(asked: &Man, command: clap::Command) -> Result<(), Failure> {
     let own = |name: &str| !lab::COMMANDS.contains(&name);
     let written = asked.write(command, true, own)?;

@@ -57,9 +57,9 @@ impl AsFd for Caught {
 pub(crate) struct Alarm(UnixStream);
 
 impl Alarm {
-    /// Has whoever waits look what has happened.
+    /// Wakes the waiting thread, so that it looks what has happened.
     pub(crate) fn ring(&self) {
-        // Whoever waited may have gone.
+        // The waiting thread may have gone.
         let _ = (&self.0).write_all(&[0]);
     }
 }
@@ -74,7 +74,7 @@ impl Signals {
         Ok(Signals(here))
     }
 
-    /// Whether one has come that was not waited for yet; it is left for who waits.
+    /// Whether a signal has come that was not waited for yet; it is left for the waiting thread.
     pub(crate) fn has_come(&self) -> bool {
         let now = rustix::event::Timespec::default();
         let mut fds = [rustix::event::PollFd::new(

@@ -17,7 +17,7 @@ impl StatusLine {
         }
     }
 
-    /// Whether anybody looks.
+    /// Whether a terminal shows the line.
     pub(crate) fn is_seen(&self) -> bool {
         self.terminal
     }

@@ -1,4 +1,4 @@
-//! Stock Redis clients against `tidewire serve kv`: those that are found installed. What was skipped
+//! Stock Redis clients against `tidewire serve kv`, as far as they are installed. What was skipped
 //! and why is in each trial's name and output; `clients/kv/README.md` says how to install the rest.
 //!
 //! With `TIDEWIRE_KV_CLIENTS=all` a client that is not found is a failure.
@@ -44,7 +44,7 @@ struct Program {
     name: String,
     command: Result<Vec<String>, String>,
     directory: PathBuf,
-    /// It takes a file of authorities as well.
+    /// The client takes a file of authorities as well.
     tls: bool,
 }
 
@@ -103,7 +103,7 @@ fn trial(program: Program) -> Trial {
 }
 
 impl Program {
-    /// It reads the log of ingest.
+    /// The trial reads the log of ingest.
     fn log_trial(self) -> Trial {
         match self.command {
             Ok(command) => Trial::test(self.name, move || reads_log(&command[0], &self.directory)),

@@ -1,7 +1,8 @@
 //! How the command ends: what it says, and with which status. The table is the same for all subcommands; docs/reference/command.md
 //! and every `--help` have it.
 
-/// It could not be done: no server to connect to, a port in use, a file that cannot be read; or it failed.
+/// The command could not be done: no server to connect to, a port in use, a file that cannot be
+/// read; or it failed.
 pub const FAILED: u8 = 1;
 /// What was asked for cannot be meant: the command line, the environment, or a file of settings. Nothing was done, and
 /// nothing is on stdout.
@@ -10,9 +11,10 @@ pub const USAGE: u8 = 2;
 pub const MISSED: u8 = 3;
 /// A measurement came to figures that should not be believed.
 pub const UNTRUSTWORTHY: u8 = 4;
-/// It was done, and something is wrong: a server under load gave a wrong answer or lost a connection, messages were
-/// not acknowledged, a log is damaged or has failed. The same number as [`USAGE`], which scripts that use the load generator
-/// have relied on for wrong answers from the beginning: either way it is not to be repeated before somebody has looked.
+/// The command was done, and something is wrong: a server under load gave a wrong answer or lost a
+/// connection, messages were not acknowledged, a log is damaged or has failed. The number equals
+/// [`USAGE`], which scripts around the load generator have relied on from the beginning: in both
+/// cases a person has to look before the command is repeated.
 pub const WRONG: u8 = 2;
 
 /// For the end of `--help`.
@@ -36,7 +38,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// It cannot be meant.
+    /// A failure of usage: the arguments cannot be meant.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure {
             status: USAGE,

@@ -35,7 +35,7 @@ impl FromStr for Host {
 }
 
 impl Host {
-    /// Its addresses that can be listened to here.
+    /// Addresses of the host that can be listened to here.
     pub fn here(&self) -> Result<Vec<IpAddr>, String> {
         match self {
             Host::Ip(ip) => Ok(vec![*ip]),
@@ -95,8 +95,8 @@ impl HostPort {
         }
     }
 
-    /// Its addresses that can be listened to: of a name such as localhost, those of a protocol that this machine does
-    /// not have are left out.
+    /// Addresses that can be listened to. Of a name such as localhost, addresses of a protocol that
+    /// this machine does not have are left out.
     pub fn here(&self) -> Result<Vec<SocketAddr>, String> {
         let all = self.look_up()?;
         let mut last = None;
@@ -117,7 +117,7 @@ impl HostPort {
         }
     }
 
-    /// The first of its addresses at which somebody accepts; if nobody does, the first.
+    /// The first address at which a server accepts; if none accepts, the first address.
     fn there(&self) -> Result<SocketAddr, String> {
         let all = self.look_up()?;
         let accepts = |addr: &&SocketAddr| TcpStream::connect_timeout(addr, CONNECT).is_ok();
@@ -141,7 +141,7 @@ pub fn server(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// All addresses where a server may come to be: of a name, those that it has.
+/// All addresses where a server may come to be: of a name, all its addresses.
 pub fn servers(text: &str) -> Result<Vec<SocketAddr>, String> {
     match text.parse() {
         Ok(addr) => Ok(vec![addr]),

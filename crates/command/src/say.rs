@@ -1,5 +1,6 @@
-//! Words for whoever looks at stderr or stdout. Where it cannot be written (closed, full), they are lost and nothing
-//! else is: `eprintln!` and `println!` would end the command in a panic, with a status that says nothing of why it failed.
+//! Words for readers of stderr and stdout. Where it cannot be written (closed, full), they are lost
+//! and nothing else is: `eprintln!` and `println!` would end the command in a panic, with a status
+//! that says nothing of why it failed.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ macro_rules! show {
     ($($words:tt)*) => { $crate::say::show(format_args!($($words)*)) };
 }
 
-/// As it is. That nobody reads to the end is no mistake; that it cannot be written is told.
+/// As it is. A reader that stops early is no mistake; a failed write is reported.
 pub fn show(words: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     let shown = out.write_all(words.to_string().as_bytes());

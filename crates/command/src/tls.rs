@@ -21,7 +21,7 @@ pub struct TlsArgs {
     /// A certificate to show to a server that asks for one, in PEM form. Implies --tls
     #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, in PEM form
+    /// The private key of --tls-cert, in PEM form
     #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// The name that the server's certificate must be for [default: the host that is connected to]. Implies --tls
@@ -38,7 +38,7 @@ impl TlsArgs {
         self.tls || implied || self.tls_name.is_some()
     }
 
-    /// The same for a server that is spoken to by this name, unless another one is given.
+    /// These arguments for a server of this name, unless another name is given.
     pub fn for_host(mut self, host: &str) -> TlsArgs {
         self.tls = true;
         self.tls_name.get_or_insert_with(|| host.to_owned());

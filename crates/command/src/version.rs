@@ -9,7 +9,7 @@ pub fn short() -> String {
     }
 }
 
-/// The same with the engines.
+/// The version with the engines.
 pub fn long() -> String {
     format!(
         "{}\nengines: threads, epoll, uring (taken where a probe at the start shows that it works)",

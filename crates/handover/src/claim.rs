@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// Nobody listens at the path.
+    /// No server listens at the path.
     #[error("no server can be asked at {path}: {source}")]
     Nobody {
         /// The path.
@@ -50,7 +50,7 @@ impl From<Broken> for ClaimError {
 pub enum Released {
     /// In order.
     InOrder,
-    /// It has ended meanwhile, and nobody holds them.
+    /// The other server has ended meanwhile, and the sockets are free.
     ItHasGone,
 }
 
@@ -99,8 +99,9 @@ impl Claim {
         Ok((claim, offer, all.into()))
     }
 
-    /// Has the running server accept nothing more and let go of its logs, and waits for that, `most` at the longest.
-    /// Until [`serving`](Claim::serving) whoever connects waits in the queues.
+    /// Has the running server accept nothing more and let go of its logs, and waits for that,
+    /// `most` at the longest. Until [`serving`](Claim::serving) connecting clients wait in the
+    /// queues.
     ///
     /// # Errors
     /// It refuses, or does not let go.
@@ -114,8 +115,9 @@ impl Claim {
         }
     }
 
-    /// Says that this process accepts, and waits for the running server to agree that it ends. If it has gone, or
-    /// does not answer, there is nobody to agree, and this process goes on. Connections may follow where both sides know how.
+    /// Says that this process accepts, and waits for the running server to agree that it ends. If
+    /// the predecessor has gone, or does not answer, no agreement is needed, and this process goes
+    /// on. Connections may follow where both sides know how.
     ///
     /// # Errors
     /// It refuses, and goes on; this process is to end.

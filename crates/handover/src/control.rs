@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::wire::Wire;
 use crate::{Broken, Handed};
 
-/// Who may ask: the owner.
+/// File mode of the control socket: the owner may ask.
 const MODE: u32 = 0o600;
 /// Successors that wait to be heard.
 const BACKLOG: i32 = 8;
@@ -60,7 +60,7 @@ impl Control {
     /// Listens at a path. What a dead process has left there is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there, or what the system says.
+    /// `AddrInUse` if a server listens there, or what the system says.
     pub fn listen(path: &Path) -> io::Result<Control> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =
@@ -119,7 +119,8 @@ impl Control {
         })
     }
 
-    /// Hears whoever asks; does not wait for anybody. Who is of another user is refused.
+    /// Accepts a waiting peer, if there is one, without blocking. A peer of another user
+    /// is refused.
     ///
     /// # Errors
     /// What the system says.
@@ -131,7 +132,7 @@ impl Control {
         };
         match Wire::of_friend(socket) {
             Ok(wire) => Ok(Some(Session::new(wire))),
-            // It sees the end.
+            // The peer sees the end.
             Err(Broken::Refused(why)) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
             Err(Broken::Io(e)) => Err(e),
             Err(_) => Ok(None),

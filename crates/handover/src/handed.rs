@@ -14,7 +14,7 @@ pub struct Handed {
     pub at: Endpoint,
     /// The service manager's, which has passed it on: the successor need not ask for it in its settings.
     pub is_given: bool,
-    /// It has a file that the predecessor has made, and that the successor removes in the end.
+    /// The socket has a file, made by the predecessor, which the successor removes in the end.
     pub owns_file: bool,
     /// One, or one for each loop that accepted for itself.
     pub sockets: Vec<OwnedFd>,

@@ -41,13 +41,14 @@ pub(crate) enum Message {
 /// What a successor says first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Of the program, for the log.
+    /// Version of the program, for the log.
     pub version: String,
-    /// Its process.
+    /// Id of the process.
     pub pid: u32,
     /// Data that is kept in memory alone may be forgotten.
     pub forget: bool,
-    /// It takes connections as well, of which nothing was read. Before 0.3.0 none does.
+    /// The successor also takes connections of which nothing was read. Before 0.3.0
+    /// none does.
     #[serde(default)]
     pub takes_connections: bool,
 }
@@ -55,13 +56,14 @@ pub struct Hello {
 /// What a running server answers before it passes its sockets on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Of the program, for the log.
+    /// Version of the program, for the log.
     pub version: String,
-    /// Its process.
+    /// Id of the process.
     pub pid: u32,
     /// Directories of logs that it holds locked, without links or `..`.
     pub logs: Vec<PathBuf>,
-    /// Those of them that hold a key-value store. A server before 0.3.0 does not say so.
+    /// Directories among them that hold a key-value store. A server before 0.3.0 does
+    /// not say so.
     #[serde(default)]
     pub stores: Vec<PathBuf>,
     /// The longest that it takes to release them once it is asked to; milliseconds.

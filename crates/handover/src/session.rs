@@ -31,11 +31,14 @@ enum State {
 /// What a successor says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It asks for all sockets: [offer](Session::offer) them, or [refuse](Session::refuse).
+    /// The successor asks for all sockets: [offer](Session::offer) them, or
+    /// [refuse](Session::refuse).
     Hello(Hello),
-    /// It needs a log that is held here: stop to accept, commit, and say when it is [released](Session::released).
+    /// The successor needs a log that is held here: stop accepting, commit, and say when it is
+    /// [released](Session::released).
     Take,
-    /// It serves; what remains is to [let it go](Session::go) and to end, or to refuse.
+    /// The successor serves; what remains is to [let it go](Session::go) and to end, or
+    /// to refuse.
     Serving,
 }
 
@@ -131,7 +134,8 @@ impl Session {
         self.wire.send(Message::Released {}, &[])
     }
 
-    /// This server ends: the sockets are the successor's. With `connections`, those of which nothing was read may
+    /// This server ends: the sockets are the successor's. With `connections`, connections of which
+    /// nothing was read may
     /// [follow](Session::pass_on) until this is dropped.
     ///
     /// # Errors

@@ -66,7 +66,8 @@ impl AsFd for Wire {
 }
 
 impl Wire {
-    /// Of a connected socket whose other end must be of the same user, or of root.
+    /// The wire of a connected socket whose other end must be of the same user, or
+    /// of root.
     pub(crate) fn of_friend(socket: OwnedFd) -> Result<Wire, Broken> {
         // Not by rustix: a process of another namespace has the number 0 here, which that takes for an error, "Success".
         let theirs = getsockopt(&socket, sockopt::PeerCredentials);
@@ -110,11 +111,12 @@ impl Wire {
 
     /// Says why this is the end, as well as that can be said.
     pub(crate) fn refuse(&self, why: &str) {
-        // Who has gone need not know.
+        // A peer that has gone need not know.
         let _ = self.send(Message::Refuse { why: why.into() }, &[]);
     }
 
-    /// Says something, and waits for the answer. Who has gone may have said before why.
+    /// Says something, and waits for the answer. A peer that has gone may have given
+    /// its reason before.
     pub(crate) fn ask(&self, message: Message) -> Result<(Message, Vec<OwnedFd>), Broken> {
         match self.send(message, &[]) {
             Ok(()) | Err(Broken::Gone) => self.receive(),

@@ -125,7 +125,7 @@ fn sockets_arrive_with_their_names_and_work() {
     };
     assert_eq!(shown(&got), shown(&all));
     assert!(got[2].owns_file && !got[0].owns_file);
-    // The same open file description: who connects is accepted there.
+    // Both sockets are one open file description: a client is accepted there.
     let mut client = TcpStream::connect(got[0].at.tcp().unwrap()).unwrap();
     let mut got = got.into_iter();
     let socket = got.next().unwrap().sockets.pop().unwrap();
@@ -210,7 +210,7 @@ fn a_server_that_goes_is_noticed_at_every_step() {
         let result = theirs.join().unwrap();
         match step {
             0 => assert!(matches!(result, Err(ClaimError::Broken(Broken::Gone)))),
-            // Whoever has the sockets goes on with them.
+            // The process that has the sockets goes on with them.
             1 => assert_eq!(result.unwrap(), Released::ItHasGone),
             _ => assert_eq!(result.unwrap(), Released::InOrder),
         }
@@ -253,7 +253,8 @@ fn what_is_not_expected_ends_the_conversation() {
     }
 }
 
-/// An old server, or a newer one, says in its own words that it will not: those are shown.
+/// An old server, or a newer one, says in its own words that it will not, and the words
+/// are shown.
 #[test]
 fn a_server_of_another_version_is_understood() {
     let place = Place::new();
@@ -316,7 +317,7 @@ fn a_dead_servers_file_is_replaced_and_a_living_ones_is_not() {
     let dead = Control::listen(&place.path()).unwrap();
     let handed = dead.hand().unwrap();
     dead.leave();
-    // Somebody listens still.
+    // A server listens still.
     let living = Control::listen(&place.path()).unwrap_err();
     assert_eq!(living.kind(), std::io::ErrorKind::AddrInUse);
     drop(handed);
@@ -325,7 +326,7 @@ fn a_dead_servers_file_is_replaced_and_a_living_ones_is_not() {
     assert!(!place.path().exists());
 }
 
-/// Who says nothing does not hold the place for ever.
+/// A silent peer does not hold the place for ever.
 #[test]
 fn silence_is_an_end() {
     let place = Place::new();
@@ -345,8 +346,9 @@ fn silence_is_an_end() {
     assert!(matches!(end, Broken::Silent) && !seen.contains(&true));
 }
 
-/// Where the other process is of another namespace, as one outside of a container is, it has no number here; who it is of is known all the
-/// same. It was not heard: `the control socket cannot be read: no successor is heard error="Success (os error 0)"`.
+/// Where the other process is of another namespace, as one outside of a container is, it has no
+/// number here, but its user is known. It was not heard: `the control socket cannot be read: no
+/// successor is heard error="Success (os error 0)"`.
 #[test]
 fn a_successor_outside_of_the_servers_namespace_is_heard() {
     const INSIDE: &str = "TIDEWIRE_TEST_CONTROL_INSIDE";

@@ -8,8 +8,8 @@ use crate::head::check_ends;
 use crate::headers::Headers;
 use crate::settings::HEADERS_MAX;
 
-/// Bytes of chunk extensions that a body may have in all. They mean nothing to anybody, and have been
-/// used to make a body cost more than its bytes.
+/// Bytes of chunk extensions that a body may have in all. Extensions have no meaning here, and have
+/// been used to make a body cost more than its bytes.
 const EXTENSIONS_MAX: usize = 4 << 10;
 /// Hexadecimal digits of a chunk's length.
 const DIGITS_MAX: u8 = 16;
@@ -22,7 +22,7 @@ pub(crate) struct Body {
     at: At,
     /// Bytes of content that may still come.
     left: u64,
-    /// Of chunk extensions so far.
+    /// Bytes of chunk extensions so far.
     extensions: usize,
     trailers_max: usize,
 }

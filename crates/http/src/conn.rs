@@ -39,7 +39,8 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// One connection of [`Http`](crate::Http).
 pub struct HttpConn<H> {
     stage: Stage,
-    /// Of the answer that is owed, so that another one is not taken for it.
+    /// Number of the answer that is owed, so that a late one is not taken for
+    /// it.
     number: u32,
     /// An empty line in front of a request was passed over.
     blank: bool,
@@ -89,7 +90,7 @@ struct Exchanging {
 struct Owed {
     asked: Asked,
     body: Option<Body>,
-    /// Of an answer that is computed: work of a connection that has gone is not begun.
+    /// Lane of an answer that is computed: work for a closed connection is not begun.
     _lane: Option<Lane<()>>,
 }
 
@@ -172,8 +173,9 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
-    /// A request without a body, and those behind it that are the same to the byte, as clients that pipeline send
-    /// them. What was found of one head holds for all of them, so they are compared and not parsed.
+    /// A request without a body, and the requests behind it that are equal to the byte, as clients
+    /// that pipeline send them. What was found of one head holds for all of them, so they are
+    /// compared and not parsed.
     fn alike(
         &mut self,
         head: &Head<'_>,
@@ -278,7 +280,7 @@ impl<H: Handler> HttpConn<H> {
             }
             handler::Body::Ignore => {
                 let body = body(u64::MAX)?;
-                // A client that waits for leave sends nothing, or all: nobody knows which.
+                // A client that waits for leave may have sent nothing, or all.
                 let is_small = matches!(length, Length::Known(n) if n <= UNWANTED_MAX);
                 asked.keep &= is_small && !head.framing.expects_continue;
                 input.consume(len);
@@ -441,7 +443,7 @@ impl<H: Handler> HttpConn<H> {
                 cx.local.shared.gathered_no_more(gather.content.len());
                 let mut places = head::places();
                 let shared = cx.local.shared.clone();
-                // It was in order when it came.
+                // The head was parsed before, when it arrived.
                 let Parsed::Whole(head, _) =
                     head::parse(&gather.head, &mut places, &shared.settings)?
                 else {
@@ -554,7 +556,7 @@ impl<H: Handler> HttpConn<H> {
                 self.stage = Stage::Head;
                 return Ok(Step::On);
             }
-            // Its request has its reply; a second one would be taken for the next request's.
+            // The request has its reply; a second one would be taken for the next request's.
             Err(fault) => {
                 cx.local.counts.refused(fault.status);
                 cx.link.finish_because(fault.reason);
@@ -573,7 +575,7 @@ impl<H: Handler> HttpConn<H> {
 
     /// Answers what cannot be obeyed, and ends the connection.
     fn refuse(&mut self, fault: Fault, cx: &mut Cx<'_, Self>) {
-        // Who sees it counted finds its room free.
+        // A reader of the counter must find the room free.
         if let Stage::Gather(gather) = &self.stage {
             cx.local.shared.gathered_no_more(gather.content.len());
         }
@@ -625,7 +627,7 @@ impl<H: Handler> HttpConn<H> {
         }
         .deadline(&cx.local.shared.settings);
         if cx.link.now() < deadline {
-            // It has earned more time since the timer was set.
+            // The body has earned more time since the timer was set.
             return cx.link.set_timer(deadline);
         }
         match self.stage {
@@ -730,7 +732,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
         match self.stage {
-            // Whoever owes the answer decides how long it takes.
+            // The holder of `Later` decides how long the answer takes.
             Stage::Later(_) => {}
             Stage::Exchange(_) => self.end_early("nothing moved in the middle of an exchange", cx),
             Stage::Head | Stage::Gather(_) | Stage::Discard(_) => cx.link.finish(),

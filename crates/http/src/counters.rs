@@ -31,7 +31,7 @@ pub struct Counters {
     pub replies_2xx: u64,
     /// Replies that point elsewhere.
     pub replies_3xx: u64,
-    /// Replies that blame the client, those to refused requests among them.
+    /// Replies that blame the client, including replies to refused requests.
     pub replies_4xx: u64,
     /// Replies that blame the server.
     pub replies_5xx: u64,
@@ -147,7 +147,8 @@ pub(crate) struct Totals(Mutex<All>);
 #[derive(Debug, Default)]
 struct All {
     running: Vec<Arc<Counts>>,
-    /// Of loops that have ended: the threads engine has one for each connection.
+    /// Counts of loops that have ended: the threads engine has one loop for each
+    /// connection.
     ended: Counters,
 }
 

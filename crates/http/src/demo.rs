@@ -25,7 +25,7 @@ pub const HELLO: &str = "Hello, World!";
 /// Most microseconds that `/burn` burns: while it does, its loop does nothing else.
 pub const BURN_MAX_US: u64 = 1_000_000;
 
-/// For whom `/burn` burns.
+/// The clients that `/burn` serves.
 ///
 /// ```
 /// use tidewire_http::demo::{Burns, router};
@@ -39,7 +39,7 @@ pub enum Burns {
     /// For clients that [are trusted](tidewire::Peer::is_trusted): others could stall the loops. They
     /// get a 403.
     ForTrusted,
-    /// For whoever asks.
+    /// Any client.
     ForEverybody,
 }
 

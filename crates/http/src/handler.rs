@@ -6,9 +6,9 @@ use crate::response::{Done, Response};
 /// Answers requests: one for all connections on all loops, so shared state lives in it. A closure
 /// `Fn(&Request, Response) -> Done` is one, and so is a [`Router`](crate::Router).
 ///
-/// It is called on a loop, and while it runs, the loop's other connections wait: what takes long is
-/// answered [later](Response::later), from elsewhere. One that panics loses its connection, nothing
-/// else.
+/// The handler is called on a loop, and while it runs, the loop's other connections wait: what
+/// takes long is answered [later](Response::later), from elsewhere. One that panics loses its
+/// connection, nothing else.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -69,8 +69,8 @@ pub enum Body {
     Gather,
     /// The handler is called at once, and its [`Exchange`](crate::Exchange) gets the pieces.
     Stream,
-    /// The handler is called at once, and nobody gets the body: of up to 64 KiB it is read and
-    /// dropped; else the connection is closed behind the reply.
+    /// The handler is called at once, and the body is discarded: up to 64 KiB are read and
+    /// dropped; behind a longer one the connection is closed after the reply.
     Ignore,
 }
 

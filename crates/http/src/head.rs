@@ -93,7 +93,8 @@ pub(crate) fn parse<'a>(
     }
     let has_body = matches!(method, Method::Post | Method::Put | Method::Patch);
     if minor == 0 && has_body && headers.get_bytes("content-length").is_none() {
-        // Its end could only be that of the connection, which a reply cannot wait for.
+        // Only the end of the connection could end this body, and a reply cannot wait
+        // for that.
         return Err(Fault::new(411, "a body without a length"));
     }
     let target = Target::parse(method, raw)?;

@@ -97,7 +97,8 @@ impl fmt::Debug for Message {
 }
 
 impl Answer {
-    /// Of this status, without fields or body. Statuses and fields are those of
+    /// An answer of this status, without fields or body. Statuses and fields
+    /// are as in
     /// [`Response`](crate::Response); others make it a 500.
     #[must_use]
     pub fn new(status: u16) -> Answer {

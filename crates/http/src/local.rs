@@ -14,7 +14,7 @@ use crate::wire::Wire;
 pub(crate) struct Shared<H> {
     pub(crate) handler: H,
     pub(crate) settings: Settings,
-    /// Of log lines about refused requests.
+    /// Throttle of log lines about refused requests.
     pub(crate) refusals: Throttle,
     /// Bytes of bodies that are being gathered. Of all loops, because the threads engine has one for each
     /// connection.

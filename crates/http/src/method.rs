@@ -46,7 +46,7 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// Its name on the wire.
+    /// Name of the method on the wire.
     #[must_use]
     pub fn name(self) -> &'a str {
         match self {

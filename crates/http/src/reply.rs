@@ -32,12 +32,12 @@ pub enum Length {
 /// How far a streamed reply has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Its head is not written.
+    /// The head is not written.
     Unstarted,
     /// In its body, whose end is told so; with [`Length::Known`](kind::Length::Known), so many bytes
     /// are left.
     Body(kind::Length),
-    /// In a body that nobody gets: the reply to HEAD.
+    /// In a body that is not sent: the reply to HEAD.
     Unseen,
     Ended,
 }
@@ -77,9 +77,9 @@ pub struct Reply<'r> {
 }
 
 impl Reply<'_> {
-    /// Writes the head: status, header fields, and how long the body will be. The fields are those
-    /// that [`Response::header`](crate::Response::header) takes; a field or status that may not be
-    /// written makes it a 500 without a body. Without effect if a head is written already.
+    /// Writes the head: status, header fields, and how long the body will be. The fields are as in
+    /// [`Response::header`](crate::Response::header); a field or status that may not be written
+    /// makes it a 500 without a body. Without effect if a head is written already.
     pub fn head(&mut self, status: u16, fields: &[(&str, &str)], length: Length) {
         if *self.progress != Progress::Unstarted {
             return;

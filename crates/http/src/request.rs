@@ -88,7 +88,8 @@ impl<'a> Request<'a> {
         self.head.headers
     }
 
-    /// Whom it is for: the authority of the target, else the Host field; empty if neither says it.
+    /// The host that is asked: the authority of the target, else the Host field; empty if neither
+    /// says it.
     #[must_use]
     pub fn host(&self) -> &'a str {
         let authority = self.head.target.authority;

@@ -64,11 +64,11 @@ pub(crate) enum Outcome {
     /// The reply is written.
     #[default]
     Sent,
-    /// It comes from elsewhere.
+    /// The response comes from elsewhere.
     Later(Box<dyn FnOnce(Later)>),
-    /// It is computed on a pool.
+    /// The response is computed on a pool.
     Pooled(Pool, Work),
-    /// It is streamed; its head is written if a length is there.
+    /// The response is streamed; its head is written if a length is there.
     Streamed(Box<dyn Exchange>, Option<Length>),
 }
 
@@ -235,7 +235,7 @@ impl<'r> Response<'r> {
         Done::new()
     }
 
-    /// Who asks.
+    /// The client's end of the connection.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.link.peer()

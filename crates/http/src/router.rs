@@ -10,8 +10,8 @@ use crate::route;
 
 type Handle = Box<dyn Fn(&Request<'_>, Response<'_>) -> Done + Send + Sync>;
 
-/// Sends requests to handlers by method and path. Patterns are paths in which `{name}` stands for any
-/// one segment; the first that fits is taken, plain ones before those with names.
+/// Sends requests to handlers by method and path. Patterns are paths in which `{name}` stands for
+/// any one segment; the first that fits is taken, plain patterns before patterns with names.
 ///
 /// HEAD is answered by the handler of GET, without the body. An unknown path is a 404; a known one
 /// with another method a 405 that says which there are, or with a method that the standard does not

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidewire::Instant;
 
-/// So long, beside the first of them, and beside those after the last look at the clock.
+/// Time for the answers of one turn; the first answer, and answers after the last look
+/// at the clock, come on top.
 const TURN: Duration = Duration::from_millis(1);
 /// Requests between two looks at the clock, at most.
 const UNWATCHED: u32 = 8;
@@ -28,7 +29,8 @@ impl Share {
         }
         let now = clock();
         let spent = now - *self.began.get_or_insert(now);
-        // Of those to come without a look, an eighth of the time, if they are as those before.
+        // Answers that follow without a look at the clock take an eighth of the time, if they
+        // cost as much as the ones before.
         let quick = spent * UNWATCHED <= TURN / 8 * self.answered;
         self.look_at = self.answered
             + if quick {

@@ -10,7 +10,7 @@ pub(crate) struct Target<'a> {
     /// `*` for the asterisk form, else begins with `/`.
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
-    /// Of the absolute form, without the scheme's default port.
+    /// Authority of the absolute form, without the scheme's default port.
     pub(crate) authority: Option<&'a str>,
 }
 

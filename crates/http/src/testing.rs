@@ -18,13 +18,13 @@ use crate::service::Http;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Got {
-    /// Its status.
+    /// Status of the reply.
     pub status: u16,
     /// Names, in lower case, and values of its header fields.
     pub headers: Vec<(String, String)>,
-    /// Its body, without chunks.
+    /// Body of the reply, without chunks.
     pub body: Vec<u8>,
-    /// The same of its trailers.
+    /// Trailers of the reply, by name and value.
     pub trailers: Vec<(String, String)>,
     /// Whether its body ended as it should.
     pub whole: bool,
@@ -80,8 +80,8 @@ pub fn exchange<H: Handler>(app: Http<H>, request: &[u8]) -> Got {
     last.expect("a reply")
 }
 
-/// Takes apart the replies to requests with these methods, interim ones (1xx) included; those that
-/// are left over are replies to GET.
+/// Takes apart the replies to requests with these methods, interim ones (1xx) included; further
+/// replies are replies to GET.
 ///
 /// # Errors
 /// What is wrong, if a reply is not in order. One whose body is cut short is, but not

@@ -109,7 +109,8 @@ fn a_last_request_that_is_repeated_is_the_last() {
     assert_eq!(got.closed, Some(Closed::Finished));
 }
 
-/// However many are alike, those that nobody reads the answers of wait.
+/// Equal requests wait when the client does not read the answers, however many
+/// they are.
 #[test]
 fn requests_that_are_alike_wait_for_room() {
     let page = "x".repeat(50_000);
@@ -542,7 +543,8 @@ impl Exchange for Sink {
 
 #[test]
 fn time_in_which_we_do_not_read_is_not_the_clients() {
-    // Its own reply holds the client's body up: it takes little of it, every ten seconds.
+    // The handler's own reply delays the client's body: the handler takes a little of it
+    // every ten seconds.
     let length = 100_000;
     let input = format!(
         "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n{}",

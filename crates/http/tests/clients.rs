@@ -1,5 +1,5 @@
-//! Real clients, those that are found: curl, wrk, and the HTTP clients of three languages
-//! (`clients/http`). What is skipped is said.
+//! Real clients, as far as they are installed: curl, wrk, and the HTTP clients of three
+//! languages (`clients/http`). What is skipped is said.
 #![allow(clippy::disallowed_methods, reason = "the clients are programs")]
 
 use std::io::Read;

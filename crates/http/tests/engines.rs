@@ -126,7 +126,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// Who has said that this is his last request is not waited for; he need not even close.
+/// A client that announced its last request is not waited for; it need not even close.
 #[test]
 fn a_last_request_ends_its_connection_at_once() {
     on_every_engine(|running, _| {
@@ -212,7 +212,8 @@ fn bodies_stream_both_ways_through_small_windows() {
 #[test]
 fn a_client_that_does_not_read_is_not_read_from_either() {
     on_every_engine(|running, _| {
-        // It sends without end, and takes nothing: at some point it cannot send any more.
+        // The client sends without end and reads nothing: at some point it cannot send
+        // any more.
         let mut stream = connect(addr(&running));
         stream.set_nonblocking(true).unwrap();
         let head = b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n";

@@ -38,7 +38,7 @@ fn meaning(methods: &[String]) -> impl Fn(&Collected) -> (Vec<Got>, String) {
     }
 }
 
-/// One request of those that are in order, or nearly.
+/// A request that is in order, or nearly.
 fn request() -> impl Strategy<Value = (String, Vec<u8>)> {
     let method = prop_oneof![
         4 => Just("GET"), 2 => Just("POST"), 1 => Just("HEAD"), 1 => Just("PUT"), 1 => Just("BREW"),

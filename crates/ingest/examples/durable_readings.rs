@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     while signals.pending().next().is_none() {
         let since = SystemTime::UNIX_EPOCH.elapsed()?;
-        // Returns at once as long as there is room for what is not acknowledged; who sends faster than the log writes, waits here.
+        // Returns at once as long as there is room for what is not acknowledged; a program that
+        // sends faster than the log writes waits here.
         producer.send(format!("{}.{:03}", since.as_secs(), since.subsec_millis()).as_bytes())?;
         std::thread::sleep(Duration::from_millis(100));
     }

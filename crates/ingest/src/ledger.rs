@@ -1,10 +1,10 @@
-//! Numbers that loops add to and anybody may sum up: each loop has a page of its own, so counting
-//! needs no synchronisation, and a page that is given back is added to the total.
+//! Numbers that loops add to and any thread may sum up: each loop has a page of its own, so
+//! counting needs no synchronisation, and a page that is given back is added to the total.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// `N` sums over all pages, those given back included. Clones share it.
+/// `N` sums over all pages, including pages given back. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger<const N: usize>(Arc<Mutex<Books<N>>>);
 

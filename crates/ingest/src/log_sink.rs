@@ -18,9 +18,9 @@ pub enum Level {
     /// The server has read the message, and dropped it: nothing is kept.
     #[default]
     None,
-    /// It was handed to the bounded queue of the log, not yet written.
+    /// The message was handed to the bounded queue of the log, not yet written.
     Received,
-    /// It was committed: synced.
+    /// The message was committed: synced.
     Durable,
 }
 
@@ -28,7 +28,7 @@ impl Level {
     /// All levels, the lowest first.
     pub const ALL: [Level; 3] = [Level::None, Level::Received, Level::Durable];
 
-    /// Its name in settings.
+    /// Name of the level in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ pub enum SinkError {
     /// The log does not take the stream.
     #[error("cannot have the stream {stream:?}: {why}")]
     Stream {
-        /// Its name.
+        /// Name of the stream.
         stream: String,
         /// What the log says.
         why: Refused,

@@ -46,7 +46,7 @@ pub trait Sink: Send + Sync + 'static {
 pub enum Accepted {
     /// The messages may be acknowledged as soon as the policy likes.
     Now,
-    /// They are taken, and may be acknowledged once this is committed.
+    /// The messages are taken, and may be acknowledged once this is committed.
     Later(Ticket),
     /// None was taken, for want of room: to be tried again when the log has moved.
     Busy,
@@ -65,7 +65,7 @@ pub struct Counted(Ledger<2>);
 pub struct Stored {
     /// Messages.
     pub messages: u64,
-    /// Their payload bytes.
+    /// Payload bytes of the messages.
     pub payload_bytes: u64,
 }
 

@@ -1,6 +1,7 @@
 //! A log in memory for tests, whose commits, failures and full disks are the test's to decide.
 //!
-//! It keeps every promise of [`Log`] and nothing but that; what is not committed can be lost with
+//! The log keeps every promise of [`Log`] and nothing but that; what is not committed can be lost
+//! with
 //! [`SteppedLog::crash`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -74,9 +75,9 @@ struct Batch {
 /// A committed message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Who sent it; empty for nobody.
+    /// Producer of the message; empty for an anonymous one.
     pub producer: String,
-    /// Its id.
+    /// Id of the message.
     pub id: u64,
     /// When it was received: microseconds since the Unix epoch.
     pub timestamp_us: u64,

@@ -89,8 +89,8 @@ pub(crate) fn take_producer(
     Ok(true)
 }
 
-/// Takes a mark over into what is held of a share. Those of producers are of use to a partition of a fleet: otherwise the
-/// log has them.
+/// Takes a mark over into what is held of a share. Marks of producers are of use to a partition of
+/// a fleet: otherwise the log has them.
 ///
 /// `Ok(false)`: it is no mark, but a record of another program. What cannot be done without is told by the version of the marks that
 /// are known.
@@ -254,7 +254,7 @@ mod tests {
         of
     }
 
-    /// They stand at home for years.
+    /// Marks stand at home for years, so their bytes may not change.
     #[test]
     fn marks_are_these_bytes() {
         let of = transaction();
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(found.producers, of.producers);
         assert!(found.streams.is_empty());
 
-        // Those of a log are in the way of nobody, and nobody's are in its way.
+        // A log's marks and the marks of other shares do not get in each other's way.
         let own = Share::Own { log: 4, count: 3 };
         let other = Share::Own { log: 9, count: 3 };
         assert_eq!(held(&of, own).streams.get("s"), Some(&place));
@@ -376,7 +376,8 @@ mod tests {
         of.cursors.insert(("s".into(), "c".into()), Some(2));
         let found = held(&of, Share::Whole);
         assert_eq!(found.cursors, [(("s".into(), "c".into()), 2)].into());
-        // Those look at the beginning of the key, and that the value is two numbers of version 1.
+        // Older versions look at the beginning of the key, and expect a value of two numbers of
+        // version 1.
         let key = b"log\x000000000000000004\0cursor\0s\0c";
         let value = b"\x01\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         let mark = (key.to_vec(), Some(value.to_vec()));

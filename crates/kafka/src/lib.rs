@@ -1,13 +1,14 @@
 //! Kafka, and what speaks its protocol, as the home of a replicated log.
 //!
-//! One idea: a node owns one partition of a topic, by a transactional id that belongs to the partition, and the marks stand in
-//! the same partition of a compacted topic beside it, `TOPIC-marks`. A transaction writes both, and opening the home is
-//! initialising the transactional id, which fences whoever had it before, and then reading the marks.
-//! Members of a fleet share the partitions, as the group of Kafka's clients gives them out; what belongs to no producer
-//! has a transactional id of the log. `docs/howto/replicate.md` has the format.
+//! One idea: a node owns one partition of a topic, by a transactional id that belongs to the
+//! partition, and the marks stand in the same partition of a compacted topic beside it,
+//! `TOPIC-marks`. A transaction writes both, and opening the home is initialising the transactional
+//! id, which fences its former user, and then reading the marks. Members of a fleet share the
+//! partitions, as the group of Kafka's clients gives them out; what belongs to no producer has a
+//! transactional id of the log. `docs/howto/replicate.md` has the format.
 //!
-//! The client is C (librdkafka), and is built with the feature `client`. Without it everything else is here, and
-//! whoever wants the home is [told](Unavailable::NotBuilt).
+//! The client is C (librdkafka), and is built with the feature `client`. Without it everything else
+//! is here, and opening the home is [told](Unavailable::NotBuilt).
 #![forbid(unsafe_code)]
 
 #[cfg_attr(

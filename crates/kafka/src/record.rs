@@ -28,7 +28,7 @@ impl Form {
 /// A record of messages, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its offset in the partition.
+    /// Offset of the record in the partition.
     pub offset: u64,
     /// What it says.
     pub record: Record,
@@ -36,7 +36,7 @@ pub struct Found {
 
 /// The version of the format.
 const VERSION: &str = "tidewire";
-/// Who sent the messages.
+/// Header with the producer of the messages.
 const PRODUCER: &str = "tidewire-producer";
 /// The position of the first one, in the owner's log.
 const POSITION: &str = "tidewire-position";

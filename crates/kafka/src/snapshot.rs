@@ -9,7 +9,7 @@ pub const SNAPSHOT_CARRIED: &str = "snapshot-carried";
 /// A snapshot that is whole at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtHome {
-    /// Tells its pieces from those of others, which may have been cut short.
+    /// Tells the pieces of this snapshot from pieces of others, which may have been cut short.
     pub id: u64,
     /// The random number of the log whose snapshot it is.
     pub log: u64,

@@ -9,12 +9,12 @@ use tidewire_replicate::Share;
 
 use crate::Form;
 
-/// What a broker listens at if nobody says.
+/// Default port of a broker.
 const PORT: u16 = 9092;
 
 /// As many partitions as a fleet may have.
 pub const PARTITIONS_MAX: u32 = 1024;
-/// And as many as it has if nobody says.
+/// Default number of partitions.
 pub const PARTITIONS: u32 = 12;
 
 /// A partition of a topic, and some brokers that know where it is.
@@ -43,14 +43,14 @@ pub struct BadTarget {
 /// What can be set about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Settings of the client (librdkafka's), for TLS, SASL and the like. They come before those that the
-    /// promise needs.
+    /// Settings of the client (librdkafka's), for TLS, SASL and the like. Settings that the promise
+    /// needs override them.
     pub client: Vec<(String, String)>,
     /// Goes on with a topic that cannot keep the promise, with a word in the log. Default false.
     pub is_unsafe: bool,
     /// What is carried is of use only as a whole: a topic that forgets records cannot keep the promise. Default false.
     pub keeps_all: bool,
-    /// What a record of the topic holds: whoever fills transactions cuts them at
+    /// What a record of the topic holds: the code that fills transactions cuts them at
     /// [`Form::record_bytes`](crate::Form::record_bytes). Default runs.
     pub form: Form,
     /// The largest payload that the log takes; bytes.
@@ -192,7 +192,7 @@ impl FromStr for Target {
     }
 }
 
-/// As it was given, but for who asks.
+/// The target as it was given, without secrets.
 fn without_secret(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     match rest.rsplit_once('@') {
@@ -201,7 +201,7 @@ fn without_secret(text: &str) -> String {
     }
 }
 
-/// A broker, with the port that it has if nobody says; `None` if it is none.
+/// A broker, with the default port if it names none; `None` if it is none.
 fn with_port(broker: &str) -> Option<String> {
     let (host, port) = match broker.rsplit_once(':') {
         Some((host, port)) if !broker.ends_with(']') => (host, Some(port)),

@@ -40,7 +40,7 @@ fn pieces(target: &Target, count: u64) -> AtHome {
     }
 }
 
-/// Its brokers come back when it was asked so often whether it goes on.
+/// The brokers come back when the caller was asked so often whether to go on.
 #[test]
 fn a_snapshot_is_fetched_though_the_brokers_are_away_for_a_moment() {
     let (brokers, target) = Brokers::start("away").expect("brokers");
@@ -101,7 +101,7 @@ fn message(target: &Target) {
         .key("s")
         .payload("hello")
         .headers(headers);
-    // Somebody else's stands before it.
+    // A foreign record stands before it.
     let other = BaseRecord::<str, str>::to(&target.topic).partition(0);
     producer.send(other.payload("stray")).expect("room");
     producer.send(message).expect("room");
@@ -116,12 +116,12 @@ fn message(target: &Target) {
         .expect("they are taken");
 }
 
-/// Who restores a log has lost a machine, and perhaps it was a broker's, too.
+/// An operator restores a log after losing a machine, which may have run a broker, too.
 #[test]
 fn a_home_is_read_though_some_brokers_are_not_reached() {
     let (_brokers, mut target) = Brokers::start("some").expect("brokers");
     message(&target);
-    // Nobody listens there.
+    // No broker listens there.
     target
         .brokers
         .extend((1..6).map(|port| format!("127.0.0.1:{port}")));

@@ -67,7 +67,7 @@ pub struct Launch {
     wanted: Vec<Wanted>,
     ready_within: Duration,
     cpus: Option<Vec<usize>>,
-    /// It announces nothing, but listens at one of these.
+    /// The server announces nothing, but listens at one of these.
     at: Vec<SocketAddr>,
     /// Called with its process now and then until it listens.
     meanwhile: Option<fn(u32)>,
@@ -140,13 +140,14 @@ impl Launch {
         }
     }
 
-    /// The server announces nothing: it is ready when it accepts at this address. Whoever listens
-    /// there before it is taken for it, so the address has to be free.
+    /// The server announces nothing: it is ready when it accepts at this address. Another server
+    /// that listens there before would be taken for it, so the address has to be free.
     pub fn listens_at(self, addr: SocketAddr) -> Self {
         self.listens_at_any(vec![addr])
     }
 
-    /// The same where it may be one of several addresses, such as those of a name: the first that accepts is taken.
+    /// As `listens_at`, for one of several addresses, such as the addresses of a name: the first
+    /// that accepts is taken.
     pub fn listens_at_any(mut self, addrs: Vec<SocketAddr>) -> Self {
         self.at = addrs;
         self
@@ -187,8 +188,8 @@ impl Launch {
         self
     }
 
-    /// Adds a listener to wait for, in any mode if that is `None`. The same one wanted
-    /// twice waits for two listeners. If nothing is wanted, the first listener will do.
+    /// Adds a listener to wait for, in any mode if that is `None`. A service wanted twice waits for
+    /// two listeners. If nothing is wanted, the first listener will do.
     pub fn want(mut self, service: &str, mode: Option<&str>) -> Self {
         self.wanted.push(Wanted {
             service: service.to_owned(),
@@ -212,10 +213,10 @@ impl Launch {
 
     /// Starts the server and returns when all wanted listeners have been announced.
     ///
-    /// Its stdin is empty. What it writes to stdout later is read and dropped, and the end
-    /// of its stderr is kept, so it is never blocked by a full pipe. It has a process group
-    /// of its own: Ctrl-C at a terminal reaches the caller only, who then still has a server
-    /// to end the run with.
+    /// The child's stdin is empty. What it writes to stdout later is read and dropped, and the end
+    /// of its stderr is kept, so it is never blocked by a full pipe. It has a process group of its
+    /// own: Ctrl-C at a terminal reaches the caller only, which then still has a server to end the
+    /// run with.
     ///
     /// # Errors
     /// [`StartError`]; the child has been killed then.
@@ -306,7 +307,7 @@ impl Launch {
                 Err(RecvTimeoutError::Timeout) => self.fail_if_ended(server)?,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.fail_if_ended(server)?;
-                    // It lives, but will announce nothing any more.
+                    // The child lives, but will announce nothing any more.
                     thread::sleep(Duration::from_millis(10));
                 }
             }
@@ -333,7 +334,7 @@ impl Launch {
         if self.wanted.is_empty() {
             return found.is_empty().then(|| "anything".to_owned());
         }
-        // Those that name their mode choose first, the others take what is left.
+        // Wanted services that name their mode choose first, the others take what is left.
         let (exact, any): (Vec<&Wanted>, Vec<&Wanted>) =
             self.wanted.iter().partition(|wanted| wanted.mode.is_some());
         let mut left: Vec<&Listening> = found.iter().collect();
@@ -359,9 +360,9 @@ pub struct ChildServer {
 /// How a server ended.
 #[derive(Debug, Clone)]
 pub struct Stopped {
-    /// Its exit status.
+    /// Exit status of the child.
     pub status: ExitStatus,
-    /// It did not end by itself in time and was killed.
+    /// The child did not end by itself in time and was killed.
     pub killed: bool,
     /// Time from the request to the end.
     pub took: Duration,
@@ -377,12 +378,12 @@ impl Stopped {
 }
 
 impl ChildServer {
-    /// Its process id.
+    /// Id of the child's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its process, for CPU time and memory.
+    /// The child's process, for CPU time and memory.
     pub fn process(&self) -> Process {
         Process::new(self.pid())
     }
@@ -408,7 +409,7 @@ impl ChildServer {
         self.stderr.text()
     }
 
-    /// Its exit status if it has ended by itself, without waiting.
+    /// The child's exit status if it has ended by itself, without waiting.
     ///
     /// # Errors
     /// Whatever `waitpid` fails with; not expected.
@@ -467,8 +468,7 @@ impl ChildServer {
 
 impl Drop for ChildServer {
     fn drop(&mut self) {
-        // A child that has been waited for is not signalled again. Errors have no one to
-        // go to here.
+        // A child that has been waited for is not signalled again. Errors cannot be reported here.
         let _ = self.kill();
     }
 }
@@ -477,7 +477,7 @@ impl Drop for ChildServer {
 /// these cores.
 ///
 /// # Errors
-/// Of kind `InvalidInput` if there are no cores in the list or none that exist.
+/// An error of kind `InvalidInput` if the list has no cores or none that exist.
 pub fn pin_this_thread(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {

@@ -5,8 +5,9 @@
 //! slices, is one observation: slices of one run are not independent of each other. This answers how the two compare
 //! under contention, with each other for one; runs in turns ([`abba`](crate::abba)) answer how they compare in isolation.
 //!
-//! Runs of A beside B and of A beside a second A alternate. A duet in which two equal servers differ has measured
-//! something else, such as who was started first: its result is not to be published.
+//! Runs of A beside B and of A beside a second A alternate. A duet in which two equal servers
+//! differ has measured something else, such as the order of their starts: its result is not to be
+//! published.
 
 use std::time::Duration;
 
@@ -53,8 +54,8 @@ impl Slice {
 }
 
 impl Track {
-    /// Notes what had been done by a moment, `now_ns` of a clock that all tracks share; to be called at whole slices of
-    /// it, or a little later. Both counts are those since any one point in time.
+    /// Notes what had been done by a moment, `now_ns` of a clock that all tracks share; to be
+    /// called at whole slices of it, or a little later. Both counts begin at any one point in time.
     pub fn note(&mut self, now_ns: u64, requests: u64, cpu_ns: u64) {
         let slice = now_ns / SLICE.as_nanos() as u64;
         // A second reading within a slice would end it early.
@@ -131,7 +132,7 @@ pub struct Duet {
     /// B's CPU per request by A's, over the runs; absent without one, and where the control does not agree: then it
     /// would say something of the machine.
     pub ratio: Option<Estimate>,
-    /// The same of a second A.
+    /// The ratio for a second A.
     pub control_ratio: Option<Estimate>,
     /// What may be said.
     pub verdict: Verdict,

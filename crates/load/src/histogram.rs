@@ -75,7 +75,7 @@ impl Latencies {
         self.record_many(latency_ns, 1);
     }
 
-    /// Counts `count` equal latencies, such as those of the messages that one cumulative
+    /// Counts `count` equal latencies, such as the latencies of messages that one cumulative
     /// acknowledgement answers.
     pub fn record_many(&mut self, latency_ns: u64, count: u64) {
         if latency_ns > LATENCY_NS_MAX {
@@ -164,7 +164,7 @@ pub struct Mode {
 /// A point of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantile {
-    /// Share, 0 to 1, of those that
+    /// Share, 0 to 1, of latencies that
     pub quantile: f64,
     /// were at most this long, in ns,
     pub ns: u64,
@@ -229,7 +229,7 @@ impl Latencies {
             let last = columns.len() - 1;
             columns[(place as usize).min(last)] += at.count_since_last_iteration();
         }
-        // Neighbours together, so that a column without anybody makes no valley.
+        // Neighbours together, so that an empty column makes no valley.
         let smooth: Vec<f64> = (0..columns.len())
             .map(|i| {
                 columns[i.saturating_sub(1)..=(i + 1).min(columns.len() - 1)]

@@ -1,9 +1,8 @@
 //! One run's cost: readings of server and generator before and after, and what follows.
 //!
-//! The idea: throughput on a shared machine says as much about the generator as about the
-//! server, so every run also yields the server's CPU time per request, that of both
-//! together (loopback charges receive work to whoever sends), and a note if the server
-//! was not the one that was busy.
+//! The idea: throughput on a shared machine says as much about the generator as about the server,
+//! so every run also yields the server's CPU time per request, that of both together (loopback
+//! charges receive work to the sender), and a note if the server was not the one that was busy.
 
 use std::time::{Duration, Instant};
 
@@ -57,9 +56,8 @@ impl Readings {
         })
     }
 
-    /// The time and what was spent by it, read together: whoever is interrupted between the
-    /// clocks would charge one of them with the time away, so that such a reading is
-    /// repeated, a few times at most.
+    /// The time and what was spent by it, read together: an interruption between the clocks would
+    /// be charged to one of them, so such a reading is repeated, a few times at most.
     fn clocks(
         server: &Process,
         generators: &[Process],
@@ -92,7 +90,7 @@ impl Meter {
         })
     }
 
-    /// The same for a server and a generator that run on these cores only.
+    /// The meter for a server and a generator that run on these cores only.
     #[must_use]
     pub fn among(self, cores: Vec<u32>) -> Self {
         Self {
@@ -344,9 +342,9 @@ mod tests {
             assert!(Instant::now() < deadline, "{run:?}");
         };
         assert!(run.server_busy(1) > 0.0);
-        // A reading lags by a tick at most, it doesn't make up time: one thread has spent no
-        // more than passed around both. (Its own clock is no witness: whoever is interrupted
-        // at it, on a machine with others' work, comes back later than it says.)
+        // A reading lags by a tick at most, it doesn't make up time: one thread has spent no more
+        // than passed around both. (The clock of the run proves nothing: on a busy machine the
+        // thread may be interrupted while it reads it, and comes back later than the clock says.)
         assert!(run.elapsed <= around, "{run:?} {around:?}");
         let possible_ns = around.as_nanos() as u64 + 20_000_000;
         assert!(run.server.total_ns <= possible_ns, "{run:?} {around:?}");

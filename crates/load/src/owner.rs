@@ -1,7 +1,8 @@
-//! Who listens at an address: the process whose CPU is to be measured, if nobody names it.
+//! The listener at an address: the process whose CPU is measured, unless the user names one.
 //!
-//! The idea: the kernel lists listening sockets with their inodes, and each process its descriptors with theirs. Where
-//! several processes hold the socket, as those do that fork workers, the oldest is meant: the others are its children.
+//! The idea: the kernel lists listening sockets with their inodes, and each process its descriptors
+//! with theirs. Where several processes hold the socket, as servers do that fork workers, the
+//! oldest is meant: the others are its children.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -22,8 +23,9 @@ pub fn listens_at(addr: SocketAddr) -> Option<u32> {
     holders.min_by_key(|pid| (started(*pid), *pid))
 }
 
-/// The processes that listen at an address though they are no part of the server that was started for it: what it has
-/// become, if it has forked itself away. Those that were there before it are left out.
+/// The processes that listen at an address though they are no part of the server that was started
+/// for it: what it has become, if it has forked itself away. Processes that were there before it
+/// are left out.
 pub fn forked_away(addr: SocketAddr, server: &Process) -> Vec<u32> {
     let family = server.pids();
     let begun = server.pid().map_or(u64::MAX, started);
@@ -112,7 +114,7 @@ fn holds(pid: u32, wanted: &[String]) -> bool {
 /// When a process was started, in ticks since the machine was.
 pub(crate) fn started(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Its name, in parentheses, may hold anything.
+    // The process's name, in parentheses, may hold anything.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let start = fields.split_ascii_whitespace().nth(19);
     start

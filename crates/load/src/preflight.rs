@@ -1,6 +1,7 @@
 //! Settings of the system that are in the way of a measurement, and the commands that change them.
 //!
-//! The idea: nothing is changed here. Whoever owns the machine decides, and a measurement goes on with what there is.
+//! The idea: nothing is changed here. The machine's owner decides, and a measurement goes on with
+//! what there is.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +30,7 @@ pub fn findings() -> Vec<Finding> {
     look(Path::new("/"))
 }
 
-/// Descriptors that a process has beside those of its connections, at most.
+/// Descriptors that a process has beside its connections, at most.
 const OTHERS: u64 = 64;
 
 /// What is in the way of so many connections, made by so many processes, to a server of one process if that has a

@@ -53,7 +53,7 @@ const FAMILY_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     dir: PathBuf,
-    /// Its CPU time is that of its children too.
+    /// The CPU time includes the children's.
     family: bool,
     /// Others that are measured with it.
     others: Vec<u32>,
@@ -65,9 +65,9 @@ pub struct Process {
 pub enum KnownBy {
     /// The user says so.
     Name,
-    /// It was started here.
+    /// The process was started here.
     Start,
-    /// It has the listening socket, as others may have.
+    /// The process has the listening socket, as others may have.
     Listening,
 }
 
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// The same, taken for the server for another reason than that the user says so.
+    /// This process, taken for the server for another reason than the user's word.
     #[must_use]
     pub fn known_by(self, known_by: KnownBy) -> Self {
         Self { known_by, ..self }
@@ -93,13 +93,14 @@ impl Process {
         self.known_by
     }
 
-    /// The same with other processes, and their children if its own are counted: for servers that are several.
+    /// This process with others, and their children if its own are counted: for servers of several
+    /// processes.
     #[must_use]
     pub fn with_others(self, others: Vec<u32>) -> Self {
         Self { others, ..self }
     }
 
-    /// Its process id, if it was made from one that is a number.
+    /// The process id, if it was made from a number.
     pub fn pid(&self) -> Option<u32> {
         self.dir.file_name()?.to_str()?.parse().ok()
     }
@@ -122,9 +123,9 @@ impl Process {
         Some(ranges.into_iter().flatten().collect())
     }
 
-    /// The same with its children, and theirs, in [`Process::cpu`]: for servers that fork workers. Those that end are
-    /// not counted any more, and the calling process with its own never is: a generator that the server's process has
-    /// started is no part of the server.
+    /// This process with its descendants in [`Process::cpu`]: for servers that fork workers.
+    /// Children that end are not counted any more, and the calling process with its own never is: a
+    /// generator that the server's process has started is no part of the server.
     #[must_use]
     pub fn with_children(mut self) -> Self {
         self.family = true;
@@ -136,7 +137,7 @@ impl Process {
         Self::new(std::process::id())
     }
 
-    /// CPU time so far, of all threads that live and, to a tick, of those that ended.
+    /// CPU time so far, of all threads that live and, to a tick, of threads that ended.
     ///
     /// # Errors
     /// [`ProcError::Read`] if the process has ended.
@@ -175,14 +176,14 @@ impl Process {
         all
     }
 
-    /// Its children and theirs, if they are to be counted; at most [`FAMILY_MAX`].
+    /// The descendants, if they are to be counted; at most [`FAMILY_MAX`].
     fn descendants(&self) -> Vec<Process> {
         let mut found: Vec<Process> = Vec::new();
         if !self.family {
             return found;
         }
         let mut parent = self.clone();
-        // Those whose own children have been looked for.
+        // How many have had their own children looked for.
         let mut seen = 0;
         loop {
             let words = parent.of_each_thread("children", |text, _| Ok(text.to_owned()));
@@ -391,7 +392,7 @@ pub struct CpuSpent {
 }
 
 impl std::iter::Sum for CpuSpent {
-    /// Of several processes together; exact if all are.
+    /// The sum of several processes; exact if all are.
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         let nothing = Self {
             total_ns: 0,
@@ -448,7 +449,8 @@ pub struct Memory {
     pub resident_bytes: u64,
     /// Resident pages that are no file's: heap, stacks (`Anonymous`, counted exactly).
     pub anonymous_bytes: u64,
-    /// The same with pages that several processes share divided among them (`Pss_Anon`).
+    /// Anonymous memory, with shared pages divided among the processes that share them
+    /// (`Pss_Anon`).
     pub anonymous_share_bytes: u64,
 }
 
@@ -496,7 +498,8 @@ impl TcpSegments {
 /// What the listeners of a network namespace turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ListenQueues {
-    /// Handshakes for which an accept queue had no room: whoever connects waits a second or more, and tries again.
+    /// Handshakes for which an accept queue had no room: the client waits a second or more, and
+    /// tries again.
     pub overflows: u64,
     /// Handshakes that were dropped for whatever reason, overflows included.
     pub drops: u64,
@@ -534,7 +537,7 @@ pub struct CoreShare {
     pub core: u32,
     /// Running anything: user, system, interrupts.
     pub busy: f64,
-    /// Ready to run, but the hypervisor ran someone else.
+    /// Ready to run, but the hypervisor ran another guest.
     pub steal: f64,
 }
 
@@ -569,8 +572,9 @@ impl CoreTimes {
             .collect()
     }
 
-    /// Time that these cores have run processes since `earlier`, in ns, by samples of commonly 10 ms. Interrupts are left
-    /// out: some kernels charge them to the process that was running, others to nobody.
+    /// Time that these cores have run processes since `earlier`, in ns, by samples of commonly 10
+    /// ms. Interrupts are left out: some kernels charge them to the process that was running,
+    /// others to none.
     pub fn of_processes_ns(&self, earlier: &Self, cores: &[u32]) -> u64 {
         let spent = cores.iter().filter_map(|core| {
             let (now, before) = (self.cores.get(core)?, earlier.cores.get(core)?);
@@ -724,7 +728,7 @@ mod tests {
 
     impl Drop for Ended {
         fn drop(&mut self) {
-            // Its child ends when nobody reads what it writes.
+            // The child ends when its output is not read.
             drop(self.0.stdout.take());
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -759,7 +763,7 @@ mod tests {
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         let server = Process::new(parent as u32).with_children();
         assert!(!server.descendants().contains(&Process::current()));
-        // Whoever is asked for by name is counted all the same.
+        // A process that is named is counted all the same.
         assert!(Process::current().with_children().cpu().is_ok());
     }
 
@@ -768,7 +772,7 @@ mod tests {
         let before = Process::current().listen_queues().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        // Nobody accepts. The first that finds no room waits, and would try again in a second.
+        // No process accepts. The first that finds no room waits, and would try again in a second.
         let patience = Duration::from_millis(300);
         let connect = |_| std::net::TcpStream::connect_timeout(&addr, patience).ok();
         let held: Vec<std::net::TcpStream> = (0..900).map_while(connect).collect();

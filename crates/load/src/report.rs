@@ -1,7 +1,7 @@
 //! A result on disk: what was run, where, and what came out.
 //!
-//! The idea: a result that can't be reproduced is not one, so the command line and the
-//! machine are part of the file, not of whoever remembers them.
+//! The idea: a result that can't be reproduced is not one, so the command line and the machine are
+//! part of the file, not of a person's memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -85,7 +85,7 @@ impl<R: Serialize> Report<R> {
         let written = self.write_whole(&partial);
         let replaced = written.and_then(|()| fs::rename(&partial, path));
         if replaced.is_err() {
-            // What is left of it is of no use to anyone; it may also not exist.
+            // What is left of the file is of no use; it may also not exist.
             let _ = fs::remove_file(&partial);
         }
         replaced

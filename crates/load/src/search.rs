@@ -1,8 +1,9 @@
 //! The highest rate at which a server still holds an objective, and where its latency begins to rise.
 //!
-//! The idea: one bisection finds a rate, and a disturbed run in the middle of it finds a wrong one. So the search is
-//! made several times over, each from a bracket of its own; what they come to is a median with an interval. Then the
-//! lower end of the interval is run again, several times: a rate is only called held if all of those hold it.
+//! The idea: one bisection finds a rate, and a disturbed run in the middle of it finds a wrong one.
+//! So the search is made several times over, each from a bracket of its own; what they come to is a
+//! median with an interval. Then the lower end of the interval is run again, several times: a rate
+//! is only called held if all of these runs hold it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -148,8 +149,8 @@ impl Search {
         self.run_by(|rate| Ok(probe(rate)?.holds(&self.objective, rate)))
     }
 
-    /// The same for whatever else has to hold, such as several objectives: `holds` makes a run at a rate, and says
-    /// whether it did.
+    /// As `run`, for other conditions, such as several objectives: `holds` makes a run at a rate,
+    /// and says whether it did.
     ///
     /// # Errors
     /// As [`Search::run`].
@@ -245,7 +246,7 @@ pub struct Held {
     pub between: Estimate,
     /// What each search came to.
     pub found: Vec<f64>,
-    /// It is the highest rate that was to be tried; the server may hold more.
+    /// The rate is the highest that was to be tried; the server may hold more.
     pub at_most: bool,
 }
 

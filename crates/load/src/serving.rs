@@ -1,8 +1,9 @@
-//! Who serves: the processes that hold the server's ends of the generator's connections.
+//! The serving processes: they hold the server's ends of the generator's connections.
 //!
-//! The idea: who listens is not who serves. Several processes may share a port, a parent may hold the socket of a child
-//! that it has passed it to, a server may fork itself away. The kernel's list of connections names the inode of each
-//! end, and each process its descriptors, so the connections themselves say whose CPU is to be measured, or that it
+//! The idea: the process that listens is not always the process that serves. Several processes may
+//! share a port, a parent may hold the socket of a child that it has passed it to, a server may
+//! fork itself away. The kernel's list of connections names the inode of each end, and each process
+//! its descriptors, so the connections themselves say whose CPU is to be measured, or that it
 //! cannot be told.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -19,11 +20,11 @@ use crate::procfs::{KnownBy, Process};
 pub struct Serving {
     /// Connections of the generator of which the server's end was seen.
     pub connections: usize,
-    /// Those that are held by processes which are not measured.
+    /// Connections held by processes that are not measured.
     pub elsewhere: usize,
     /// These processes.
     pub others: BTreeSet<u32>,
-    /// Those that no process is seen to hold: of another user's process, or of a ring's descriptors.
+    /// Connections without a visible holder: of another user's process, or of a ring's descriptors.
     pub unseen: usize,
     /// Connections were looked for, and nothing may be said by what was found.
     pub unknown: bool,
@@ -39,12 +40,13 @@ impl Serving {
     }
 }
 
-/// Finds whom to measure as the server at `addr`, beginning with the process that is taken for it, by the connections
-/// that `generators` have there. A process that the user has named stays; one that was started or guessed gives way to
-/// those that hold the connections.
+/// Finds the processes to measure as the server at `addr`, beginning with the process that is taken
+/// for it, by the connections that `generators` have there. A process that the user has named
+/// stays; one that was started or guessed gives way to the processes that hold the connections.
 pub fn find(named: &Process, addr: SocketAddr, generators: &[u32]) -> (Process, Serving) {
     let mut ends = Ends::of(addr, generators);
-    // The kernel establishes connections that nobody has accepted yet, and nobody holds those.
+    // The kernel establishes connections before a process accepts them; until then no process holds
+    // them.
     for _ in 0..ACCEPT_TRIES {
         if ends.accepted {
             break;
@@ -62,11 +64,11 @@ pub fn of(measured: &Process, addr: SocketAddr, generators: &[u32]) -> Serving {
     Ends::of(addr, generators).beside(measured)
 }
 
-/// How often connections that nobody has accepted are looked at again,
+/// How often connections that are not accepted yet are looked at again,
 const ACCEPT_TRIES: u32 = 50;
 /// and how long after the last time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
-/// The inode of a connection that nobody has accepted.
+/// The inode of a connection that is not accepted.
 const NOT_ACCEPTED: u64 = 0;
 
 /// The server's ends, and which processes hold each.
@@ -118,7 +120,7 @@ impl Ends {
         match named.is_known_by() {
             KnownBy::Name => named.clone(),
             KnownBy::Start if all_within => named.clone(),
-            // What it has become, not somebody who had the address before.
+            // What the process has become, not a process that had the address before.
             KnownBy::Start => {
                 let begun = owner::started(pid);
                 let away = holders
@@ -259,7 +261,7 @@ mod tests {
     fn one_that_only_passed_the_socket_on_is_not_measured() {
         let (addr, _near, mut far) = connections(1);
         let serves = Holder::of(far.remove(0));
-        // Its parent is this process, which has another child besides.
+        // The child's parent is this process, which has another child besides.
         let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
         let other = Holder::of(near);
         let parent = Process::new(std::process::id()).with_children();

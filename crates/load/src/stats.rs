@@ -198,8 +198,8 @@ impl Estimate {
 impl Bootstrap {
     /// The median of `samples` with the percentile-bootstrap interval of that median.
     ///
-    /// Fewer than [`ROUNDS_MIN`] samples still give an interval, which is narrower than
-    /// its confidence says; whoever reports it must say so.
+    /// Fewer than [`ROUNDS_MIN`] samples still give an interval, which is narrower than its
+    /// confidence says; a report of it must say so.
     pub fn median(&self, samples: &Samples) -> Estimate {
         let values = samples.sorted();
         let mut random = SplitMix64::new(self.seed);
@@ -475,7 +475,7 @@ mod tests {
             false_alarms <= 20,
             "{false_alarms} of 200 at a level of 5 %"
         );
-        // The same median, another spread.
+        // An equal median, another spread.
         let wide: Vec<f64> = (0..40).map(|i| 0.5 + f64::from(i) / 40.0).collect();
         let narrow: Vec<f64> = (0..40).map(|i| 0.99 + 0.02 * f64::from(i) / 40.0).collect();
         assert!(quick().same_distribution(&wide, &narrow).unwrap() < 0.01);

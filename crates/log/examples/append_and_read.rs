@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The log calls this on its own thread at every change of progress, once for a group of batches.
     let (changed, changes) = mpsc::channel();
     let _watch = log.watch(Arc::new(move || {
-        // Nobody listens any more when the program ends.
+        // The receiver is gone when the program ends.
         let _ = changed.send(());
     }));
     let mut out = std::io::stdout().lock();

@@ -38,9 +38,9 @@ pub trait Log: Send + Sync + 'static {
     /// What is known of a producer.
     fn mark(&self, producer: ProducerId) -> Mark;
 
-    /// Keeps a producer from being forgotten until it is [let go](Log::let_go) as often as it was held:
-    /// who is connected is not away. False: there is none of this number, it was forgotten just now. A
-    /// home that forgets nobody does nothing.
+    /// Keeps a producer from being forgotten until it is [let go](Log::let_go) as often as it was
+    /// held: a connected producer is not away. False: there is none of this number, it was
+    /// forgotten just now. A log that forgets no producer does nothing.
     fn hold(&self, producer: ProducerId) -> bool {
         let _ = producer;
         true
@@ -59,9 +59,9 @@ pub trait Log: Send + Sync + 'static {
     fn append(&self, run: Run<'_>) -> Result<Ticket, Refused>;
 
     /// Promises that [`append_reserved`](Log::append_reserved) will take so many bytes: the frames and
-    /// [`RUN_BYTES`] for each run. For those who may only change something when they know that the
-    /// change will be stored. What is promised counts as if it was appended, so it is for a moment
-    /// only: use it or [give it back](Log::give_back).
+    /// [`RUN_BYTES`] for each run. For callers that may only change something when they know that
+    /// the change will be stored. What is promised counts as if it was appended, so it is for a
+    /// moment only: use it or [give it back](Log::give_back).
     ///
     /// # Errors
     /// As [`append`](Log::append); [`Refused::TooLarge`] from a home that promises nothing.
@@ -88,9 +88,10 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
-    /// Promises that what was [reserved](Log::reserve), `reserved` bytes so far, may [grow](Log::grow), whatever
-    /// happens to the disk: for those who find out what they change while they change it, and cannot take it
-    /// back. One caller at a time, until [`end_growing`](Log::end_growing).
+    /// Promises that what was [reserved](Log::reserve), `reserved` bytes so far, may
+    /// [grow](Log::grow), whatever happens to the disk: for callers that find out what they change
+    /// while they change it, and cannot take it back. One caller at a time, until
+    /// [`end_growing`](Log::end_growing).
     ///
     /// # Errors
     /// [`Refused::Busy`] while another may grow, or the room for it is not held yet; [`Refused::DiskFull`] if
@@ -100,7 +101,7 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
-    /// Promises so many bytes more to who may [grow](Log::begin_growing).
+    /// Promises so many bytes more to the caller that may [grow](Log::begin_growing).
     ///
     /// # Errors
     /// [`Refused::TooLarge`] if that is more in all than is ever taken at once, [`Refused::Failed`], and nothing
@@ -110,7 +111,7 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
-    /// Who may [grow](Log::begin_growing) needs no more. What was promised stays so.
+    /// The caller that may [grow](Log::begin_growing) needs no more. What was promised stays so.
     fn end_growing(&self) {}
 
     /// Gives back what was promised and is not needed.
@@ -150,7 +151,7 @@ pub trait Log: Send + Sync + 'static {
     /// The committed records of a stream that may be read; `None` if the stream does not exist.
     fn range(&self, stream: &str) -> Option<Range>;
 
-    /// How many records that is: the positions of the [range](Log::range) without those that were lost in
+    /// The number of records: positions of the [range](Log::range) less the ones that were lost in
     /// damage.
     fn records(&self, stream: &str) -> Option<u64> {
         self.range(stream).map(|range| range.next - range.first)

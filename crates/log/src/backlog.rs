@@ -37,7 +37,7 @@ impl Backlog {
         };
     }
 
-    /// Whether it takes no more of a stream; if none is said, of those that are carried.
+    /// Whether it takes no more of a stream; if none is named, of the carried streams.
     pub(crate) fn is_full_for(&self, stream: Option<u32>) -> bool {
         self.bytes >= self.limit && !stream.is_some_and(|stream| self.stay.contains(&stream))
     }

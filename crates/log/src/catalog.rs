@@ -47,7 +47,7 @@ impl Stream {
         }
     }
 
-    /// How many records may be read: those of the range that are not lost.
+    /// How many records may be read: the records of the range that are not lost.
     pub(crate) fn records(&self) -> u64 {
         let Range { first, next } = self.range();
         let within = |(&from, &to): (&u64, &u64)| to.min(next).saturating_sub(from.max(first));
@@ -233,8 +233,8 @@ impl Catalog {
         }
     }
 
-    /// From where on the records of a stream are to be kept by what is set about it: not those that are
-    /// too old, nor more than is allowed. `newest_us` is when the last one came.
+    /// The position from which on a stream's settings keep its records: none that are too old, and
+    /// no more than is allowed. `newest_us` is when the last one came.
     ///
     /// `now` is what the wall clock and the log's own clock show, see [`Segment::is_older`].
     pub(crate) fn cut(
@@ -273,8 +273,8 @@ impl Catalog {
                     return cut;
                 }
                 cut = entry.first;
-                // Of what is passed some may have been cut off before, between two entries: then less is left than is
-                // reckoned with, and rather an entry more is kept.
+                // Some of what is passed may have been cut off before, between two entries: then
+                // less is left than is reckoned with, and rather an entry more is kept.
                 left = left.saturating_sub(std::mem::take(&mut passed));
             }
             passed += extent.bytes - at;

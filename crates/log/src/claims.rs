@@ -1,12 +1,13 @@
 //! The claims file: what is known to be durable, said outside the segments.
 //!
-//! The one idea: a batch claims those before it, so the last one has no claim until another follows,
-//! and nothing in a directory misses a segment that is gone. This file says both: up to which batch
-//! all was durable, and which segments there are. It never says more than is so: it is written after
-//! what it tells of was synced, and before anybody is told of the first batch of a segment.
+//! The one idea: a batch claims the batches before it, so the last one has no claim until another
+//! follows, and nothing in a directory misses a segment that is gone. This file says both: up to
+//! which batch all was durable, and which segments there are. The file never claims too much: it is
+//! written after its batches were synced, and before any client is told of the first batch of a
+//! segment.
 //!
-//! It has two slots, written in turns and synced, so a torn write leaves the one before. Both are
-//! blocks that were written before: that takes no room and little time.
+//! The file has two slots, written in turns and synced, so a torn write leaves the one before. Both
+//! are blocks that were written before: that takes no room and little time.
 
 use std::io::{self, IoSlice};
 
@@ -15,7 +16,7 @@ use crate::format::{u32_at, u64_at};
 
 /// The file's name.
 pub(crate) const CLAIMS: &str = "claims";
-/// Its name while its directory entry is made anew.
+/// Name of the file while its directory entry is made anew.
 pub(crate) const CLAIMS_MOVED: &str = "claims.moved";
 
 const MAGIC: [u8; 8] = *b"tideclm\n";
@@ -30,7 +31,7 @@ const ENDS: usize = SAID + 8;
 /// Beside their number: each is where its stream ended. Version 0.2.0 does not say it, and left ends as they were while
 /// it claimed more.
 const EXACT: u32 = 1 << 31;
-/// Length of one of those.
+/// Length of one end.
 const END: usize = 12;
 /// Most of them.
 pub(crate) const ENDS_MAX: usize = (SLOT - ENDS) / END;
@@ -234,7 +235,7 @@ impl<F: DiskFile> ClaimsFile<F> {
             file => file?,
         };
         if file.len()? < 2 * SLOT as u64 {
-            // Its making was interrupted.
+            // Making the file was interrupted.
             drop(file);
             disk.remove(CLAIMS)?;
             return ClaimsFile::create(disk);

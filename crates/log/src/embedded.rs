@@ -111,7 +111,7 @@ impl EmbeddedLog<RealDisk> {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// Opens the log on a disk. Nothing is written until somebody drives the writer: by
+    /// Opens the log on a disk. Nothing is written until the caller drives the writer: by
     /// [`EmbeddedLog::spawn`], or step by step.
     ///
     /// # Errors
@@ -137,22 +137,23 @@ impl<D: Disk> EmbeddedLog<D> {
         ))
     }
 
-    /// Where it is kept. Files of the caller's own may lie beside those of the log, as long as their
-    /// names are none that the log knows (`docs/formats/log-format.md` lists them).
+    /// Where it is kept. Files of the caller's own may lie beside the log's files, as long as the
+    /// log does not know their names (`docs/formats/log-format.md` lists them).
     pub fn disk(&self) -> &D {
         &self.shared.disk
     }
 
-    /// Ends the log as if a write had failed: for who has had an error on its disk that puts what is in
-    /// it in doubt.
+    /// Ends the log as if a write had failed: for a caller that has had an error on its disk which
+    /// puts its content in doubt.
     pub fn fail(&self, why: &str) {
         self.shared.fail(why.into());
     }
 
-    /// Has the log leave so many bytes of its disk free, as `how_many` says whenever it takes room: for a caller who needs them
-    /// for files of its own. `how_many` is called on the writer's thread, must be quick and must not call the log. What is
-    /// appended from then on may make the caller's files longer, so as many bytes are left free again as the log could still take.
-    /// The first call counts.
+    /// Has the log leave so many bytes of its disk free, as `how_many` says whenever it takes room:
+    /// for a caller that needs them for files of its own. `how_many` is called on the writer's
+    /// thread, must be quick and must not call the log. What is appended from then on may make the
+    /// caller's files longer, so as many bytes are left free again as the log could still take. The
+    /// first call counts.
     pub fn leave_free(&self, how_many: impl Fn() -> u64 + Send + Sync + 'static) {
         self.shared.leave_free(Box::new(how_many));
     }
@@ -175,8 +176,9 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.reserve.length()
     }
 
-    /// Gives the bytes that are held for what makes room to the disk, for a caller who makes room with them: at once, or when what
-    /// was promised of them is written. They are not held again before [`EmbeddedLog::hold_reserve`].
+    /// Gives the bytes that are held for what makes room to the disk, for a caller that makes room
+    /// with them: at once, or when what was promised of them is written. They are not held again
+    /// before [`EmbeddedLog::hold_reserve`].
     pub fn lend_reserve(&self) {
         self.shared.reserve.lend(&self.shared.disk);
         self.look_for_room();
@@ -321,7 +323,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         let mut gather = self.shared.gather();
         let reserved = gather.reserve(bytes, &self.shared.settings);
         if reserved.is_err() {
-            // It may have to make room for groups of that size.
+            // The writer may have to make room for groups of that size.
             self.shared.unpark(&mut gather);
         }
         reserved
@@ -348,7 +350,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         let mut gather = self.shared.gather();
         let begun = gather.begin_growing(reserved, &self.shared.settings);
         if begun.is_err() {
-            // It may have to make room for that.
+            // The writer may have to make room for that.
             self.shared.unpark(&mut gather);
         }
         begun
@@ -469,7 +471,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// Shows a new stream to readers, while nobody can append to it yet.
+    /// Shows a new stream to readers, while no caller can append to it yet.
     pub(crate) fn list_stream(&self, gather: &Gather, name: &str) {
         let Some(id) = gather.state.stream(name) else {
             return;
@@ -480,8 +482,8 @@ impl<D: Disk> EmbeddedLog<D> {
             .change_catalog(|catalog| catalog.add_stream(id, name, next, trimmed));
     }
 
-    /// The records of a run as they are to be stored, if that is another form than theirs. Nobody waits
-    /// for the lock meanwhile.
+    /// The records of a run as they are to be stored, if that is another form than theirs. The lock
+    /// is free meanwhile.
     fn packed(&self, run: &Run<'_>) -> Option<(Compression, Vec<u8>)> {
         let by = self.shared.compression_of(run.stream.0);
         Some((by, pack(by, run.frames)?))

@@ -19,9 +19,10 @@ use crate::{Mark, Placed, ProducerId, Refused, Run, StreamId, StreamSettings, Ti
 
 /// When trying again makes sense for a stream at its limit.
 const FULL_RETRY: Duration = Duration::from_secs(1);
-/// Most records that a group gathers of those who can wait for the next one. A batch's header has 4 bytes for their number,
-/// and repair counts on it; what is compressed to next to nothing would go beyond. Who was promised room stores as it comes: there
-/// are fewer than this many records in the largest group.
+/// Most records that a group gathers from callers that can wait for the next one. A batch's header
+/// has 4 bytes for their number, and repair counts on it; what is compressed to next to nothing
+/// would go beyond. A caller that was promised room appends without this limit: its records in the
+/// largest group are fewer than this.
 const RECORDS_MAX: u32 = 1 << 31;
 
 /// Batches that will be written together.
@@ -95,6 +96,8 @@ pub(crate) enum Gate {
     /// The disk is full, but for what is held for changes that make room.
     Reserve,
     DiskFull,
+    /// The writer moves what is reserved on a full disk. Batches wait for its answer.
+    Looking,
     /// No room could be reserved, for another reason than that the disk is full.
     Blocked,
     /// Failed, or closed.
@@ -110,7 +113,7 @@ pub enum Room {
     Ending,
     /// Nothing is taken but what makes room, if that.
     Short,
-    /// It was asked to look again, and has not done so yet.
+    /// The writer was asked to look again, and has not done so yet.
     Unknown,
 }
 
@@ -129,18 +132,18 @@ impl Default for Worth {
     }
 }
 
-/// Growing beyond the limit of groups: for who finds out what it changes while it changes it, and can
-/// neither be refused in the middle nor take anything back. One at a time.
+/// Growing beyond the limit of groups: for a caller that finds out what it changes while it changes
+/// it, and can neither be refused in the middle nor take anything back. One at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Growth {
-    /// Somebody has wanted it since the log was opened, so room is held for it from then on.
+    /// A caller has wanted it since the log was opened, so room is held for it from then on.
     pub(crate) is_wanted: bool,
     /// Whether there is room on the disk for as much as the largest group above the limit; `None` if the
     /// writer has not seen to it since the last group that needed it.
     pub(crate) room: Option<bool>,
     /// There is none, for another reason than that the disk is full.
     pub(crate) is_blocked: bool,
-    /// What who may grow was promised by now, in all.
+    /// What the growing caller was promised by now, in all.
     pub(crate) grown: Option<usize>,
 }
 
@@ -161,13 +164,14 @@ pub(crate) struct Gather {
     /// Most bytes that a group gathers now. It grows with what comes, up to
     /// [`Settings::group_bytes`], when room for it is reserved.
     pub(crate) limit: usize,
-    /// Of it, what callers were promised and have not used; see [`Log::reserve`](crate::Log::reserve).
+    /// The part of it that callers were promised and have not used; see
+    /// [`Log::reserve`](crate::Log::reserve).
     pub(crate) reserved: usize,
     /// What it should be, for what was refused.
     pub(crate) wanted: usize,
     /// There is no room for more than it is.
     pub(crate) is_stuck: bool,
-    /// And not because the disk is full: nobody is told that it is.
+    /// The cause is not a full disk, and no caller is told that it is.
     pub(crate) is_stuck_by_other: bool,
     /// What was promised that may grow beyond the limit.
     pub(crate) growth: Growth,
@@ -182,7 +186,7 @@ pub(crate) struct Gather {
     pub(crate) wants_segment: bool,
     /// There was no room for it.
     pub(crate) no_segment: bool,
-    /// It could not be had for another reason than that; the writer tries again.
+    /// The segment could not be had for another reason; the writer tries again.
     pub(crate) is_segment_blocked: bool,
     /// There was no room for the next segment, though that in use has some left.
     pub(crate) fears_end: bool,
@@ -191,7 +195,7 @@ pub(crate) struct Gather {
     pub(crate) looks_done: u64,
     /// On a full disk, what is left in the segment in use for changes that make room.
     pub(crate) room_left: usize,
-    /// Somebody was told [`Refused::Busy`] since the last group was taken.
+    /// A caller was told [`Refused::Busy`] since the last group was taken.
     pub(crate) refused: bool,
     /// The writer waits for work.
     pub(crate) parked: bool,
@@ -268,7 +272,7 @@ impl Gather {
         self.ticket
     }
 
-    /// Whether somebody has asked for something that is not a batch.
+    /// Whether a caller has asked for something that is not a batch.
     pub(crate) fn is_asked(&self) -> bool {
         self.sync_asked
             || self.discard_asked
@@ -277,20 +281,20 @@ impl Gather {
             || self.wants_more()
     }
 
-    /// Nobody will do what was asked for.
+    /// Drops all requests: they will not be done.
     pub(crate) fn ask_nothing(&mut self) {
         (self.sync_asked, self.discard_asked, self.begins_segment) = (false, false, false);
         self.is_changed = false;
     }
 
-    /// Whether groups should be larger than they may be, and nobody has found that there is no room.
+    /// Whether groups should be larger than they may be, and no lack of room is known.
     pub(crate) fn wants_more(&self) -> bool {
         (self.wanted > self.limit && !self.is_stuck)
             || self.wants_segment
             || self.growth.wants_room()
     }
 
-    /// Whether the group is worth more when others have come to it, and nobody needs it now.
+    /// Whether the group is worth more when others have come to it, and no caller needs it now.
     pub(crate) fn is_awaited(&self) -> bool {
         let is_less = match self.awaited {
             Worth::Runs(runs) => self.group.runs < runs,
@@ -318,8 +322,8 @@ impl Gather {
         self.generation += 1;
     }
 
-    /// Takes nothing more of what is carried while too much is not at home; somebody comes and says when there is room
-    /// again.
+    /// Takes nothing more of what is carried while too much is not at home; a call of the
+    /// replicator says when there is room again.
     fn pass_backlog(&self, stream: Option<u32>) -> Result<(), Refused> {
         let backlog = self.backlog.as_ref();
         match backlog.is_some_and(|backlog| backlog.is_full_for(stream)) {
@@ -334,7 +338,7 @@ impl Gather {
             Gate::Reserve | Gate::DiskFull => Err(Refused::DiskFull {
                 retry_after: settings.full_retry,
             }),
-            Gate::Blocked => {
+            Gate::Blocked | Gate::Looking => {
                 self.refused = true;
                 Err(Refused::Busy)
             }
@@ -421,13 +425,15 @@ impl Gather {
         let grows_not = self.growth.room == Some(false) && !self.growth.is_blocked;
         match self.gate {
             _ if self.looks_for_room() => Room::Unknown,
+            Gate::Looking => Room::Unknown,
             Gate::Reserve | Gate::DiskFull => Room::Short,
             _ if is_small || grows_not || self.fears_end => Room::Ending,
             _ => Room::Enough,
         }
     }
 
-    /// Promises one caller, to whom `reserved` bytes were promised, that this may [grow](Gather::grow).
+    /// Promises one caller, which was promised `reserved` bytes, that this may
+    /// [grow](Gather::grow).
     pub(crate) fn begin_growing(
         &mut self,
         reserved: usize,
@@ -451,8 +457,8 @@ impl Gather {
         }
     }
 
-    /// Promises more to who may grow, up to the largest group: there is room for that, whatever has
-    /// happened to the disk since and whatever else has gathered.
+    /// Promises more to the growing caller, up to the largest group: there is room for that,
+    /// whatever has happened to the disk since and whatever else has gathered.
     pub(crate) fn grow(&mut self, bytes: usize, settings: &Settings) -> Result<(), Refused> {
         if self.gate == Gate::Shut {
             return Err(Refused::Failed);
@@ -469,7 +475,8 @@ impl Gather {
         Ok(())
     }
 
-    /// What was promised to who may grow is all. As long as it is above the limit, nobody else may.
+    /// The growing caller needs no more. As long as the group is above the limit, no other may
+    /// grow.
     pub(crate) fn end_growing(&mut self) {
         self.growth.grown = None;
     }
@@ -495,7 +502,7 @@ impl Gather {
         self.put_records(run, frames)
     }
 
-    /// `frames` are those of the run as they are to be stored.
+    /// `frames` are the run's frames as they are to be stored.
     pub(crate) fn append(
         &mut self,
         run: Run<'_>,
@@ -532,7 +539,7 @@ impl Gather {
         }
         let ticket = Ticket(self.ticket.0 + 1);
         if run.producer != ProducerId::ANONYMOUS {
-            // It may have expired since the caller asked for it.
+            // The producer may have expired since the caller asked for it.
             let producer = self
                 .state
                 .find_mut(run.producer.0)

@@ -24,7 +24,7 @@ pub(crate) struct Saved {
     pub(crate) header: SegmentHeader,
     /// The number of the batch after the last one in the segment.
     pub(crate) next_batch: u64,
-    /// Of its last batch: which opening wrote it, and the log's own clock.
+    /// From the segment's last batch: which opening wrote it, and the log's own clock.
     pub(crate) epoch: u32,
     pub(crate) lived_us: u64,
     pub(crate) view: Segment,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a log is of: what its records mean to whoever opens it. It stands in the header of every segment that is made
+/// What a log is of: what its records mean. It stands in the header of every segment that is made
 /// since logs have one, and a log of one kind is not opened as the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

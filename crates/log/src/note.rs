@@ -13,7 +13,7 @@ pub(crate) struct Note {
     pub(crate) next: u64,
     /// From the start of the batch.
     pub(crate) offset: u64,
-    /// Of that run.
+    /// Timestamp of that run.
     pub(crate) timestamp_us: u64,
     /// Bytes of the records, as they are stored.
     pub(crate) bytes: u64,
@@ -23,8 +23,8 @@ pub(crate) struct Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Deleted(u32),
-    /// Its records before the position are not kept any more.
+    /// The stream's records before the position are not kept any more.
     Trimmed(u32, u64),
-    /// It goes on at the second position behind the first: what was between is lost.
+    /// The stream goes on at the second position behind the first: what was between is lost.
     Passed(u32, u64, u64),
 }

@@ -79,7 +79,7 @@ impl<F: DiskFile> Reserve<F> {
         self.lock().taken > 0
     }
 
-    /// The spare is given away for the caller who wants it.
+    /// Gives the spare to a caller that wants it.
     pub(crate) fn give_spare(&self) {
         let mut held = self.lock();
         held.owed += std::mem::take(&mut held.taken);
@@ -111,7 +111,8 @@ impl<F: DiskFile> Reserve<F> {
         }
         if held.file.is_none() {
             let file = found_or_made(disk)?;
-            // What an earlier opening has held is held on, though nobody might take as much now. Blocks may be missing below its length.
+            // What an earlier opening has held is held on, though the settings might need less now.
+            // Blocks may be missing below its length.
             held.length = file.len()?;
             if held.length > 0
                 && let Err(error) = file.reserve(held.length)

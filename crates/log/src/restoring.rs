@@ -66,7 +66,8 @@ impl Gather {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// Makes a stream that begins at a position, or behind one of its name that was deleted if that is later. For who restores a log.
+    /// Makes a stream that begins at a position, or behind one of its name that was deleted if that
+    /// is later. For a caller that restores a log.
     ///
     /// # Errors
     /// [`ChangeRefused::Exists`], and as [`Log::stream`](crate::Log::stream).
@@ -81,7 +82,8 @@ impl<D: Disk> EmbeddedLog<D> {
         begun
     }
 
-    /// Has a stream go on at a later position: what was between is lost, and readers are told so. For who restores a log.
+    /// Has a stream go on at a later position: what was between is lost, and readers are told so.
+    /// For a caller that restores a log.
     ///
     /// # Errors
     /// [`Refused::Beyond`] for a position that is no later one; [`Refused::Busy`] until everything appended before is
@@ -94,7 +96,7 @@ impl<D: Disk> EmbeddedLog<D> {
     }
 
     /// Has the mark of a producer be at least `last`, as if it had appended that. It is kept with what
-    /// [`EmbeddedLog::begin_segment`] has written. For who restores a log.
+    /// [`EmbeddedLog::begin_segment`] has written. For a caller that restores a log.
     ///
     /// # Errors
     /// [`Refused::Forgotten`].
@@ -102,8 +104,8 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared().gather().remember(producer, last)
     }
 
-    /// Has a segment begun with what is known now, marks included; that is kept when the ticket is committed. For who restores
-    /// a log.
+    /// Has a segment begun with what is known now, marks included; that is kept when the ticket is
+    /// committed. For a caller that restores a log.
     ///
     /// # Errors
     /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].

@@ -1,10 +1,11 @@
-//! Which streams are meant: by their names, or by how those begin.
+//! Which streams are meant: by their names, or by how the names begin.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Names of streams; those that end in `*` stand for all that begin like that. The default takes every stream.
+/// Names of streams; a name that ends in `*` stands for all names that begin like that. The default
+/// takes every stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Option<Arc<[Named]>>);
 
@@ -29,7 +30,7 @@ impl FromStr for Named {
             Some(name) => (name, true),
             None => (text, false),
         };
-        // Who writes a * elsewhere means more than is understood here.
+        // A * elsewhere means more than is understood here.
         if text.is_empty() || text.len() > 255 || name.contains('*') {
             return Err(BadSelection(text.to_owned()));
         }
@@ -41,7 +42,7 @@ impl FromStr for Named {
 }
 
 impl Selection {
-    /// Those that any of `names` stands for; of no names at all, every stream.
+    /// The streams that any of `names` stands for; without names, every stream.
     ///
     /// # Errors
     /// The first that is empty, longer than 255 bytes, or has a `*` that is not at its end.

@@ -11,15 +11,16 @@ pub enum Verify {
     /// Every batch of every segment.
     #[default]
     All,
-    /// The newest segment, and those whose index file is missing or does not prove itself: the
-    /// index files of older segments are taken for what is in them. Damage in those is found by
-    /// whoever reads it. With [`Policy::Os`], after a kill, what the last minutes have brought is read too.
+    /// The newest segment, and segments whose index file is missing or does not prove itself: the
+    /// index files of older segments are trusted. Damage in older segments is found when it is
+    /// read. With [`Policy::Os`], after a kill, what the last minutes have brought is read too.
     Tail,
 }
 
 /// The default of [`Settings::segment_bytes`].
 pub const SEGMENT_BYTES: u64 = 128 << 20;
-/// The most of [`Settings::group_wait`]: whoever waits for a commit waits so long for one who stays away.
+/// The most of [`Settings::group_wait`]: a caller that waits for a commit waits at most so long for
+/// an absent one.
 pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The default of [`Settings::producer_idle`].
 pub const PRODUCER_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -44,26 +45,26 @@ pub struct Settings {
     /// the room for six such groups is reserved in advance, so a log that holds little takes little
     /// room. From 1 KiB on, default 128 KiB.
     pub group_first: usize,
-    /// With [`Policy::Sync`], how long the writer waits at most, after a commit, for those who were told of
-    /// it to append again: as many runs as were committed or had gathered meanwhile, or half of
-    /// what a group may hold. Groups are larger and fewer then, where many append one run each and wait for
-    /// it; who is alone never waits. At most [`GROUP_WAIT_MAX`], for which more is taken. Default: zero, which
-    /// writes as soon as the disk is free.
+    /// With [`Policy::Sync`], how long the writer waits at most, after a commit, for its callers to
+    /// append again: as many runs as were committed or had gathered meanwhile, or half of what a
+    /// group may hold. Groups are larger and fewer then, where many append one run each and wait
+    /// for it; a single caller never waits. At most [`GROUP_WAIT_MAX`], for which more is taken.
+    /// Default: zero, which writes as soon as the disk is free.
     pub group_wait: Duration,
     /// Most bytes of payload in one record, at most what fits a group. Default 1 MiB.
     pub payload_max: u32,
     /// Most streams; then [`Refused::TooMany`](crate::Refused::TooMany). Default 1,000.
     pub streams_max: usize,
-    /// Most producers; then those idle for an hour expire, then
+    /// Most producers; then producers idle for an hour expire, then
     /// [`Refused::TooMany`](crate::Refused::TooMany). Default 100,000.
     pub producers_max: usize,
     /// Most named cursors over all streams; then [`Refused::TooMany`](crate::Refused::TooMany).
     /// Default 10,000.
     pub cursors_max: usize,
     /// How long a producer may be idle before its mark is forgotten; then what it sends again is
-    /// stored again, and [`Mark::forgotten`](crate::Mark::forgotten) says so. Only time in which the
-    /// log is open counts, by the monotonic clock: setting the wall clock forgets nobody, and
-    /// neither does a log that is closed for months. Default: [`PRODUCER_IDLE`], 30 days.
+    /// stored again, and [`Mark::forgotten`](crate::Mark::forgotten) says so. Only time in which
+    /// the log is open counts, by the monotonic clock: setting the wall clock forgets no producer,
+    /// and neither does a log that is closed for months. Default: [`PRODUCER_IDLE`], 30 days.
     pub producer_idle: Duration,
     /// The most that the log takes on the disk, with everything that is reserved: the oldest segments
     /// are removed before it is exceeded. The segment in use and the next one are counted as long as
@@ -72,10 +73,11 @@ pub struct Settings {
     pub retention_bytes: Option<u64>,
     /// Segments are removed when their newest record is older than this. Default: no limit.
     pub retention_age: Option<Duration>,
-    /// There is a replicator, which says how far it has [carried](crate::Log::carried) the records: what is
-    /// not at home is removed neither by `retention_bytes` and `retention_age` nor by those of streams, and of
-    /// it at most so many bytes are taken; then [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be
-    /// more. `u64::MAX` is no limit but the disk. Default: none, nothing waits for a home.
+    /// There is a replicator, which says how far it has [carried](crate::Log::carried) the records.
+    /// Records that are not at home are not removed by `retention_bytes`, `retention_age` or the
+    /// settings of streams, and at most so many bytes of them are taken; then
+    /// [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be more. `u64::MAX` is
+    /// no limit but the disk. Default: none, nothing waits for a home.
     pub backlog: Option<u64>,
     /// Which streams that replicator carries; for the others nothing waits. Default: all.
     pub carries: Selection,

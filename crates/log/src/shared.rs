@@ -1,4 +1,4 @@
-//! What the writer, those who append and those who read have in common.
+//! What the writer, appending threads and readers have in common.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) times: Counted,
     leaves: Leaves,
     empty_name: Arc<str>,
-    /// Some stream may be compressed: nobody else need ask.
+    /// Some stream may be compressed: otherwise no append need ask.
     compresses: AtomicBool,
 }
 
@@ -187,7 +187,7 @@ impl std::fmt::Debug for Leaves {
     }
 }
 
-/// Those who want to be told.
+/// Callbacks that want to be told.
 #[derive(Default)]
 pub(crate) struct Watchers {
     list: Mutex<Listed>,

@@ -32,7 +32,7 @@ impl Compression {
         }
     }
 
-    /// Its number on the disk and in protocols.
+    /// Number of the compression on the disk and in protocols.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -71,22 +71,23 @@ pub struct StreamSettings {
 pub enum Change<'a> {
     /// There is to be one.
     Create {
-        /// Its name, 1 to 255 bytes.
+        /// Name of the stream, 1 to 255 bytes.
         stream: &'a str,
         /// What is set about it.
         settings: StreamSettings,
     },
     /// One that there is has these settings from now on.
     Set {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
         /// All that is set about it.
         settings: StreamSettings,
     },
-    /// It goes, with its records, its cursors and the marks of its producers. A stream of the same name
-    /// that comes later goes on behind the last position of this one, so no position is given twice.
+    /// The stream goes, with its records, its cursors and the marks of its producers. A stream of
+    /// the same name that comes later goes on behind the last position of this one, so no position
+    /// is given twice.
     Delete {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
     },
     /// Its records before a position go, for good. Positions stay what they are.
@@ -96,11 +97,11 @@ pub enum Change<'a> {
         /// The first position that stays: at most the one behind the last record.
         before: u64,
     },
-    /// A named cursor goes. Whoever reads with it afterwards begins at the oldest record.
+    /// A named cursor goes. A later reader with it begins at the oldest record.
     DeleteCursor {
         /// The name of its stream.
         stream: &'a str,
-        /// Its name.
+        /// Name of the cursor.
         cursor: &'a str,
     },
 }
@@ -131,14 +132,14 @@ pub enum ChangeRefused {
     Log(#[from] Refused),
 }
 
-/// A stream, for whoever administers it.
+/// A stream, for its administrators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
-    /// Its name.
+    /// Name of the stream.
     pub name: Arc<str>,
     /// The positions that may be read.
     pub range: Range,
-    /// Bytes of those records, as [`StreamSettings`] count them.
+    /// Bytes of these records, as [`StreamSettings`] count them.
     pub bytes: u64,
     /// Bytes of segments that are on the disk because of this stream, or of it and others: the oldest segments, up to the first one
     /// that is kept for yet another stream as well, or is in use. Segments go the oldest first, so the records of one stream keep
@@ -159,9 +160,9 @@ pub struct StreamStatus {
 /// A named cursor of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CursorStatus {
-    /// Its stream.
+    /// Stream of the cursor.
     pub stream: Arc<str>,
-    /// Its name.
+    /// Name of the cursor.
     pub name: Arc<str>,
     /// Where it stands.
     pub position: u64,

@@ -2,8 +2,9 @@
 
 /// The time for which the producers of one partition of a fleet belong to one log.
 ///
-/// A log that is a member of a fleet stores a producer under the name that it gave with a zero byte, the partition, a dot
-/// and the number behind it, so that each tenure has producers of its own. Whoever shows records takes that off again.
+/// A log that is a member of a fleet stores a producer under the name that it gave with a zero
+/// byte, the partition, a dot and the number behind it, so that each tenure has producers of its
+/// own. Code that shows records takes that off again.
 ///
 /// ```
 /// use tidewire_log::Tenure;

@@ -31,7 +31,7 @@ fn now(start: Instant) -> Now {
     }
 }
 
-/// Sees to it that nobody waits for a writer that has panicked, and ends its helper with it.
+/// Sees to it that no thread waits for a writer that has panicked, and ends its helper with it.
 struct Watchman<D: Disk> {
     shared: Arc<Shared<D>>,
     helper: Option<JoinHandle<()>>,
@@ -111,7 +111,7 @@ mod tests {
     use crate::tests::{append, small};
     use crate::{EmbeddedLog, Log, ProducerId};
 
-    /// It would ask again and again, for ever.
+    /// The writer would ask again and again, for ever.
     #[test]
     fn a_writer_sleeps_when_its_log_has_failed_with_a_group_in_hand() {
         let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), small()).expect("the log");

@@ -1,6 +1,7 @@
 //! How long groups took to be committed.
 //!
-//! The one idea: the thread that drives the writer looks at the clock once more for each commit; nobody who appends does.
+//! The one idea: the thread that drives the writer looks at the clock once more for each commit;
+//! appending threads never do.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub struct CommitTimes {
     pub sum: Duration,
 }
 
-/// They are counted by the writer's thread alone.
+/// The times, which the writer's thread alone counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     parts: [AtomicU64; PARTS],

@@ -31,8 +31,8 @@ pub enum Policy {
     /// Groups are written when they are 256 KiB or ten milliseconds old (a tenth of this, if that is less), and
     /// synced at least this often; committed when synced.
     Interval(Duration),
-    /// Groups are written, and synced when the operating system likes. Committed when written;
-    /// what is in a finished segment is synced a minute or two later, and `durable` is not granted to anybody.
+    /// Groups are written, and synced when the operating system likes. Committed when written; what
+    /// is in a finished segment is synced a minute or two later, and `durable` is never granted.
     Os,
 }
 
@@ -44,7 +44,7 @@ pub enum Policy {
 pub struct Run<'a> {
     /// The stream they go to.
     pub stream: StreamId,
-    /// Who sent them.
+    /// Producer of the messages.
     pub producer: ProducerId,
     /// The messages.
     pub frames: &'a [u8],
@@ -72,7 +72,7 @@ impl fmt::Debug for Run<'_> {
 /// Where a batch was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Its place in the order of appending.
+    /// Place of the run in the order of appending.
     pub ticket: Ticket,
     /// The position of its first record in the stream.
     pub first: u64,
@@ -157,7 +157,8 @@ pub struct Progress {
 /// What a replicator tells the log that it reads from: see [`Log::carried`](crate::Log::carried).
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
-    /// For each stream the position up to which its records are at home; those of other streams are not.
+    /// For each stream the position up to which its records are at home; records of other streams
+    /// are not.
     pub home: BTreeMap<Arc<str>, u64>,
     /// Becomes [`Progress::replicated`]; never goes back.
     pub replicated: Option<Ticket>,
@@ -223,7 +224,7 @@ pub struct Frames {
     pub count: u32,
     /// When they were received: microseconds since the Unix epoch.
     pub timestamp_us: u64,
-    /// Who sent them; empty for anonymous messages.
+    /// Producer of the messages; empty for anonymous messages.
     pub producer: Arc<str>,
     /// The records, in the form of [`Run::frames`].
     pub bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a log holds, for whoever watches it.
+//! What a log holds, for metrics and reports.
 
 use crate::disk::Disk;
 use crate::{EmbeddedLog, Ticket};

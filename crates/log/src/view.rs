@@ -19,8 +19,8 @@ use crate::{Begin, Committed, Credit, Damage, OpenError, Range, ReadError, Verif
 /// How often opening is tried again when retention removes a segment meanwhile.
 const TRIES: u32 = 10;
 
-/// A log as it was when the view was opened. Nothing is written, locked or made, whoever else has the
-/// log open.
+/// A log as it was when the view was opened. Nothing is written, locked or made, also while another
+/// process has the log open.
 ///
 /// Records that were written but not yet acknowledged as durable may be in it: at the end of a log
 /// that is written just now, or was not closed in order. Damage does not keep a view from being

@@ -121,7 +121,7 @@ fn what_was_accepted_is_committed_while_there_is_no_room_for_a_spare() {
     driven.commit(b"second");
 }
 
-/// Nobody can see that the power is gone but by writing.
+/// Only a write shows that the power is gone.
 #[test]
 fn a_spare_that_can_not_be_made_does_not_hide_a_failing_disk() {
     let disk = SimDisk::new(1);

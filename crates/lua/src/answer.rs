@@ -109,7 +109,7 @@ impl Taker {
             let field = |name: &str| verbatim.raw_get::<Value>(name).unwrap_or(Value::Nil);
             if let (Value::String(format), Value::String(text)) = (field("format"), field("string"))
             {
-                // It has three letters; Redis cuts and fills it.
+                // The format has three letters; Redis cuts and fills it.
                 let mut letters = format.as_bytes().to_vec();
                 letters.resize(3, b' ');
                 return Ok(Answer::Verbatim(letters, self.bytes(&text.as_bytes())?));

@@ -76,9 +76,9 @@ impl Args {
 
 /// The bytes of an argument.
 pub(crate) enum Text<'a> {
-    /// Those of a string of Lua.
+    /// Bytes of a string of Lua.
     Here(BorrowedBytes<'a>),
-    /// Those that a number is written with.
+    /// Digits of a number.
     Made(Vec<u8>),
 }
 
@@ -97,7 +97,7 @@ impl Deref for Text<'_> {
 pub(crate) fn as_text(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
-        // Lua knows no other numbers than those with a fraction.
+        // Lua has floating-point numbers only.
         Value::Integer(n) if n.unsigned_abs() < 100_000_000_000_000 => {
             Some(n.to_string().into_bytes())
         }

@@ -15,7 +15,8 @@ pub trait Host {
     /// `redis.log`: a level from 0, debugging, to 3, a warning.
     fn log(&mut self, level: u8, text: &[u8]);
 
-    /// `redis.acl_check_cmd`: whether who runs the script may run a command; `None` if there is no such command.
+    /// `redis.acl_check_cmd`: whether the script's caller may run a command; `None` if there is no
+    /// such command.
     fn may_call(&mut self, args: &[&[u8]]) -> Option<bool> {
         let _ = args;
         Some(true)
@@ -42,18 +43,19 @@ pub struct Call<'a> {
     pub resp3: bool,
 }
 
-/// Why a script was ended: the error line for who asked for it.
+/// Why a script was ended: the error line for its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop(pub Cow<'static, str>);
 
 /// What is to become of a script that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// The script goes on.
     Go,
-    /// Its host is [told](Host::told), and it goes on unless that says otherwise.
+    /// The host is [told](Host::told), and the script goes on unless the host
+    /// says otherwise.
     Tell,
-    /// It stops.
+    /// The script stops.
     Stop(Stop),
 }
 

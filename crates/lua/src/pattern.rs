@@ -1,7 +1,8 @@
 //! Lua's patterns, matched without recursion: what C would keep on its stack stands in a list of choices, which has a bound,
 //! and every step counts, so that a script can be stopped in the middle of a match.
 //!
-//! The results are those of Lua 5.1's own functions, oddities included: a pattern ends at its first zero byte.
+//! The results equal the results of Lua 5.1's own functions, oddities included: a pattern ends at
+//! its first zero byte.
 
 use crate::effort::Effort;
 use crate::state::Stopped;
@@ -35,7 +36,7 @@ pub(crate) enum Capture {
     Text(usize, usize),
     /// A place in the text, from 0.
     Position(usize),
-    /// It has begun here.
+    /// The capture has begun here.
     Open(usize),
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn lifted(lua: &Lua, memory_max: usize, room: usize) -> Option<Lifted
 
 impl Drop for Lifted<'_> {
     fn drop(&mut self) {
-        // It has been set before.
+        // The limit was set before, so this cannot fail.
         let _ = self.lua.set_memory_limit(self.memory_max);
     }
 }

@@ -39,7 +39,8 @@ pub(crate) struct State {
     pub(crate) resp3: Cell<bool>,
     /// Bytes that the interpreter may take.
     pub(crate) memory_max: Cell<usize>,
-    /// It is looked at more often: it has so much memory that an instruction may take long.
+    /// The script is looked at more often: it has so much memory that an instruction may
+    /// take long.
     pub(crate) is_dense: Cell<bool>,
     pub(crate) random: Random,
     pub(crate) json: Rc<RefCell<JsonConfig>>,

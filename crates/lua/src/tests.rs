@@ -1,4 +1,5 @@
-//! The library's own functions beside C's, in the same process: those get small inputs only, as nothing bounds them.
+//! The library's own functions beside C's, in the same process: C's functions get small inputs
+//! only, as nothing bounds them.
 
 use std::fmt::Write;
 
@@ -276,7 +277,7 @@ fn stopped_after(looks: u32, text: &str) -> Ended {
     vm.run(run, &mut Nobody)
 }
 
-/// Each takes longer than anybody waits, if nothing stops it.
+/// Each script runs practically for ever, if nothing stops it.
 const ENDLESS: &[&str] = &[
     "return string.find(string.rep('a', 20000), '.-.-.-.-b')",
     "return string.match(string.rep('a', 20000), '(.*)(.*)(.*)(.*)b')",
@@ -335,7 +336,7 @@ fn one_without_memory_fails_whatever_it_catches() {
     }
 }
 
-/// It has asked for too much once, and has enough.
+/// The script asked for too much once, and has enough.
 #[test]
 fn one_with_memory_may_go_on() {
     let text = "local ok, why = pcall(string.rep, 'a', 2^30) return tostring(ok) .. why";

@@ -10,7 +10,8 @@ use crate::library::wrapped;
 use crate::pattern::{Capture, Fault, Found, Matcher, is_plain};
 use crate::state::{State, Stopped};
 
-/// The functions. Those that call back into Lua have their loops in the prelude.
+/// The functions. Functions that call back into Lua have their loops in the
+/// prelude.
 pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
     let table = lua.create_table()?;
     type Run = fn(&Lua, &Args, &State) -> Outcome;
@@ -87,7 +88,7 @@ fn find(lua: &Lua, args: &Args, state: &State, finds: bool) -> Outcome {
     let from = place(args.integer_or(2, name, 1)?, text.len());
     let asked = !matches!(args.get(3), Value::Nil | Value::Boolean(false));
     if finds && (asked || is_plain(&pattern)) {
-        // Its time is linear.
+        // The search takes linear time.
         let at = memchr::memmem::find(&text[from..], &pattern);
         return Ok(match at {
             Some(at) => vec![number(from + at + 1), number(from + at + pattern.len())],

@@ -28,7 +28,7 @@ const CHUNK_MAX: usize = 1 << 30;
 pub struct Run<'a> {
     /// What names it: the same name is the same text.
     pub name: &'a str,
-    /// Its text.
+    /// Text of the script.
     pub text: &'a [u8],
     /// `KEYS`.
     pub keys: &'a [&'a [u8]],
@@ -41,24 +41,24 @@ pub struct Run<'a> {
 pub struct Fcall<'a> {
     /// What names the library: the same number is the same text.
     pub library: u64,
-    /// Its text.
+    /// Text of the library.
     pub text: &'a [u8],
     /// The function's name.
     pub function: &'a str,
-    /// Its first argument.
+    /// First argument of the function: the keys.
     pub keys: &'a [&'a [u8]],
-    /// Its second.
+    /// Second argument of the function: the other arguments.
     pub args: &'a [&'a [u8]],
 }
 
 /// A function that a library has registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
-    /// Its name, as it was given.
+    /// Name of the function, as it was given.
     pub name: Vec<u8>,
     /// What it says of itself.
     pub description: Option<Vec<u8>>,
-    /// Its flags, in their order; what they mean is the host's.
+    /// Flags of the function, in their order; the host gives them meaning.
     pub flags: Vec<Vec<u8>>,
 }
 
@@ -69,7 +69,7 @@ pub enum Ended {
     Done(Answer),
     /// With an error: its code and text.
     Failed(Vec<u8>),
-    /// It was stopped.
+    /// The script was stopped.
     Stopped(Stop),
 }
 
@@ -300,7 +300,7 @@ impl Vm {
         self.state.stopped.replace(None);
         self.state.resp3.set(false);
         if self.state.is_dense.replace(false) {
-            // It has been set before.
+            // The hook was set before, so this cannot fail.
             let _ = watch_instructions(&self.lua, &self.state, INSTRUCTIONS);
         }
         self.state.random.seed(chance as i32);
@@ -318,7 +318,7 @@ impl Vm {
                     left: self.state.memory_max.get(),
                     resp3: self.state.resp3.get(),
                 };
-                // It makes no more than the names of a few fields.
+                // The decoder makes the names of a few fields at most.
                 let _lifted = lifted(&self.lua, taker.left, 0);
                 match taker.take(&value) {
                     Ok(answer) => Ended::Done(answer),

@@ -22,7 +22,7 @@ pub struct Counters {
     pub running: usize,
     /// Pieces of work that were done, panics included.
     pub done: u64,
-    /// Of these, those that panicked.
+    /// Jobs among them that panicked.
     pub panicked: u64,
     /// Pieces of work that were not done because their connection had gone, or the pool was stopped.
     pub dropped: u64,
@@ -61,7 +61,7 @@ impl fmt::Display for Counters {
     }
 }
 
-/// The same, as it is counted.
+/// The counters behind [`Counters`], as they are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     pub(crate) places: AtomicUsize,

@@ -64,8 +64,9 @@
 //!
 //! # Which threads
 //!
-//! Those of [rayon-core](https://docs.rs/rayon-core): a work-stealing pool that is kept well, whose idle
-//! threads sleep. It knows no bound and gives no answers; that is what this crate adds. The threads are
+//! The threads are [rayon-core](https://docs.rs/rayon-core)'s: a work-stealing pool that is kept
+//! well, whose idle threads sleep. It knows no bound and gives no answers; that is what this crate
+//! adds. The threads are
 //! [nicer](Settings::nice) than the loops, so that where both want the same core the loops have it.
 
 #![forbid(unsafe_code)]

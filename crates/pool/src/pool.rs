@@ -350,7 +350,7 @@ impl<M: Send + 'static> Place<M> {
         self.run_unless(|| false, work, answer);
     }
 
-    /// The same, but nothing is done or answered if nobody waits for it any more when its turn comes.
+    /// As `run`, but the job is dropped unanswered if its requester has gone when its turn comes.
     pub(crate) fn run_unless<T>(
         self,
         gone: impl FnOnce() -> bool + Send + 'static,

@@ -215,7 +215,7 @@ fn threads_end_with_the_pool_and_weigh_less_than_loops() {
     let mut stream = connect(running.addrs()[0].tcp().unwrap());
     stream.write_all(b"a").unwrap();
     assert_eq!(read(&mut stream, 1), b"a");
-    // Whoever runs this may be nice already, or the contrary.
+    // The test's own process may have another niceness than 0.
     let own = rustix::process::nice(0).unwrap();
     assert_eq!(nice.load(SeqCst), (own + 7).min(19));
     drop(stream);

@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
         let before = self.left;
         let packed = self.string()?;
         let all = read(&packed, self.left)?;
-        // It is gone when they are there.
+        // The packed form is gone when its elements are there.
         self.left = before;
         all.iter()
             .try_for_each(|element| self.charge(element.len()))?;
@@ -211,7 +211,7 @@ pub(crate) fn lzf(bytes: &[u8], len: usize) -> Result<Vec<u8>, Fault> {
             if run.end <= out.len() {
                 out.extend_from_within(run);
             } else {
-                // It reaches into what it makes.
+                // A copy may reach into its own output.
                 run.for_each(|at| out.push(out[at]));
             }
         }

@@ -20,7 +20,7 @@ const KEY_MAX: usize = 4 << 30;
 pub struct Key {
     /// The number of its database.
     pub database: u32,
-    /// Its name.
+    /// Name of the key.
     pub key: Vec<u8>,
     /// When it expires: milliseconds since 1970.
     pub deadline_ms: Option<u64>,
@@ -44,7 +44,7 @@ pub enum Item {
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is no such file, or damaged.
+    /// The file is no dump, or damaged.
     #[error("at byte {offset}: {what}")]
     Bad {
         /// Where, about.
@@ -52,17 +52,17 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
-    /// It has what cannot be given.
+    /// The dump has a value that is not supported.
     #[error("at byte {offset}: the key {key:?} is {what}, which is not supported")]
     Unsupported {
         /// Where.
         offset: u64,
         /// What it is.
         what: &'static str,
-        /// Of which key, as far as it is text.
+        /// Name of the key, as far as it is text.
         key: String,
     },
-    /// It is of a later version.
+    /// The dump is of a later version.
     #[error(
         "it is of version {0}; this reads versions up to {VERSION}, and {VALKEY_VERSION} of Valkey"
     )]

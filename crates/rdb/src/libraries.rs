@@ -37,7 +37,7 @@ pub fn read_libraries(dump: &[u8]) -> Option<Vec<Vec<u8>>> {
     if u16::from_le_bytes(*version) > VERSION_MAX {
         return None;
     }
-    // A sum of zero is that of who does not make one.
+    // A sum of zero means that the writer makes no checksum.
     if sum != 0 && sum != crc::append(0, &dump[..dump.len() - 8]) {
         return None;
     }

@@ -19,7 +19,7 @@ const WITH_STREAMS: u16 = 10;
 /// Why a value cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It is of a later version, or its checksum is another.
+    /// The value is of a later version, or its checksum does not match.
     #[error("its version or checksum is wrong")]
     Footer,
     /// Something is wrong with what it says, or it has what cannot be given.

@@ -1,5 +1,5 @@
-//! Streams: entries in listpacks behind the id of the first of each, then what is known of those that there
-//! were, and groups. Each version of the form knows more than the one before.
+//! Streams: entries in listpacks behind the id of the first of each, then counters of removed
+//! entries, and groups. Each version of the form knows more than the one before.
 
 use crate::cursor::{Cursor, Fault};
 use crate::packed::{ListpackWriter, listpack};
@@ -11,7 +11,7 @@ pub type Id = (u64, u64);
 /// Entries, and groups that read them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// Their ids, and fields and values in turn; ids rise.
+    /// Entries: their ids, and fields and values in turn; ids rise.
     pub entries: Vec<(Id, Vec<Vec<u8>>)>,
     /// The id of the last one that ever was.
     pub last: Id,
@@ -26,9 +26,9 @@ pub struct Stream {
 /// A group of consumers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// Its name.
+    /// Name of the group.
     pub name: Vec<u8>,
-    /// The last entry that was given to anybody.
+    /// The last entry that was delivered to a consumer.
     pub last: Id,
     /// How many entries had been added then, if it is known.
     pub read: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Group {
 /// One that reads. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Consumer {
-    /// Its name.
+    /// Name of the consumer.
     pub name: Vec<u8>,
     /// When it last asked for something.
     pub seen_ms: u64,

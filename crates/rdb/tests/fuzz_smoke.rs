@@ -13,7 +13,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 
-/// Those that are kept, which have every encoding.
+/// The kept dumps, which have every encoding.
 fn kept() -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rdb_decode");
     let mut paths: Vec<_> = fs::read_dir(corpus)

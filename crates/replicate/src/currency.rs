@@ -1,4 +1,4 @@
-//! How current somebody is who reads a home: as of which moment all that was there has been read.
+//! How current a reader of a home is: the moment as of which everything there has been read.
 //!
 //! The one idea: that nothing comes says nothing. What counts is that the home was asked where it ends, and has answered: all that
 //! was there when it was *asked* has been read once reading has got that far.
@@ -24,7 +24,7 @@ pub struct Currency {
 }
 
 impl Currency {
-    /// Of one that begins now, and has read nothing.
+    /// The currency of a reader that begins now, and has read nothing.
     #[must_use]
     pub fn new(now: Duration) -> Currency {
         Currency {

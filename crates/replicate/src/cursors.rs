@@ -22,7 +22,7 @@ const OWN: char = '@';
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
     home: Cursors,
-    /// Where they stand in the log, if home has something else; `None` for those that are gone.
+    /// Where they stand in the log, if home has something else; `None` for removed cursors.
     pending: Moves,
     /// What was committed when the log was looked at last.
     seen: Option<Ticket>,
@@ -54,7 +54,7 @@ impl Sending {
         self.is_stale = false;
         let mut standing = Cursors::new();
         for stream in log.streams("", usize::MAX) {
-            // Of a stream that is not at home there is nothing to begin from.
+            // A stream that is not at home has no position to begin from.
             let is_home = ends.get(&stream.name).is_some_and(|&end| end > 0);
             if is_home && log.comes_home(&stream.name) {
                 add_readers(log, &stream.name, &mut standing);

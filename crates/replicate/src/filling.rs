@@ -15,12 +15,12 @@ pub(crate) struct Filling {
     pub(crate) transaction: Transaction,
     /// With it, everything up to this ticket is at home.
     pub(crate) covers: Option<Ticket>,
-    /// Of messages with their headers.
+    /// Bytes of messages with their headers.
     pub(crate) bytes: usize,
     pub(crate) messages: u64,
     /// When its first record was put in.
     since: Option<Duration>,
-    /// It is committed though it holds no record: by it an owner leaves its name.
+    /// The transaction is committed even without records: by it an owner leaves its name.
     claims: bool,
 }
 

@@ -27,7 +27,7 @@ type ByStream = BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>;
 /// How it is with a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
-    /// It goes on.
+    /// The hold goes on.
     No,
     /// The partition is handed over: nothing more is to be taken for it, and what was taken is still carried.
     Leaving,
@@ -42,7 +42,7 @@ impl fmt::Debug for Hold {
 }
 
 impl Hold {
-    /// One that begins with these marks. For a node, and for tests of who asks it.
+    /// One that begins with these marks. For a node, and for tests of its callers.
     #[doc(hidden)]
     #[must_use]
     pub fn new(tenure: Tenure, marks: &Marks) -> Hold {
@@ -85,8 +85,8 @@ impl Hold {
         }
     }
 
-    /// Somebody appends for a producer until the guest is dropped; a partition that is handed over waits for that.
-    /// `None` if it is.
+    /// A caller appends for a producer until the guest is dropped; a partition that is handed over
+    /// waits for that. `None` if it is.
     #[must_use]
     pub fn enter(self: &Arc<Hold>) -> Option<Guest> {
         // First in, then looked, and the other way round where it ends: one of the two sees the other.

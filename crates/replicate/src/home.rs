@@ -20,7 +20,7 @@ pub trait Home: Send {
 pub enum Ask {
     /// What it holds now, without disturbing its owner. Answered by [`Answer::Held`].
     Look,
-    /// To belong to the asker from now on: nobody who had opened it before can commit anything any more, and what was
+    /// Opens the home for the asker: a former owner cannot commit anything any more, and what was
     /// under way is committed or never will be. Then, what it holds. Answered by [`Answer::Held`].
     Open,
     /// To take all of this or nothing. Answered by [`Answer::Committed`].
@@ -34,13 +34,13 @@ pub enum Answer {
     Held(Held),
     /// The transaction is there, and stays.
     Committed,
-    /// It was not done, or nobody knows whether it was.
+    /// The request was not done, or its outcome is unknown.
     Failed(Arc<str>),
-    /// Somebody else has opened the home since.
+    /// Another process has opened the home since.
     Fenced(Arc<str>),
 }
 
-/// Who has opened a home last.
+/// The process that opened a home last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The random number of its log.
@@ -65,7 +65,7 @@ pub struct Held {
     pub owner: Option<Owner>,
     /// By the names of streams. Empty for a partition of a fleet, which has `places`.
     pub streams: BTreeMap<Arc<str>, Place>,
-    /// Of a partition of a fleet, with its owner.
+    /// Claim of a partition of a fleet, with its owner.
     pub claim: Option<Claim>,
     /// The last ids of its producers: of a partition of a fleet.
     pub producers: Marks,
@@ -90,7 +90,7 @@ pub type Marks = BTreeMap<(Arc<str>, Arc<str>), u64>;
 /// Positions of named cursors, by stream and name.
 pub type Cursors = BTreeMap<(Arc<str>, Arc<str>), u64>;
 
-/// Where named cursors are to stand, by stream and name; `None` for those that are gone.
+/// Where named cursors are to stand, by stream and name; `None` for removed cursors.
 pub type Moves = BTreeMap<(Arc<str>, Arc<str>), Option<u64>>;
 
 /// Since when a partition of a fleet has its owner.
@@ -107,7 +107,7 @@ pub struct Claim {
 pub struct Record {
     /// The stream.
     pub stream: Arc<str>,
-    /// Who sent them; empty for anonymous messages.
+    /// Producer of the messages; empty for anonymous messages.
     pub producer: Arc<str>,
     /// The position of the first one in the owner's log.
     pub first: u64,
@@ -122,7 +122,7 @@ pub struct Record {
 /// Records, and the marks that say how far they go: what must never disagree.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// Who carries it.
+    /// The owner that carries it.
     pub owner: Owner,
     /// In the order of each stream.
     pub records: Vec<Record>,
@@ -130,7 +130,7 @@ pub struct Transaction {
     pub streams: BTreeMap<Arc<str>, Place>,
     /// The last ids of its producers, by stream and name.
     pub producers: Marks,
-    /// Of a partition of a fleet: its streams are those of this tenure.
+    /// Claim of a partition of a fleet: its streams are the streams of this tenure.
     pub claim: Option<Claim>,
     /// What is left word of.
     pub notes: Words,

@@ -147,7 +147,7 @@ impl Lanes {
             .collect()
     }
 
-    /// The same of one, with what is at home with a transaction.
+    /// The end of one stream, including what a transaction brings home.
     pub(crate) fn end_with(&self, stream: &str, places: &BTreeMap<Arc<str>, Place>) -> u64 {
         let home = self.lanes.get(stream).map_or(0, |lane| lane.home);
         places

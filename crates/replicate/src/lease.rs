@@ -76,7 +76,7 @@ pub struct Lease(Arc<Until>);
 struct Until {
     /// Nanoseconds of the clock that the replicator is driven with; 0: not held.
     ends_ns: AtomicU64,
-    /// It was released, or lost, for good.
+    /// The lease was released, or lost, for good.
     is_over: AtomicBool,
 }
 
@@ -121,7 +121,7 @@ impl Lease {
         self.0.ends_ns.fetch_max(ends_ns, SeqCst);
     }
 
-    /// It is not held any more, and will not be again.
+    /// Ends the lease: it is not held any more, and will not be again.
     pub(crate) fn end(&self) {
         self.0.is_over.store(true, SeqCst);
     }

@@ -1,10 +1,10 @@
-//! Who is to have which partition, as others decide it.
+//! Which member is to have which partition; the group decides it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A group of nodes that share partitions, of which this one is a member. It decides who is to have what, not who has it:
-/// that is decided at home.
+/// A group of nodes that share partitions, of which this one is a member. The group decides which
+/// member is to have a partition; the home decides which member has it.
 ///
 /// Nothing here blocks.
 pub trait Membership: Send {
@@ -19,14 +19,14 @@ pub trait Membership: Send {
 /// What happens to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// These are all that this node is to have. What it had beside them is somebody else's.
+    /// These are all that this node is to have. What it had beside them belongs to other members.
     Assigned {
         /// Counts what the group has decided, as far as this member knows of it.
         generation: u64,
         /// All of them.
         partitions: BTreeSet<u32>,
     },
-    /// These are to be somebody else's as soon as they are released.
+    /// These go to other members as soon as they are released.
     Revoked(BTreeSet<u32>),
     /// The group goes on without this node, perhaps: it has not been reached for too long.
     Lost,

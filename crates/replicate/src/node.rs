@@ -1,7 +1,8 @@
 //! A member of a fleet: it carries what it owns, says what that is, and hands over what others are to have.
 //!
-//! The one idea: the group says who is to have a partition, and home who has it. So nothing here decides by what it was
-//! told; it opens a home or lets it go because of it, and believes the marks.
+//! The one idea: the group says which member is to have a partition, and the home which member has
+//! it. So nothing here decides by what it was told; it opens a home or lets it go because of it,
+//! and believes the marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,7 +40,7 @@ pub struct Member {
     pub membership: Box<dyn Membership>,
     /// Where the node publishes which producers it has.
     pub owners: Owners,
-    /// Draws a random number that nobody has had.
+    /// Draws a random number that no session has had.
     pub session: Box<dyn FnMut() -> u64 + Send>,
 }
 
@@ -55,7 +56,7 @@ pub struct Node {
     identity: u64,
     settings: Settings,
     member: Member,
-    /// Messages of nobody; `None` before there is a home for them.
+    /// Anonymous messages; `None` before there is a home for them.
     own: Option<Carrier>,
     parts: BTreeMap<u32, Part>,
     /// What the group has given to this node.
@@ -65,13 +66,13 @@ pub struct Node {
     places: BTreeMap<u32, Arc<str>>,
     look: Look,
     owners: Owners,
-    /// What those have carried that have ended.
+    /// What carriers that have ended have carried.
     before: Status,
     fleet: Fleet,
     told: Told,
-    /// Its process ends.
+    /// The process ends.
     leaves: bool,
-    /// How it is with a hold has changed since those who watch were told.
+    /// The state of a hold has changed since watchers were told.
     has_ended: bool,
     /// When cursors are written next, at the earliest.
     remember_due: Duration,
@@ -96,7 +97,7 @@ struct Part {
 /// A partition that is handed over.
 struct Leaving {
     until: Duration,
-    /// Nobody appends any more, and all up to this ticket is to go home.
+    /// Appending has ended, and all up to this ticket is to go home.
     reach: Option<Ticket>,
 }
 
@@ -167,8 +168,8 @@ impl Node {
         self.shown.clone()
     }
 
-    /// From now on it hands over what it has, and takes nothing: its process ends. Nobody should append any more. Where
-    /// home is not reached it waits for nothing.
+    /// From now on it hands over what it has, and takes nothing: its process ends. Nothing should
+    /// be appended any more. Where home is not reached it waits for nothing.
     pub fn leave(&mut self, now: Duration) {
         if !self.leaves {
             self.leaves = true;
@@ -176,7 +177,7 @@ impl Node {
         }
     }
 
-    /// It has handed over everything.
+    /// Whether the node has handed over everything.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.leaves && self.parts.is_empty()
@@ -256,7 +257,7 @@ impl Node {
                     "the group of the fleet is not reached: what this node has goes on, at level durable until it is"
                 );
                 self.fleet.is_lost = true;
-                // Whoever has claimed nothing yet has nothing to go on with.
+                // A part that has claimed nothing yet has nothing to go on with.
                 let begun = self.parts.iter();
                 let begun = begun.filter(|(_, part)| !part.carrier.replicator.has_claimed());
                 let begun: Vec<u32> = begun.map(|(&partition, _)| partition).collect();
@@ -327,7 +328,7 @@ impl Node {
                 self.member.membership.released(partition);
             }
             if self.fleet.is_lost {
-                // Whoever took it was told to.
+                // The member that took it was told to.
                 self.given.remove(&partition);
             }
             self.end(partition, "another node has taken it");
@@ -432,7 +433,7 @@ impl Node {
         step
     }
 
-    /// Says who has what.
+    /// Publishes which member has what.
     fn publish(&mut self) -> bool {
         let parts = self.parts.iter();
         let held = parts.filter_map(|(&partition, part)| {
@@ -440,7 +441,7 @@ impl Node {
             (hold.ending() == Ending::No).then(|| (partition, hold.clone()))
         });
         let mut places = self.places.clone();
-        // Whoever goes there comes back.
+        // A producer that goes there comes back.
         places.retain(|partition, _| !self.given.contains(partition));
         self.owners.change(held.collect(), places)
     }

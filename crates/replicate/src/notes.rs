@@ -45,7 +45,8 @@ struct Inner {
 }
 
 impl Notes {
-    /// Has this stand at home under that name, in the place of what did. Whoever drives the replicator is to be woken.
+    /// Has this stand at home under that name, in the place of what did. The replicator's driver is
+    /// to be woken.
     pub fn put(&self, name: &str, word: &[u8]) {
         self.lock().pending.insert(name.into(), word.into());
     }

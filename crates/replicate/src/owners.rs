@@ -1,4 +1,4 @@
-//! Who has a partition, for those who say welcome.
+//! Which member owns a partition, for the code that says welcome.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +12,9 @@ use crate::hold::Hold;
 pub enum Whose {
     /// This node's.
     Held(Arc<Hold>),
-    /// Those of the node there.
+    /// The partition belongs to the node there.
     At(Arc<str>),
-    /// Nobody's for now, by what is known.
+    /// The partition has no owner now, as far as is known.
     Nobody,
 }
 
@@ -63,7 +63,8 @@ impl Owners {
         self.table().wakes.push(wake);
     }
 
-    /// Who has what now; whether that is something else than before. For a node, and for tests of who asks it.
+    /// Sets the owners; returns whether they have changed. For a node, and for tests of its
+    /// callers.
     #[doc(hidden)]
     pub fn change(&self, held: BTreeMap<u32, Arc<Hold>>, places: BTreeMap<u32, Arc<str>>) -> bool {
         let mut table = self.table();
@@ -76,7 +77,7 @@ impl Owners {
         true
     }
 
-    /// Has those look who watch; see [`Owners::change`].
+    /// Wakes the watchers; see [`Owners::change`].
     #[doc(hidden)]
     pub fn wake(&self) {
         let wakes = self.table().wakes.clone();

@@ -29,8 +29,8 @@ use crate::tenancy::Tenancy;
 /// without a home knows what it has to keep. What holds is what the home says.
 pub const CURSOR: &str = "@home";
 
-/// The cursor of each stream that says what a member of a fleet needs not keep any more: records before it whose tenure is
-/// over, though they are not at home. Somebody has seen to them otherwise.
+/// The cursor of each stream that says what a member of a fleet needs not keep any more: records
+/// before it whose tenure is over, though they are not at home. An operator has released them.
 pub const RELEASED: &str = "@released";
 
 /// How often [`CURSOR`] is written, at most.
@@ -44,7 +44,7 @@ pub struct Replicator {
     settings: Settings,
     share: Share,
     owner: Owner,
-    /// Of a partition of a fleet that was opened.
+    /// Claim of a partition of a fleet that was opened.
     claim: Option<Claim>,
     /// The partition as producers see it: visible to them only after the claim.
     hold: Option<Arc<Hold>>,
@@ -61,7 +61,7 @@ pub struct Replicator {
     has_claimed: bool,
     replicated: Option<Ticket>,
     retry: Duration,
-    /// The same after somebody else has opened the home.
+    /// Pause after another process has opened the home.
     fenced: Duration,
     remembered: BTreeMap<Arc<str>, u64>,
     /// More is at home than is remembered.
@@ -75,7 +75,7 @@ pub struct Replicator {
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
     notes: Notes,
-    /// Of a whole log.
+    /// Cursors of a whole log.
     cursors: Sending,
     /// Proves that this process owns its home, for a while.
     tenancy: Tenancy,
@@ -248,22 +248,22 @@ impl Replicator {
         self.hold.as_ref().filter(|_| is_claimed && !self.is_over())
     }
 
-    /// The same, whatever has become of it.
+    /// The hold, in whatever state.
     pub(crate) fn hold_of_any(&self) -> Option<&Arc<Hold>> {
         self.hold.as_ref()
     }
 
-    /// Somebody else has opened its home.
+    /// Whether another process has opened its home.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// Its home is open.
+    /// Whether its home is open.
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.state, State::Home(_))
     }
 
-    /// Its home has had a transaction of it.
+    /// Whether its home has had a transaction of it.
     pub(crate) fn has_claimed(&self) -> bool {
         self.has_claimed
     }
@@ -334,7 +334,7 @@ impl Replicator {
             State::Home(None) | State::Away { .. } | State::Over => None,
         };
         if awaited != Some(number) {
-            // It was given up, and settled by opening the home anew.
+            // The transaction was given up, and settled by opening the home anew.
             return false;
         }
         match (answer, &self.state) {
@@ -343,7 +343,8 @@ impl Replicator {
             (Answer::Committed, State::Home(_)) => self.committed(now),
             (Answer::Failed(why), _) => self.failed(why, now, home),
             (Answer::Fenced(why), _) => {
-                // It may have been nobody but the home itself, which ends what takes too long: the marks tell.
+                // The home itself may have fenced it, which ends what takes too long: the marks
+                // tell.
                 self.failed(why, now, home);
                 self.make_way(now);
             }
@@ -405,7 +406,7 @@ impl Replicator {
         self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
         if let Some(first) = begun.values().map(|place| place.next).max() {
-            // With the claim, so that nobody ever finds one without the other.
+            // With the claim, so that neither is ever found without the other.
             self.notes.put_begins(first);
             self.filling.transaction.streams = begun;
         }
@@ -660,7 +661,7 @@ impl Replicator {
         true
     }
 
-    /// When cursors are to be looked for; those of a fleet's streams stay with the log.
+    /// When cursors are to be looked for; cursors of a fleet's streams stay with the log.
     fn cursors_due(&self) -> Option<Duration> {
         let due = || self.cursors.due(&*self.log);
         (self.share == Share::Whole).then(due).flatten()
@@ -681,7 +682,7 @@ impl Replicator {
         };
         let credit = Credit(self.filling.room(&self.settings).min(READ));
         match self.log.read(&stream, from, credit) {
-            // It was deleted.
+            // The stream was deleted.
             Ok(read) if read.runs.is_empty() => self.lanes.ends(&stream),
             Err(ReadError::Beyond { .. }) => self.lanes.ends(&stream),
             Ok(read) => {
@@ -736,10 +737,10 @@ impl Replicator {
         }
     }
 
-    /// Records are not there any more, or lost: those behind them go home.
+    /// Skips records that are removed or lost: later records go home.
     fn skip(&mut self, stream: &str, from: u64, next: u64) {
         if from == 0 {
-            // They went before there was a home.
+            // These records were removed before there was a home.
             self.lanes.read(stream, next);
             return;
         }
@@ -870,8 +871,8 @@ impl Replicator {
         self.tell(Some(why));
     }
 
-    /// Opened again at once, the home would be taken from somebody who is about to leave its name there, and who would
-    /// open it again as well.
+    /// Opened again at once, the home would be taken from a process that is about to leave its name
+    /// there, and that would open it again as well.
     fn make_way(&mut self, now: Duration) {
         if let (State::Away { until }, Share::Whole) = (&mut self.state, self.share) {
             *until = (now + self.fenced).max(*until);
@@ -903,7 +904,7 @@ impl Replicator {
         true
     }
 
-    /// Tells the log, and whoever looks, how far it is.
+    /// Tells the log and the status how far it is.
     fn tell(&mut self, trouble: Option<Arc<str>>) {
         let before = self.shown.status().trouble;
         let share = self.share;

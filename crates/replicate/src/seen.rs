@@ -1,4 +1,4 @@
-//! The tenures whose records are in the log, and what is left of those that are over.
+//! The tenures whose records are in the log, and what is left of tenures that are over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Seen {
         span.next = next.max(span.next);
     }
 
-    /// Those that are not held.
+    /// Tenures that are not held.
     pub(crate) fn others(&self, held: impl Fn(Tenure) -> bool) -> Vec<Tenure> {
         let tenures = self.0.keys().copied();
         tenures.filter(|tenure| !held(*tenure)).collect()

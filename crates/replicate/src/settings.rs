@@ -24,9 +24,10 @@ pub struct Settings {
     pub retry_first: Duration,
     /// And at most. Default 5 s.
     pub retry_last: Duration,
-    /// How long to wait before a home is looked at again that somebody else has opened, at first; it doubles each time until something
-    /// is committed again, up to four times as much. Who opens it to take it over has so long to leave its name, without being
-    /// put an end to in its turn. Only of a log that has the home alone. Default 3 s.
+    /// How long to wait at first before a home that another process has opened is looked at again.
+    /// The pause doubles each time until something is committed again, up to four times as much. A
+    /// process that opens the home to take it over has so long to leave its name before another one
+    /// may end it. Only of a log that has the home alone. Default 3 s.
     pub after_fenced: Duration,
     /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
     /// 10 s.

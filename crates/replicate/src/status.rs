@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What it is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits before it tries again.
+    /// The replicator waits before it tries again.
     #[default]
     Away,
-    /// It looks what the home holds.
+    /// The replicator looks what the home holds.
     Looking,
-    /// It opens the home, which puts an end to whoever had opened it before.
+    /// The replicator opens the home, which fences the process that had opened it before.
     Opening,
-    /// It carries.
+    /// The replicator carries records.
     Carrying,
-    /// Somebody else has opened the home: it carries nothing any more.
+    /// Another process has opened the home: this one carries nothing any more.
     Over,
-    /// It hands a partition over to another node.
+    /// The replicator hands a partition over to another node.
     Leaving,
 }
 
@@ -66,7 +66,7 @@ pub struct Status {
     pub transactions: u64,
     /// Messages in them.
     pub messages: u64,
-    /// Bytes of those, with their headers.
+    /// Bytes of these records, with their headers.
     pub bytes: u64,
     /// Bytes that were ever carried to a home that [needs all](crate::Settings::needs_all), by whomever, as it says itself.
     pub carried: u64,
@@ -79,7 +79,7 @@ pub struct Status {
     pub lost: u64,
     /// Bytes of messages in memory, with their headers: in transactions that are filled or committed now.
     pub held: u64,
-    /// Of a member of a fleet, which is what it is about: the phase above is that of anonymous messages.
+    /// State of a member of a fleet; the phase above is the phase of anonymous messages.
     pub fleet: Option<Fleet>,
 }
 
@@ -106,11 +106,12 @@ pub struct Fleet {
     pub partitions: BTreeMap<u32, Phase>,
     /// Partitions that were here and are not any more.
     pub ended: u64,
-    /// Those of them that had to go before all that was durable was at home.
+    /// Partitions among them that had to go before all that was durable was at home.
     pub cut_short: u64,
     /// Tenures that are over and have left something that is not at home.
     pub left_tenures: usize,
-    /// Records in the positions from the first to the last of those, those of others between them included.
+    /// Records in the positions from the first to the last of them, including records of others
+    /// between them.
     pub left_records: u64,
 }
 

@@ -28,13 +28,13 @@ enum Stage {
     None,
     /// A transaction with its word is under way.
     Sent,
-    /// Its word.
+    /// The word is at home: the tenancy has begun.
     Begun,
-    /// It leaves, and its word is to be taken back.
+    /// The owner leaves, and takes its word back.
     Leaves,
     /// That is under way.
     Releasing,
-    /// It does not own the home any more.
+    /// The process does not own the home any more.
     Over,
 }
 
@@ -151,7 +151,7 @@ impl Tenancy {
         }
     }
 
-    /// It is not held any more: the process leaves, or has lost its home.
+    /// Ends the tenancy: the process leaves, or has lost its home.
     pub(crate) fn end(&mut self) {
         self.lease.end();
         self.stage = match self.stage {

@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::replicator::Replicator;
 use crate::status::Shown;
 
-/// How long one that ends parks at most: nobody rings for time that is over.
+/// How long a thread that ends parks at most: nothing wakes it when its time is over.
 const PARK_ENDING: Duration = Duration::from_millis(50);
 /// How long to park when nothing is due: a bound, not a period anything depends on.
 const PARK_MAX: Duration = Duration::from_secs(60);

@@ -19,8 +19,8 @@ pub(crate) fn begun(path: &Path, id: FileId, modified: i128) -> i128 {
     }
 }
 
-/// The times of a file, those that tell most first: a writer goes on in one file until it begins the next, and a file gets
-/// its new name before the one after it does.
+/// The times of a file, the most telling ones first: a writer goes on in one file until it begins
+/// the next, and a file gets its new name before the one after it does.
 fn times(seen: &Seen) -> (i128, i128, i128) {
     // What was compressed was changed by that.
     let changed = match is_packed(&seen.path) {
@@ -69,15 +69,16 @@ pub(crate) fn put_in_order(files: &mut [Seen]) {
         (*begun.get(&seen.id).unwrap_or(&first), modified, changed)
     };
     files.sort_by_key(times);
-    // Of one moment, what has no number is the one that is written to.
+    // At one moment, the file without a number is the one that is written to.
     let place = |seen: &Seen| (number(seen).is_none(), number(seen));
     for tied in files.chunk_by_mut(|one, other| times(one) == times(other)) {
         tied.sort_by(|one, other| (place(one), &one.path).cmp(&(place(other), &other.path)));
     }
 }
 
-/// By name, how often a later file has a larger number, less how often it has a smaller one. The files are in the order of their times, of which
-/// those of compressed files are told apart only from each other.
+/// By name, how often a later file has a larger number, less how often it has a smaller one. The
+/// files are in the order of their times; the times of compressed files are compared only with each
+/// other.
 fn directions(files: &[Seen]) -> BTreeMap<String, i64> {
     let mut rising: BTreeMap<String, i64> = BTreeMap::new();
     let mut last: BTreeMap<(&str, bool), (&Seen, u64)> = BTreeMap::new();
@@ -99,9 +100,10 @@ fn directions(files: &[Seen]) -> BTreeMap<String, i64> {
     rising
 }
 
-/// When compressed files were begun at the latest that were written to, for a moment, after the next one had been made, as by a writer that
-/// has not noticed the rotation: right before the first of those that are later by their numbers was made, unless one that is earlier was made or
-/// written after that, as where files are copied and truncated, which keep their birth.
+/// When compressed files were begun at the latest that were written to, for a moment, after the
+/// next one had been made, as by a writer that has not noticed the rotation: right before the first
+/// later-numbered file was made, unless one that is earlier was made or written after that, as
+/// where files are copied and truncated, which keep their birth.
 fn begun_before(files: &[Seen], number: impl Fn(&Seen) -> Option<i64>) -> BTreeMap<FileId, i128> {
     // By name, the plain files with their places in the order of numbers; the one that is written to is the last.
     let mut plain: BTreeMap<&str, Vec<(i64, i128)>> = BTreeMap::new();
@@ -227,14 +229,15 @@ mod tests {
         assert_eq!(ordered(&dates), ["a-20260101", "a-20260102"]);
     }
 
-    /// Its time of birth and of change are those of the compressing.
+    /// Times of birth and of change are the times of the compression.
     #[test]
     fn what_was_compressed_has_the_time_of_its_last_writing() {
         let packed = [("a.2.gz", [50, 9, 50]), ("a.1", [10, 20, 51])];
         assert_eq!(ordered(&packed), ["a.2.gz", "a.1"]);
     }
 
-    /// Its writer had not noticed for a moment that it was rotated, so that its last writing came after the next one was made.
+    /// The writer had not noticed for a moment that the file was rotated, so that its last writing
+    /// came after the next one was made.
     #[test]
     fn what_was_written_late_and_compressed_then_comes_before_the_next_one() {
         let late = [

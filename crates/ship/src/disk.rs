@@ -54,7 +54,7 @@ impl FileSystem for Disk {
                         Ok(path) if !Pattern::shows(glob, &path) => {}
                         Ok(path) => found.extend(self.look(&path)?),
                         Err(e) if is_shortage(e.error()) => return Err(e.into()),
-                        // It has gone meanwhile.
+                        // The file has gone meanwhile.
                         Err(e) if is_absent(e.error()) => {}
                         // A directory that may not be read hides only what is in it.
                         Err(e) => hidden.push((e.path().to_owned(), e.into())),
@@ -158,7 +158,7 @@ fn files_in(directory: &Path) -> io::Result<Vec<Seen>> {
     let mut found = Vec::new();
     for entry in entries {
         let path: PathBuf = entry?.path();
-        // It may have gone meanwhile.
+        // The file may have gone meanwhile.
         if let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {

@@ -1,4 +1,4 @@
-//! What is asked of a file system; real ones and those of tests answer alike.
+//! What is asked of a file system; real file systems and test ones answer alike.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -35,13 +35,14 @@ pub struct Seen {
     pub path: PathBuf,
     /// Which one it is.
     pub id: FileId,
-    /// Its length in bytes. That of a compressed file says nothing of what it holds, unless the file was opened.
+    /// Length of the file in bytes. That of a compressed file says nothing of what it holds, unless
+    /// the file was opened.
     pub len: u64,
     /// When it was last written, in nanoseconds since the Unix epoch.
     pub modified: i128,
     /// When it was last written, renamed or changed otherwise, in nanoseconds since the Unix epoch.
     pub changed: i128,
-    /// It has no name any more: what it holds goes when it is closed.
+    /// The file has no name any more: its content goes when it is closed.
     pub removed: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct Origin {
     pub matches: Vec<String>,
     /// The entry.
     pub cursor: String,
-    /// Its id.
+    /// Id of the entry.
     pub id: u64,
     /// The server that was in use.
     #[serde(default)]
@@ -91,7 +91,7 @@ impl Entry {
                 None => {
                     told.insert(name.clone(), value);
                 }
-                // Of a field that comes again and is bytes, the bytes are one element.
+                // The bytes of a repeated binary field are one element.
                 Some(Value::Array(all)) if !all.iter().all(Value::is_number) => all.push(value),
                 Some(first) => *first = Value::Array(vec![first.take(), value]),
             }

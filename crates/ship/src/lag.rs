@@ -13,7 +13,7 @@ pub(crate) struct Lag(VecDeque<(Duration, u64)>);
 impl Lag {
     /// The file has this length.
     pub(crate) fn saw(&mut self, now: Duration, len: u64) {
-        // It was truncated.
+        // The file was truncated.
         self.0.retain(|(_, seen)| *seen <= len);
         let room = self.0.len() < MARKS;
         match self.0.back_mut() {

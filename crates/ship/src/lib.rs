@@ -1,9 +1,9 @@
 //! Ships files to a server of the native protocol: each line once, in order, whatever happens.
 //!
-//! The idea that everything rests on: **the id of a message is where it ends in its file**, and each
-//! file is a producer of its own. So the mark that the server keeps for a producer *is* a position in
-//! the file; the two cannot disagree, whoever is killed in between. `docs/howto/ship.md` has the invariants
-//! and why they suffice.
+//! The idea that everything rests on: **the id of a message is where it ends in its file**, and
+//! each file is a producer of its own. So the mark that the server keeps for a producer *is* a
+//! position in the file; the two cannot disagree, whichever process is killed in between.
+//! `docs/howto/ship.md` has the invariants and why they suffice.
 //!
 //! * [`Shipper`] is all of it as a state machine driven by steps, without clock, disk or socket: these
 //!   come as a [`FileSystem`], a [`Store`] and a [`Network`]. Tests drive it through thousands of

@@ -8,7 +8,7 @@ pub trait Network {
     /// Begins a session of `producer` with `server`; that it cannot be had shows later.
     ///
     /// # Errors
-    /// It never can.
+    /// The producer can never be opened there.
     fn open(&mut self, server: &str, producer: &str) -> Result<Self::Lane, Ended>;
 }
 
@@ -59,10 +59,11 @@ pub enum Matter {
     Passing,
     /// This producer, and so its file, cannot go on; others can.
     Producer,
-    /// The server takes no more producers at present. Those that it knows go on, and this one may later.
+    /// The server takes no more producers at present. Producers that it knows go on, and this one
+    /// may later.
     Crowded,
     /// The server has less than it had acknowledged; the next lane's welcome says how much.
     SetBack,
-    /// Nobody can go on with this server.
+    /// No producer can go on with this server.
     Server,
 }

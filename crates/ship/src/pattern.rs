@@ -44,7 +44,7 @@ const MATCHING: MatchOptions = MatchOptions {
 /// Endings of names of files that hold no lines.
 const COMPRESSED: [&str; 7] = ["gz", "xz", "zst", "bz2", "lz4", "zip", "Z"];
 
-/// Those of them that can be read.
+/// Endings among them that can be read.
 const PACKED: [&str; 2] = ["gz", "zst"];
 
 impl Pattern {

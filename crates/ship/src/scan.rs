@@ -274,7 +274,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
     }
 
-    /// Files that were not there may be back, also under names that nobody has asked for.
+    /// Files that were not there may be back, also under names that no pattern asks for.
     fn look_for_missing(&mut self, scan: &mut Scan, now: Duration) {
         let is_missing = |f: &&Follower<_, _>| f.life == Life::Missing && !f.entry.done;
         let mut directories = BTreeMap::new();
@@ -300,8 +300,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
     }
 
-    /// Files that are called as rotated ones and that nobody has asked for: some had a path that is followed, and left
-    /// it before they were seen there.
+    /// Files that are named like rotated ones, and that no pattern asks for: some had a path that
+    /// is followed, and left it before they were seen there.
     fn judge_unnamed(&mut self, found: &[Seen], scan: &mut Scan, now: Duration) {
         let named: BTreeSet<&Path> = found.iter().map(|seen| &*seen.path).collect();
         let lists = Rc::clone(&scan.lists);
@@ -321,7 +321,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     fn judge_one(&mut self, seen: &Seen, scan: &mut Scan, now: Duration) -> io::Result<()> {
         if self.recall(seen, scan, now)? {
-            // Its device has another number, as after its file system was mounted anew.
+            // The file's device has another number, as after its file system was mounted anew.
             return Ok(());
         }
         let (trails, wanted) = self.originals(seen, scan);
@@ -375,7 +375,8 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         (trails, wanted)
     }
 
-    /// These trails, and for a compressed file those of files that had its path, or another rotated one, before it was compressed.
+    /// These trails, and for a compressed file the trails of files that had its path, or another
+    /// rotated one, before it was compressed.
     fn relatives(&self, seen: &Seen, trails: &[usize], scan: &Scan) -> Vec<usize> {
         let mut all = trails.to_vec();
         if is_packed(&seen.path) {
@@ -596,7 +597,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let has_path = seen.path == self.trails[trail].path;
         let is_it = match follower.life {
             Life::Done if is_same => seen.len >= follower.entry.acked || is_packed(&seen.path),
-            // It had left its path, and is back.
+            // The file had left its path, and is back.
             Life::Lingering(_) if is_same && has_path => true,
             Life::Active | Life::Lingering(_) | Life::Failed if is_same => return Ok(true),
             _ => follower.is_again(&self.files, seen)?,
@@ -637,7 +638,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
     }
 
-    /// It is met again when names are looked for next.
+    /// Notes that a file cannot be read; the next look for names meets it again.
     fn cannot_read(&mut self, seen: &Seen, error: &io::Error) {
         if self.told.insert(seen.path.clone()) {
             let path = seen.path.display();
@@ -686,7 +687,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let mut follower = Follower::new(entry, false, now);
         follower.left = has_left.then_some(now);
         follower.is_here = true;
-        // Of a compressed file that is known when it is opened.
+        // The length of a compressed file is known when it is opened.
         follower.len = 0;
         if has_left {
             trail.insert(follower, &scan.lists);

@@ -13,7 +13,7 @@ use crate::network::{Ended, Lane, Matter, Network, Stand};
 pub struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
 impl Bell {
-    /// Wakes who waits, or who waits next.
+    /// Wakes the waiting thread, or the next that waits.
     pub fn ring(&self) {
         let (rung, wake) = &*self.0;
         *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -32,7 +32,7 @@ impl Bell {
 /// Servers of the native protocol.
 #[derive(Debug)]
 pub struct Servers {
-    /// Names, and how to reach who has them.
+    /// Names, and how to reach the servers that have them.
     to: Vec<(String, To)>,
     /// What every producer wants; names are filled in.
     producing: Producing,

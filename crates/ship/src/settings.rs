@@ -7,12 +7,12 @@ use regex::bytes::Regex;
 /// What becomes of a line that is longer than the server takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Oversized {
-    /// It becomes several messages.
+    /// The line becomes several messages.
     #[default]
     Split,
-    /// It is left out, counted and reported.
+    /// The line is left out, counted and reported.
     Skip,
-    /// Its file is not shipped any further.
+    /// The line's file is not shipped any further.
     Fail,
 }
 

@@ -45,7 +45,7 @@ pub struct Following {
     /// `followed`; `rotated` (not yet shipped whole), `lingering` (shipped, and still looked at), `done`, `missing`, `failing` (it cannot
     /// be read at present), `failed`.
     pub state: &'static str,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub len: u64,
     /// Everything before this offset is dealt with.
     pub acked: u64,
@@ -55,8 +55,8 @@ pub struct Following {
     pub lag: Duration,
 }
 
-/// See the library. Whoever drives it calls [`step`](Shipper::step) again at once while it is busy,
-/// else when a lane has news or [`Settings::poll`] has passed.
+/// See the library. The driver calls [`step`](Shipper::step) again at once while it is busy, else
+/// when a lane has news or [`Settings::poll`] has passed.
 pub struct Shipper<F: FileSystem, N: Network, S> {
     pub(crate) files: F,
     network: N,
@@ -64,9 +64,9 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     pub(crate) settings: Settings,
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) exclude: Vec<Pattern>,
-    /// Their places change only when names are looked for.
+    /// Places of trails change only when names are looked for.
     pub(crate) trails: Vec<Trail<F::File, N::Lane>>,
-    /// Of files that are not asked for this time.
+    /// Entries of files that are not asked for this time.
     pub(crate) inert: Vec<Entry>,
     line: Line,
     pub(crate) counts: Counts,
@@ -320,7 +320,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         Ok(())
     }
 
-    /// Looks at all files that have followers, or at those that are not open yet.
+    /// Looks at all files that have followers, or at the files that are not open yet.
     pub(crate) fn look(&mut self, now: Duration, only_new: bool) {
         let mut held: Vec<(usize, usize, u64)> = Vec::new();
         let Shipper { trails, .. } = self;
@@ -384,11 +384,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
     }
 
-    /// Has followers go on: all of them, or those that have something to do.
+    /// Has followers go on: all of them, or the ones that have something to do.
     fn drive(&mut self, now: Duration, all: bool) -> Result<bool, Fatal> {
         let count = self.trails.len();
         let places: Vec<usize> = match all {
-            // Those that wait for a lane go round.
+            // Followers that wait for a lane take turns.
             true => (0..count)
                 .map(|at| (at + self.turn.min(count)) % count)
                 .collect(),
@@ -406,7 +406,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             self.queue.clear();
             self.waiting = 0;
         }
-        // Each has one turn; those that go on waiting stand behind.
+        // Each has one turn; a follower that goes on waiting stands behind the others.
         let mut turns = self.queue.len();
         let mut result = Ok(());
         let mut next = places.into_iter();
@@ -475,7 +475,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             self.polls = None;
         }
         if set_back {
-            // It may have less of others too.
+            // The server may have less of others too.
             for trail in &mut self.trails {
                 trail.doubt(now);
             }

@@ -49,7 +49,7 @@ pub struct Surveyed {
     /// When the one that was made last was made, where the file system knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<i128>,
-    /// Those that were made then.
+    /// Files that were made then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub newest: Vec<FileId>,
 }
@@ -76,10 +76,10 @@ pub struct Entry {
     pub tail: Fingerprint,
     /// When it was last written, in nanoseconds since the Unix epoch.
     pub modified: i128,
-    /// It has been rotated away and was shipped whole.
+    /// The file has been rotated away and was shipped whole.
     #[serde(default)]
     pub done: bool,
-    /// It was nowhere to be found when it was looked for last.
+    /// The file was nowhere to be found at the last look.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
     /// A server was set back, and has not said since how far it has this file.

@@ -43,7 +43,7 @@ pub enum StoreError {
     /// Another process has it.
     #[error("{} is used by another `tidewire ship`; each needs a --state of its own", .0.display())]
     InUse(PathBuf),
-    /// It is not what was written.
+    /// The state is not what was written.
     #[error(
         "{} is damaged: {why}. Without it, it is unknown which file is which producer: remove it, and \
          everything is shipped again", path.display()

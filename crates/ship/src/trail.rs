@@ -31,7 +31,8 @@ impl<F, L: Lane> Trail<F, L> {
         }
     }
 
-    /// How many, from the first on, have their turn: in order, each waits for those before.
+    /// How many followers, from the first on, have their turn: in order, each waits for those
+    /// before.
     pub(crate) fn active(&self) -> usize {
         let waits =
             |follower: &Follower<F, L>| follower.life == Life::Active && !follower.is_stuck();
@@ -47,7 +48,7 @@ impl<F, L: Lane> Trail<F, L> {
     {
         let mut came = Driven::default();
         for at in 0..self.followers.len() {
-            // Of one that was truncated only what is in memory goes its way, whoever has the turn.
+            // A truncated file sends only what is in memory, also out of its turn.
             if at >= self.active() && !self.followers[at].is_truncated {
                 continue;
             }
@@ -123,7 +124,7 @@ impl<F, L: Lane> Trail<F, L> {
     /// Adds one that had the path before the file that has it now. `lists` says what is in directories, in the order of age.
     pub(crate) fn insert(&mut self, follower: Follower<F, L>, lists: &Lists) {
         let mut at = self.followers.len() - usize::from(self.stands());
-        // Of those of which nothing was sent, the ones that are younger come after it.
+        // Younger files of which nothing was sent come after it.
         while at > 0 {
             let before = &self.followers[at - 1];
             let is_begun = before.entry.acked > 0 || before.has_lane();
@@ -148,7 +149,8 @@ impl<F, L: Lane> Trail<F, L> {
         }
     }
 
-    /// Those that need only be remembered: shipped and rotated away, or missing, and named by no pattern.
+    /// Followers that need only be remembered: shipped and rotated away, or missing, and named by
+    /// no pattern.
     pub(crate) fn over(&self) -> impl Iterator<Item = &Follower<F, L>> {
         self.followers.iter().filter(|follower| follower.is_over())
     }

@@ -74,7 +74,7 @@ impl WatchedDisk {
     }
 }
 
-/// Until nobody wants to know.
+/// Listens until the watcher is dropped.
 fn listen(told: &Weak<Told>) {
     while let Some(told) = told.upgrade() {
         let mut wanted = [PollFd::new(&told.kernel, PollFlags::IN)];
@@ -141,7 +141,7 @@ impl FileSystem for WatchedDisk {
         by_directory.retain(|directory, watch| {
             let stays = directories.contains(directory);
             if !stays {
-                // It may have gone with its directory.
+                // The watch may have gone with its directory.
                 let _ = inotify::remove_watch(&self.told.kernel, *watch);
             }
             stays

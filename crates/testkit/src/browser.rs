@@ -38,13 +38,14 @@ impl Browser {
         };
         let name = names.iter().find(is_there)?;
         let profile = tempfile::tempdir().unwrap();
-        // It reads commands from descriptor 3 and answers on 4.
+        // The browser reads commands from descriptor 3 and answers on 4.
         let script = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
         let mut child = Command::new("sh")
             .args(["-c", script, name])
             .args([
                 "--headless=new",
-                // Its own user's namespaces are not to be had everywhere, and it loads nothing but what is tested.
+                // User namespaces are not available everywhere, and the browser loads only tested
+                // pages.
                 "--no-sandbox",
                 "--disable-gpu",
                 "--disable-dev-shm-usage",

@@ -1,7 +1,8 @@
 //! Which file of a crate imports which, and where they import each other in a circle.
 //!
-//! It is read from the sources: paths in `use`, and paths that begin with `crate::` or `super::` in code. A name is
-//! followed through the modules that export it again, to the file that defines it. Tests are left out.
+//! Imports are read from the sources: paths in `use`, and paths that begin with `crate::` or
+//! `super::` in code. A name is followed through the modules that export it again, to the file that
+//! defines it. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -114,7 +115,7 @@ fn read(folder: &Path, name: &Name, all: &mut Modules) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
         let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        // Of threads, too, there are models for tests.
+        // Threads, too, have models for tests.
         if matches!(stem, "tests" | "models" | "bin") {
             continue;
         }
@@ -176,7 +177,7 @@ impl Module {
             UseTree::Name(name) if name.ident == "self" => (before.clone(), before.last().cloned()),
             UseTree::Name(name) => (with(name.ident.to_string()), Some(name.ident.to_string())),
             UseTree::Rename(to) => (with(to.ident.to_string()), Some(to.rename.to_string())),
-            // It imports from the module itself, as far as can be read.
+            // The glob imports from the module itself, as far as can be read.
             UseTree::Glob(_) if depth == 0 => (before.clone(), None),
             UseTree::Glob(_) => return,
         };
@@ -266,7 +267,8 @@ fn defined(all: &Modules, within: &Name, path: &Name, steps: usize) -> Option<Na
                     return Some(at);
                 };
                 let whole = [&again[..], &path[i + 1..]].concat();
-                // Of another crate: no file of this one is needed for it.
+                // The name is of another crate: no file of this one is needed
+                // for it.
                 return defined(all, &at, &whole, steps + 1);
             }
         }

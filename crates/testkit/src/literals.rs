@@ -5,7 +5,8 @@
 pub struct Literal {
     /// From 1.
     pub line: usize,
-    /// Its text. Lines that go on behind a backslash are joined; other escapes stand as they are written.
+    /// Text of the literal. Lines that go on behind a backslash are joined; other escapes stand as
+    /// they are written.
     pub text: String,
 }
 

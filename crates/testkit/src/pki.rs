@@ -31,7 +31,7 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Its certificate in PEM form.
+    /// The certificate in PEM form.
     pub fn pem(&self) -> String {
         self.0.pem()
     }

@@ -146,7 +146,7 @@ impl Running {
         line.trim_end().to_owned()
     }
 
-    /// Its process.
+    /// Id of the program's process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

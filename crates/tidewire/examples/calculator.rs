@@ -45,7 +45,7 @@ impl Protocol for Calculator {
             };
             cx.link.write(answer.as_bytes());
         }
-        // Who asks and does not read is not read from.
+        // A client that asks and does not read is not read from.
         Next::AfterDrain
     }
 }

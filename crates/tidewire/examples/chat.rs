@@ -1,8 +1,8 @@
-//! A chat room: each line goes to everybody else, on whatever loop they are.
+//! A chat room: each line goes to all other clients, on whatever loop they are.
 //!
 //! A connection cannot call another one. It puts its line into state that the loops share and
 //! signals them; each loop's `woken` then hands the new lines to its connections. Any number of
-//! lines costs a loop one wake-up. Someone who does not read is not waited for: lines are dropped
+//! lines costs a loop one wake-up. A client that does not read is not waited for: lines are dropped
 //! for a connection that is full.
 
 use std::collections::{HashMap, VecDeque};

@@ -44,7 +44,7 @@ pub(crate) enum News {
     Data(Chunk),
     /// My peer does not take what you send: stop reading.
     Stop,
-    /// It does again.
+    /// My peer takes again what you send: go on reading.
     Go,
     /// My peer has said all.
     Finished,
@@ -72,7 +72,7 @@ impl Protocol for Half {
         if self.other.is_some() {
             self.tell(News::Connected(me), cx);
         } else {
-            // Nothing is read before there is somebody to send it to.
+            // Nothing is read before the upstream is connected.
             cx.link.pause();
             cx.dial(Dial::to(self.upstream.clone()).token(me.to_bits()));
         }
@@ -169,7 +169,7 @@ fn serve(listener: &TcpListener) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // threads, epoll, uring, or auto: the best that works here.
     let engine = std::env::args().nth(1).unwrap_or_else(|| "auto".into());
-    // Somebody to forward to, if nobody is named.
+    // An upstream for when none is named.
     let upstream = match std::env::args().nth(2) {
         Some(upstream) => upstream.parse()?,
         None => {

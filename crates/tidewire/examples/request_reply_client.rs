@@ -1,8 +1,8 @@
 //! A client on the same traits: asks an echo server a number of questions, several in flight, checks
 //! the answers, and exits.
 //!
-//! Dialled connections are protocols like accepted ones; only who speaks first differs. What the
-//! connection has found out reaches `main` through the service's shared state.
+//! Dialled connections are protocols like accepted ones; only the side that speaks first differs.
+//! What the connection has found out reaches `main` through the service's shared state.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
     }
 }
 
-/// Somebody else's value that we keep, and drop wherever the last hold of it goes.
+/// A value of foreign code that the toolkit keeps, and drops wherever the last hold of it goes.
 pub(crate) struct Theirs<T> {
     /// What it is, for the log.
     what: &'static str,

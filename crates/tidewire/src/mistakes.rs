@@ -44,7 +44,7 @@ mistakes! {
     Completions {
         /// A receive buffer is given to the kernel twice.
         BufferGivenTwice,
-        /// Of a connection that is being closed, the buffer of a late completion is forgotten.
+        /// The buffer of a late completion is forgotten when its connection is being closed.
         BufferForgotten,
         /// A completion of an earlier connection is taken for one of the new.
         GenerationIgnored,
@@ -64,7 +64,7 @@ mistakes! {
         FreedInFlight,
         /// Connections that come while accepting is being taken back are dropped.
         LateAcceptDropped,
-        /// Who found no buffer is not tried again.
+        /// A connection that found no buffer is not tried again.
         StarvedCompletionForgotten,
         /// That there is no buffer is taken for an error of the connection.
         NoBufferFails,
@@ -86,27 +86,27 @@ mistakes! {
         EarlyTakenTwice,
         /// What was received and not heard of when a stop asks how much there is to read does not count.
         InHandNotCounted,
-        /// A descriptor that was made too late for whom it was made is forgotten.
+        /// A descriptor that was made too late for its connection is forgotten.
         InstallForgotten,
         /// The watch of an alarm that has ended is taken to go on.
         AlarmNotWatchedAgain,
         /// What has completed as the alarm was set waits for it.
         WorkForgottenBeforeWait,
-        /// The end of a connection that nobody reads is not waited for.
+        /// The end of a connection that is not read is not waited for.
         WatchNotArmed,
         /// An attempt to connect is closed before the kernel has heard that it is taken back.
         CancelNotSubmitted,
     }
     Readiness {
-        /// An edge that comes while nobody reads is forgotten.
+        /// An edge that comes while the connection is not read is forgotten.
         EdgeLost,
         /// A short receive means that there is no more, although the end was announced.
         EndBehindShortReceive,
         /// That there is room again is not noticed.
         RoomIgnored,
-        /// Who has used up its turn does not queue for the next.
+        /// A connection that has used up its turn does not queue for the next.
         TurnNotQueued,
-        /// An error of a connection that nobody reads is not told.
+        /// An error of a connection that is not read is not told.
         ErrorNotReported,
         /// An interruption is taken for an error.
         InterruptFails,
@@ -118,7 +118,7 @@ mistakes! {
         PolledNewsForgotten,
         /// What was received to be announced is not offered.
         EarlyForgotten,
-        /// Who has got its share of what a turn receives does not queue for the next.
+        /// A connection that has got its share of what a turn receives does not queue for the next.
         ReceiveShareForgotten,
         /// The descriptor by which a loop is woken stays readable.
         WakeNotCleared,
@@ -160,11 +160,11 @@ mistakes! {
         AcceptPausedForEver,
         /// Accepting that could not be resumed is not tried again.
         ResumingNotRetried,
-        /// Who had too much to do in one turn is forgotten.
+        /// A connection that had too much to do in one turn is forgotten.
         BacklogForgotten,
-        /// Who has output left when its share of a turn is sent is forgotten.
+        /// A connection with output left when its share of a turn is sent is forgotten.
         SendTurnForgotten,
-        /// Whose turn to make more output has not come is forgotten.
+        /// A connection whose turn to make more output has not come is forgotten.
         MakeTurnForgotten,
         /// What a stop finds too late is not cut.
         NotCutAtDeadline,

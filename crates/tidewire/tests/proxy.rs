@@ -195,7 +195,8 @@ fn a_client_is_reset_if_nobody_listens_upstream() {
     }
 }
 
-/// Whoever does not read is not read for: what the proxy holds is bounded by its marks.
+/// A side that does not read stops the other side's reading: what the proxy holds is bounded by its
+/// marks.
 #[test]
 fn a_stuck_side_costs_no_more_than_its_marks() {
     on_engines(|setup| {
@@ -357,7 +358,7 @@ fn simulated_server_says_all_first() {
     }
 }
 
-/// Streams break at any time; nothing is left behind, and whoever is left sees a reset.
+/// Streams break at any time; nothing is left behind, and the side that is left sees a reset.
 #[test]
 fn simulated_resets_leave_nothing_behind() {
     for seed in 0..60 {

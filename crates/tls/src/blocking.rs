@@ -53,13 +53,14 @@ impl fmt::Debug for TlsStream {
 }
 
 impl TlsClient {
-    /// Makes the handshake on a connected socket, which must block; its time-outs are those that it had,
+    /// Makes the handshake on a connected socket, which must block; its time-outs are restored
     /// afterwards. The server must prove to be `host`, unless
     /// [another name](crate::Client::server_name) is set.
     ///
     /// # Errors
-    /// `InvalidData` with the reason in words if the server is not who it should be, or either side
-    /// will not have the other; `TimedOut` if that takes longer than `within`; else the socket's.
+    /// `InvalidData` with the reason in words if the server's identity is not the expected
+    /// one, or either side will not have the other; `TimedOut` if that takes longer than `within`;
+    /// else the socket's.
     ///
     /// ```
     /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
@@ -184,7 +185,8 @@ impl Write for TlsStream {
         loop {
             let taken = self.tls.writer().write_vectored(all)?;
             match self.flush() {
-                // It is ours now: what keeps the socket from taking it is told by the next call.
+                // The record owns these bytes now; the next call reports why the socket does not
+                // take them.
                 _ if taken > 0 => return Ok(taken),
                 Ok(()) => {}
                 Err(e) => return Err(e),

@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use crate::error::TlsError;
 use crate::ring::ring;
 
-/// A certificate with those that lead to an authority, and its private key. Cheap to clone.
+/// A certificate, the chain up to its authority, and the private key. Cheap to clone.
 ///
 /// ```
 /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
@@ -90,7 +90,8 @@ fn why_not(error: &pem::Error) -> String {
     }
 }
 
-/// The same of a key, with what people put in its place.
+/// Says why a file has no usable private key, and names the files that are
+/// often given instead.
 fn why_no_key(pem: &[u8], error: &pem::Error) -> String {
     let text = String::from_utf8_lossy(pem);
     let has = |label: &str| text.contains(&format!("-----BEGIN {label}-----"));
@@ -118,9 +119,9 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(all)
 }
 
-/// What a server shows: one certificate for everybody, or others for certain names. Clones share it,
-/// so that it can be replaced while the server runs: connections that come afterwards see the new
-/// one, those that are there are left alone.
+/// What a server shows: one certificate for all names, or others for certain names. Clones share
+/// the certificates, so that a running server can replace them: later connections see the new one,
+/// present connections are left alone.
 ///
 /// ```
 /// # fn renewed() -> (String, String) {

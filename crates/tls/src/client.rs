@@ -52,8 +52,8 @@ impl Client {
         }
     }
 
-    /// Whom the server must prove to be: a host's name or an IP address. Default: the IP address that
-    /// was dialled.
+    /// The identity that the server must prove: a host's name or an IP address. Default: the IP
+    /// address that was dialled.
     ///
     /// # Errors
     /// [`TlsError::Name`] if it is neither.

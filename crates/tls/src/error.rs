@@ -26,7 +26,7 @@ pub enum TlsError {
     /// An authority's certificate cannot be used.
     #[error("an authority's certificate cannot be used: {0}")]
     Root(rustls::Error),
-    /// It is neither a host's name nor an IP address.
+    /// The name is neither a host's name nor an IP address.
     #[error("{0:?} is no server name: a host's name or an IP address")]
     Name(String),
     /// A setting that rustls refuses.

@@ -54,8 +54,8 @@
 //!   encrypted ahead of what the connection takes.
 //! * An **idle connection** takes 9 KB of resident memory, which is rustls's state and buffers (8.8 measured from 400 to
 //!   3,600 connections of `serve echo` with rustls 0.23.46, TLS 1.2 and 1.3).
-//! * **Ends** are the peer's word: a stream that ends without TLS's farewell is cut, because somebody
-//!   may have cut it short; a farewell is half-close, and is passed on both ways.
+//! * **Ends** are the peer's word: a stream that ends without TLS's farewell is cut, because an
+//!   attacker may have cut it short; a farewell is half-close, and is passed on both ways.
 //!
 //! TLS 1.2 and 1.3 with rustls's defaults on *ring*. Resumption works by tickets and, with clients, by
 //! a memory of 256 sessions. Early data is off: it can be replayed.

@@ -40,7 +40,7 @@ pub struct Records {
     waiting: usize,
     /// The peer's farewell is behind that.
     ends: bool,
-    /// Of log lines about peers that were not let in: a server has them.
+    /// Throttle of log lines about refused peers; servers only.
     failures: Option<Arc<Throttle>>,
     /// The peer has said that it sends no more, or has cut the stream; what is inside was told.
     told_end: bool,
@@ -96,7 +96,7 @@ impl Records {
         self
     }
 
-    /// Says why a peer is not let in: whoever runs the server learns of it nowhere else. A peer can have
+    /// Logs why a peer is refused: the operator has no other source for the reason. A peer can have
     /// this said as often as it can connect.
     fn log_failure<S: Service>(&self, why: &str, at: &mut Around<'_, '_, S, Self>) {
         let Some(failures) = self.failures.as_ref().filter(|_| !at.is_accepted()) else {
@@ -128,7 +128,7 @@ impl Records {
         Ok(took)
     }
 
-    /// Once it is known who the peer is, the inner service is asked.
+    /// The inner service is asked once the peer's identity is known.
     fn accept<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         if at.is_accepted() || self.tls.is_handshaking() || at.link().is_closing() {
             return;
@@ -172,7 +172,8 @@ impl Records {
         }
         if self.is_cut && self.waiting == 0 && !self.told_end {
             self.told_end = true;
-            // Somebody may have cut the stream short: the end is not the peer's word.
+            // An attacker may have cut the stream short: the end is not the peer's
+            // word.
             at.cut_short("the stream ended without TLS's farewell");
             return true;
         }

@@ -78,8 +78,9 @@ impl Server {
         self
     }
 
-    /// Asks clients for a certificate of one of these authorities, and serves those without one too:
-    /// their [identity](tidewire::Identity) then has none. One that cannot be verified is refused.
+    /// Asks clients for a certificate of one of these authorities, and also serves clients without
+    /// one: their [identity](tidewire::Identity) then has none. One that cannot be verified is
+    /// refused.
     ///
     /// ```
     /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
@@ -109,7 +110,7 @@ impl Server {
         self
     }
 
-    /// How long a handshake may take, from the connection on. Default 10 s. Whoever takes longer is
+    /// How long a handshake may take, from the connection on. Default 10 s. A slower connection is
     /// cut.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Server {
@@ -174,7 +175,7 @@ impl Server {
 pub struct TlsServer {
     config: Arc<ServerConfig>,
     deadline: Duration,
-    /// Of log lines about handshakes that failed.
+    /// Throttle of log lines about failed handshakes.
     failures: Arc<Throttle>,
 }
 

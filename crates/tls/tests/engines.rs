@@ -113,7 +113,8 @@ fn rustls_streams_are_served() {
     );
 }
 
-/// A stream that ends without TLS's farewell may have been cut short by anybody.
+/// A stream that ends without TLS's farewell may have been cut short by an
+/// attacker.
 #[test]
 fn an_end_without_a_farewell_is_not_the_peers_word() {
     let authority = Authority::new();

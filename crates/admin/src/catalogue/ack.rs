@@ -1,11 +1,11 @@
-//! Of the classic services, `ack`.
+//! Metrics of the classic services, `ack`.
 
 use crate::metric::metrics;
 
 metrics! {
     /// Messages received whole.
     MESSAGES = Counter "tidewire_ack_messages_total" ["mode"];
-    /// Their payload.
+    /// Payload of messages received whole; bytes.
     PAYLOAD_BYTES = Counter "tidewire_ack_payload_bytes_total" ["mode"];
     /// Acknowledgements written.
     ACKS = Counter "tidewire_ack_acks_total" ["mode"];

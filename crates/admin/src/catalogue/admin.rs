@@ -1,11 +1,11 @@
-//! Of what shows all this.
+//! Metrics of the admin listener and of logging.
 
 use crate::metric::metrics;
 
 metrics! {
     /// Lines logged.
     LOG_LINES = Counter "tidewire_logging_lines_total" [];
-    /// Lines that were not logged because nobody took them fast enough.
+    /// Lines that were not logged because stderr did not take them fast enough.
     LOG_LINES_DROPPED = Counter "tidewire_logging_dropped_lines_total" [];
     /// Writes of lines that failed.
     LOG_WRITES_FAILED = Counter "tidewire_logging_failed_writes_total" [];
@@ -19,6 +19,6 @@ metrics! {
     CONNECTIONS_REFUSED = Counter "tidewire_admin_connections_refused_total" ["reason"];
     /// Connections to the admin listener that were closed, by the reason.
     CONNECTIONS_CLOSED = Counter "tidewire_admin_connections_closed_total" ["reason"];
-    /// Those closed for a reason of their protocol (`by_protocol` above), by that reason; `others needed the place` is one that was quiet for long while all places were taken.
+    /// Connections closed for a reason of their protocol (`by_protocol` above), by that reason; `others needed the place` is one that was quiet for long while all places were taken.
     CONNECTIONS_CLOSED_BY_PROTOCOL = Counter "tidewire_admin_connections_closed_by_protocol_total" ["reason"];
 }

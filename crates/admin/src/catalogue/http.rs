@@ -1,4 +1,4 @@
-//! Of the service `http`.
+//! Metrics of the service `http`.
 
 use crate::metric::metrics;
 

@@ -1,11 +1,11 @@
-//! Of the service `ingest`.
+//! Metrics of the service `ingest`.
 
 use crate::metric::metrics;
 
 metrics! {
     /// Producers welcomed.
     PRODUCERS = Counter "tidewire_ingest_producers_total" [];
-    /// Those of them that had been away for longer than they are remembered.
+    /// Producers welcomed that had been away for longer than they are remembered.
     FORGOTTEN = Counter "tidewire_ingest_forgotten_producers_total" [];
     /// Readers welcomed.
     READERS = Counter "tidewire_ingest_readers_total" [];
@@ -13,9 +13,9 @@ metrics! {
     FENCED = Counter "tidewire_ingest_fenced_total" [];
     /// Messages handed to the log.
     MESSAGES = Counter "tidewire_ingest_messages_total" [];
-    /// Their payload.
+    /// Payload of messages handed to the log; bytes.
     PAYLOAD_BYTES = Counter "tidewire_ingest_payload_bytes_total" [];
-    /// Batches that they were handed over in.
+    /// Batches in which messages were handed to the log.
     BATCHES = Counter "tidewire_ingest_batches_total" [];
     /// Acknowledgements written, without keep-alives.
     ACKS = Counter "tidewire_ingest_acks_total" [];
@@ -27,7 +27,7 @@ metrics! {
     DROPPED = Counter "tidewire_ingest_dropped_total" [];
     /// Gaps adopted at level received.
     ADOPTED = Counter "tidewire_ingest_adopted_gaps_total" [];
-    /// Ids in those gaps.
+    /// Ids in gaps adopted at level received.
     ADOPTED_IDS = Counter "tidewire_ingest_adopted_ids_total" [];
     /// Connections whose client finished sending in the middle of a frame.
     TRUNCATED = Counter "tidewire_ingest_truncated_total" [];
@@ -39,15 +39,15 @@ metrics! {
     READS = Counter "tidewire_ingest_reads_total" [];
     /// Batch frames sent to readers.
     READ_BATCHES = Counter "tidewire_ingest_read_batches_total" [];
-    /// Records in them.
+    /// Records in batch frames sent to readers.
     READ_MESSAGES = Counter "tidewire_ingest_read_messages_total" [];
-    /// Their bytes.
+    /// Bytes of records in batch frames sent to readers.
     READ_BYTES = Counter "tidewire_ingest_read_bytes_total" [];
     /// Cursors moved.
     CURSORS = Counter "tidewire_ingest_cursors_moved_total" [];
     /// Administrators welcomed.
     ADMINISTRATORS = Counter "tidewire_ingest_administrators_total" [];
-    /// Streams created, changed or deleted at their request.
+    /// Streams created, changed or deleted by administrators.
     STREAM_CHANGES = Counter "tidewire_ingest_stream_changes_total" [];
     /// How many records are behind the connected reader of a stream that is farthest behind; of the first 100
     /// streams that are read.

@@ -1,13 +1,13 @@
-//! Of the key-value store and its services.
+//! Metrics of the key-value store and its services.
 
 use crate::metric::metrics;
 
 metrics! {
-    /// Commands run, by the protocol; those of the binary protocol are reads and writes.
+    /// Commands run, by the protocol; the binary protocol has reads and writes.
     COMMANDS = Counter "tidewire_kv_commands_total" ["mode"];
     /// Calls of a command over the Redis protocol; of commands that were called.
     COMMAND_CALLS = Counter "tidewire_kv_command_calls_total" ["command"];
-    /// Those of them that were answered with an error.
+    /// Calls of a command that were answered with an error.
     COMMAND_ERRORS = Counter "tidewire_kv_command_errors_total" ["command"];
     /// Error replies.
     ERRORS = Counter "tidewire_kv_error_replies_total" [];
@@ -21,11 +21,11 @@ metrics! {
     EVICTED = Counter "tidewire_kv_evicted_keys_total" [];
     /// Keys of a database; of databases that have any.
     KEYS = Gauge "tidewire_kv_keys" ["db"];
-    /// Those of them that expire.
+    /// Keys of a database that expire.
     KEYS_EXPIRING = Gauge "tidewire_kv_keys_expiring" ["db"];
     /// Memory that keys and values take.
     USED_BYTES = Gauge "tidewire_kv_used_memory_bytes" [];
-    /// Memory that they may take; 0 is no limit.
+    /// Memory that keys and values may take; 0 is no limit.
     MAX_BYTES = Gauge "tidewire_kv_max_memory_bytes" [];
     /// Clients of the Redis protocol.
     CLIENTS = Gauge "tidewire_kv_clients" [];
@@ -39,11 +39,11 @@ metrics! {
     CLIENTS_BYTES = Gauge "tidewire_kv_clients_memory_bytes" [];
     /// Commands for which the log of messages was read, where keys show it (`--kv-log-keys`).
     LOG_READS = Counter "tidewire_kv_log_reads_total" [];
-    /// Entries that they have shown.
+    /// Entries of the log that commands have shown.
     LOG_ENTRIES = Counter "tidewire_kv_log_entries_total" [];
-    /// Bytes of their payloads.
+    /// Payload of entries of the log that commands have shown; bytes.
     LOG_BYTES = Counter "tidewire_kv_log_payload_bytes_total" [];
-    /// Those of them that were refused because the reply would have been too long (`--kv-log-reply`).
+    /// Commands on streams of the log that were refused because the reply would have been too long (`--kv-log-reply`).
     LOG_REFUSED = Counter "tidewire_kv_log_refused_total" [];
     /// Connections of the binary protocol closed for what they sent, or for what could not be written (`refused`).
     BINARY_CLOSED = Counter "tidewire_kv_binary_closed_total" ["reason"];

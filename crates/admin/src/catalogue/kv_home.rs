@@ -1,4 +1,4 @@
-//! Of a key-value store that has a home.
+//! Metrics of a key-value store that has a home.
 
 use crate::metric::metrics;
 
@@ -7,11 +7,11 @@ metrics! {
     ROLE = Gauge "tidewire_kv_home_role" ["role"];
     /// 1 while the home is reached: a follower has been told within 5 s where it ends, an owner carries and has met with no failure.
     LINKED = Gauge "tidewire_kv_home_linked" [];
-    /// Of an owner the first position of the store's log that is not at home, of a follower the first that was not applied.
+    /// On an owner, the first position of the store's log that is not at home; on a follower, the first that was not applied.
     POSITION = Gauge "tidewire_kv_home_position" [];
-    /// Of an owner the records that are not at home, of a follower the offsets of the home that were not read.
+    /// On an owner, records that are not at home; on a follower, offsets of the home that were not read.
     LAG = Gauge "tidewire_kv_home_lag_records" [];
-    /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, also when it is cut off from the brokers; less than two seconds are 0.
+    /// On an owner, the age of the oldest change that is not at home; on a follower, how old its data may be, also when it is cut off from the brokers; less than two seconds are 0.
     BEHIND = Gauge "tidewire_kv_home_lag_seconds" [];
     /// How much longer the lease of the owner lasts; at 0 it serves no keys at level replicated. Also 0 of a follower.
     LEASE = Gauge "tidewire_kv_home_lease_seconds" [];
@@ -19,7 +19,7 @@ metrics! {
     BACKLOG = Gauge "tidewire_kv_home_backlog_bytes" [];
     /// Transactions committed at home.
     TRANSACTIONS = Counter "tidewire_kv_home_transactions_total" [];
-    /// Bytes of the records in them.
+    /// Bytes of records committed at home.
     BYTES = Counter "tidewire_kv_home_bytes_total" [];
     /// What was asked of the home and failed, or was not answered in time.
     FAILURES = Counter "tidewire_kv_home_failures_total" [];

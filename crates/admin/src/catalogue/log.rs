@@ -1,4 +1,4 @@
-//! Of the durable logs: that of messages, and that of the key-value store where it has one.
+//! Metrics of the durable logs: the log of messages, and the log of a durable key-value store.
 
 use crate::metric::metrics;
 
@@ -26,7 +26,7 @@ metrics! {
     USED_BYTES = Gauge "tidewire_log_used_bytes" ["log"];
     /// Bytes of the file system that the log is on.
     DISK_SIZE = Gauge "tidewire_log_disk_size_bytes" ["log"];
-    /// Bytes of it that the process may still use.
+    /// Bytes of the log's disk that the process may still use.
     DISK_FREE = Gauge "tidewire_log_disk_free_bytes" ["log"];
     /// Streams of the log.
     STREAMS = Gauge "tidewire_log_streams" ["log"];

@@ -1,4 +1,4 @@
-//! Of the process, under the names that all Prometheus clients use.
+//! Metrics of the process, under the names that all Prometheus clients use.
 
 use crate::metric::metrics;
 

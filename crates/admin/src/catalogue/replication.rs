@@ -1,4 +1,4 @@
-//! Of the replicator of the log of messages, where it has a home.
+//! Metrics of the replicator of the log of messages, where the log has a home.
 
 use crate::metric::metrics;
 
@@ -7,15 +7,15 @@ metrics! {
     STATE = Gauge "tidewire_replication_state" ["state"];
     /// Messages in the log that are not at home, by what is known.
     LAG = Gauge "tidewire_replication_lag_records" [];
-    /// Bytes of those, as they are stored; by up to 64 KiB a stream more.
+    /// Bytes of records that are not at home, as they are stored; up to 64 KiB a stream more.
     BACKLOG = Gauge "tidewire_replication_backlog_bytes" [];
     /// 1 while level `replicated` is granted.
     PROMISES = Gauge "tidewire_replication_granted" [];
     /// Transactions committed at home.
     TRANSACTIONS = Counter "tidewire_replication_transactions_total" [];
-    /// Messages in them.
+    /// Messages brought home.
     MESSAGES = Counter "tidewire_replication_messages_total" [];
-    /// Bytes of those, with their headers of 12.
+    /// Bytes of messages that were brought home, with their headers of 12.
     BYTES = Counter "tidewire_replication_bytes_total" [];
     /// What was asked of the home and failed, or was not answered in time.
     FAILURES = Counter "tidewire_replication_failures_total" [];
@@ -31,10 +31,10 @@ metrics! {
     GROUP_LOST = Gauge "tidewire_fleet_lost" [];
     /// Partitions that were here and are not any more.
     ENDED = Counter "tidewire_fleet_ended_total" [];
-    /// Those that had to go before all that was durable was at home, because it took longer than --fleet-hand-over.
+    /// Partitions that had to go before all that was durable was at home, because it took longer than --fleet-hand-over.
     CUT_SHORT = Counter "tidewire_fleet_cut_short_total" [];
     /// Times a partition was here and left messages that are not at home: see `tidewire log unreplicated`.
     LEFT_TENURES = Gauge "tidewire_fleet_left_tenures" [];
-    /// Records from the first to the last of those of each, others between them included.
+    /// Records of these tenures, from the first to the last of each, others between them included.
     LEFT_RECORDS = Gauge "tidewire_fleet_left_records" [];
 }

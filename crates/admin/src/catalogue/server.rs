@@ -1,4 +1,4 @@
-//! Of the loops and their connections: what the toolkit counts for every service.
+//! Metrics of the loops and their connections: what the toolkit counts for every service.
 
 use crate::metric::metrics;
 
@@ -12,7 +12,7 @@ metrics! {
     INFO = Gauge "tidewire_build_info" ["version", "engine"];
     /// 1 if the server is ready to serve, 0 while it recovers or drains.
     READY = Gauge "tidewire_ready" [];
-    /// Connections accepted, those refused later included.
+    /// Connections accepted, including ones refused later.
     CONNECTIONS_ACCEPTED = Counter "tidewire_connections_accepted_total" ["service", "loop"];
     /// Outgoing connections established.
     CONNECTIONS_DIALLED = Counter "tidewire_connections_dialled_total" ["service", "loop"];

@@ -1,4 +1,4 @@
-//! Of `tidewire ship`, where it has `--status`.
+//! Metrics of `tidewire ship`, where it has `--status`.
 
 use crate::metric::metrics;
 

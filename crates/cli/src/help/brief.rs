@@ -1,7 +1,8 @@
 //! What `-h` shows of commands with many flags: these, each on a line, so that the whole fits on a screen of 24 lines of 80.
 
-/// Of a command, by its words, and of those below it: flags and places in the order of the help, and what each is in a few
-/// words. Of several, the later one says what a flag is.
+/// What `-h` shows of a command and of its subcommands, by the command's words: flags and places in
+/// the order of the help, and what each is in a few words. Of several, the later one says what a
+/// flag is.
 pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
     (
         "serve",
@@ -16,7 +17,7 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("bind", "Where all listen [default: 127.0.0.1]"),
             ("listen", "HOST:PORT, PORT or unix:/PATH"),
             ("tls-cert", "Speaks TLS with this certificate"),
-            ("tls-key", "Its private key"),
+            ("tls-key", "The private key of --tls-cert"),
             ("admin", "Dashboard, metrics [default: :7480]"),
             ("data", "Of the log [default: tidewire-data]"),
             ("ingest-token-file", "What clients of ingest must show"),

@@ -1,6 +1,6 @@
 //! How each command is used, for the end of its `--help`.
 
-/// Of each command, by its words, how it is used.
+/// Examples of each command, by the command's words.
 pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "",

@@ -19,7 +19,8 @@ pub(crate) fn command(help: Help) -> clap::Command {
     dressed(<Cli as clap::CommandFactory>::command(), help, TEXTS)
 }
 
-/// The command with those of the lab, where the lab is found: for completions, which know every flag.
+/// The command with the lab's commands, where the lab is found: for completions, which know every
+/// flag.
 pub(crate) fn with_lab() -> clap::Command {
     let mut command = command(Help::Long);
     let mut others = lab::commands();

@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if opened.found.end_is_lost {
         say!("lost        the end of the log, with what was changed behind the snapshot");
     }
-    // Behind the whole name, so that it is not a file of somebody else.
+    // The suffix stands behind the whole name, so that the partial file is no other program's file.
     let mut partial = to.clone().into_os_string();
     partial.push(".partial");
     let file = OpenOptions::new()

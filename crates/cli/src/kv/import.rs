@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Most memory that one key of the dump may take while it is read: a small dump can hold a large one
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     key_max: Size,
-    /// Puts keys in the place of those that the running server has
+    /// Replaces keys that the running server has
     #[arg(long, requires = "to")]
     replace: bool,
 }
@@ -66,7 +66,7 @@ const ELEMENTS: usize = 256;
 /// Bytes of elements after which a command ends.
 const BYTES: usize = 1 << 20;
 
-/// Who takes commands.
+/// A target that takes commands.
 trait Target {
     /// Runs a command in a database; what is wrong, if anything.
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure>;
@@ -397,7 +397,7 @@ struct Server {
     owed: usize,
     database: Option<u32>,
     replace: bool,
-    /// Of the key that was put last: it is removed once.
+    /// Name of the key that was put last: it is removed once.
     last: Vec<u8>,
 }
 

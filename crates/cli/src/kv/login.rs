@@ -1,4 +1,4 @@
-//! Who asks a running server: its user, and the password.
+//! How the command logs in to a running server: the user and the password.
 
 use std::path::PathBuf;
 

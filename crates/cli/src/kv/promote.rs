@@ -18,7 +18,7 @@ Examples:
 It ends with status 0 when the server owns the store, takes changes and reaches its home, also if it did before. Otherwise \
 nothing was taken over, or the result is unknown: ask again, or look at INFO replication.";
 
-/// Whom.
+/// The server to promote.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let set = socket.get_ref().set_read_timeout(within);
     set.map_err(|e| Failure::failed(format!("--within: {e}")))?;
     ask(&mut socket, to, &["REPLICAOF", "NO", "ONE"])?;
-    // OK is also what a server says that has nobody to take over from.
+    // A server that has no owner to take over from also answers OK.
     let set = socket.get_ref().set_read_timeout(Some(GREETING));
     set.map_err(|e| Failure::failed(e.to_string()))?;
     let info = info(&mut socket, to)?;

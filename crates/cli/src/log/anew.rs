@@ -29,7 +29,7 @@ pub(super) struct Anew {
     streams: BTreeMap<Arc<str>, Stream>,
     /// What was put in last, as long as it may go on.
     last: Option<Record>,
-    /// Those whose names are before this one are whole.
+    /// Streams whose names sort before this one are whole.
     whole: Arc<str>,
     made: Made,
 }
@@ -46,11 +46,11 @@ pub(super) struct Made {
     pub(super) records: u64,
     pub(super) streams: usize,
     pub(super) cursors: usize,
-    /// Those of whom no record is left.
+    /// Producers of which no record is left.
     pub(super) producers: usize,
     /// Positions that are not at home any more, by stream: the first, and the one behind the last.
     pub(super) missing: Vec<(Arc<str>, u64, u64)>,
-    /// How many records at home are somebody else's, and what is wrong with the first.
+    /// How many records at home are foreign, and what is wrong with the first.
     pub(super) passed: Option<(u64, String)>,
 }
 
@@ -61,7 +61,7 @@ impl Anew {
             identity: Some(identity),
             payload_max: PAYLOAD_MAX,
             group_bytes: 2 * PAYLOAD_MAX as usize,
-            // As many as the home has. A server's own limits hold for those that come to it.
+            // As many as the home has. A server's own limits hold for its clients.
             streams_max: usize::MAX,
             producers_max: usize::MAX,
             cursors_max: usize::MAX,
@@ -96,7 +96,8 @@ impl Anew {
         self.made.records
     }
 
-    /// Puts the next record in. Those that were one run, and are each a record at home, are one again.
+    /// Puts the next record in. Messages that were one run, and are each a record at home, are one
+    /// run again.
     pub(super) fn put(&mut self, found: Found) -> Result<(), String> {
         let record = found.record;
         let wrong = |what: String| format!("offset {}: {what}", found.offset);

@@ -34,7 +34,7 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
     Ok(verdict(place, &report))
 }
 
-/// The same as an object.
+/// The findings as an object.
 pub(super) fn object(place: &Place) -> Result<(Value, Option<Failure>), Failure> {
     let disk = place.look()?;
     let report = tools::check(&disk).map_err(|e| place.failed(&e))?;

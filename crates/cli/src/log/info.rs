@@ -60,7 +60,7 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
     Ok(verdict(&info))
 }
 
-/// The same as an object.
+/// The facts as an object.
 pub(super) fn object(place: &Place) -> Result<(Value, Option<Failure>), Failure> {
     let disk = place.look()?;
     let info = tools::info(&disk).map_err(|e| place.failed(&e))?;

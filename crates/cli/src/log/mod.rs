@@ -57,7 +57,7 @@ pub(crate) enum Log {
     Unreplicated(unreplicated::Args),
 }
 
-/// Settings of a log that is open for a moment only: it forgets nobody by that, and removes nothing.
+/// Settings of a log that is open for a moment only: it forgets no producer, and removes nothing.
 fn momentary() -> Settings {
     Settings {
         producer_idle: Duration::from_secs(100 * 365 * 86_400),
@@ -73,7 +73,7 @@ pub(crate) struct Place {
     /// The directory of a server's data, with messages in it and keys in `kv`, or of one of the two
     #[arg(long, default_value = crate::serve::DIRECTORY, value_name = "DIR")]
     data: PathBuf,
-    /// Of one of the two alone, if there are messages and keys
+    /// One of the two alone, if there are messages and keys
     #[arg(long, value_name = "WHAT")]
     only: Option<Only>,
 }
@@ -133,7 +133,7 @@ pub(crate) fn run(log: Log) -> Result<(), Failure> {
 
 /// Why showing ended.
 enum Ended {
-    /// Nobody reads on.
+    /// The reader of the output has gone.
     Unread,
     Failed(Failure),
 }
@@ -161,7 +161,7 @@ impl Place {
     fn parts(&self) -> Result<Vec<Part>, Failure> {
         let mut found = parts(&self.data);
         if found.is_empty() {
-            // It says why.
+            // The failure says why.
             self.look()?;
         }
         let all = found.len();
@@ -193,7 +193,7 @@ impl Place {
         self.each_told(out, tell, run)
     }
 
-    /// The same where what is written is for programs: then it is said to people.
+    /// As `each`, where the output is for programs: titles then go to stderr.
     fn each_quietly<W: Write>(
         &self,
         out: &mut W,
@@ -243,13 +243,13 @@ impl Place {
         Ok(failure)
     }
 
-    /// The log, to be looked at: nothing is made, whoever has it open is not disturbed.
+    /// The log, to be looked at: nothing is made, and a process that has it open is not disturbed.
     fn look(&self) -> Result<ReadOnlyDisk, Failure> {
         ReadOnlyDisk::open(&self.data)
             .map_err(|e| Failure::failed(format!("cannot look into the log: {e}; --data must name the data directory of a server, or `kv` in it")))
     }
 
-    /// The log, to be looked at while nobody writes it.
+    /// The log, to be looked at while no process writes it.
     fn look_alone(&self) -> Result<ReadOnlyDisk, Failure> {
         let disk = self.look()?;
         if disk.is_written() {

@@ -57,7 +57,7 @@ impl Partial {
                         "another process makes it, in {shown}: wait for that, or name another directory"
                     ));
                 }
-                // Where directories know no locks, nobody else is noticed.
+                // Where directories know no locks, another process is not noticed.
                 Err(Errno::BADF | Errno::INVAL | Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => {}
                 taken => taken.map_err(|e| failed("lock", e.into()))?,
             }
@@ -120,7 +120,7 @@ impl Partial {
             .map_err(|e| e.to_string())
     }
 
-    /// Removes it: nobody is to take a part for the whole.
+    /// Removes the directory: a part must not be taken for the whole.
     pub(super) fn give_up(self) {
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -195,7 +195,7 @@ mod tests {
         fs::write(third.path().join("file"), "3").expect("writing");
         third.finish().expect("renaming");
         assert_eq!(fs::read(to.join("file")).expect("reading"), b"3");
-        // Whoever has begun before that one was there.
+        // A process that began before that directory was there.
         let late = Partial::begin(&to).expect("nobody else");
         let path = late.path().to_owned();
         assert!(late.finish().is_err());

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     args.place.each(out, |place, out| one(place, args.yes, out))
 }
 
-/// Of one log.
+/// Repairs one log.
 fn one(place: &Place, yes: bool, out: &mut impl Write) -> Shown {
     if !yes {
         let disk = place.look_alone()?;

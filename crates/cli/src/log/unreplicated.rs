@@ -40,7 +40,7 @@ pub(crate) struct Args {
 /// What became of the records of a tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// They are there up to before this position.
+    /// Records are at home up to before this position.
     Home(u64),
     /// This log still has the partition, and goes on from there.
     Waits(u64),

@@ -244,7 +244,8 @@ thread_local! {
 /// Bytes of each that are kept.
 const KEPT: usize = 4096;
 
-/// Calls `f` with one of them, empty. Who logs while something is logged has another.
+/// Calls `f` with one of them, empty. A line logged while another is formatted has a string of its
+/// own.
 fn with_kept<R>(kept: &'static LocalKey<Cell<String>>, f: impl FnOnce(&mut String) -> R) -> R {
     // There is none where a thread ends.
     let mut text = kept.try_with(Cell::take).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Logs on stderr, for people or for machines. Whoever logs never waits for stderr: lines go to a bounded queue
-//! that a thread of its own writes out ([`writer`]), in the form that was asked for ([`line`], [`stamp`]).
+//! Logs on stderr, for people or for machines. A logging thread never waits for stderr: lines go to
+//! a bounded queue that a thread of its own writes out ([`writer`]), in the form that was asked for
+//! ([`line`], [`stamp`]).
 
 mod line;
 mod stamp;
@@ -20,7 +21,7 @@ use self::writer::Queue;
 use crate::colours;
 use crate::exit::Failure;
 
-/// What is logged unless somebody says otherwise.
+/// What is logged by default.
 const DEFAULT: &str = "info";
 
 /// Lines about connections.
@@ -50,7 +51,7 @@ impl Levels {
     pub(crate) fn shown(&self) -> String {
         let shown = self.handle.with_current(ToString::to_string);
         let shown = shown.unwrap_or_default();
-        // Nobody has asked for that.
+        // The user did not ask for connection lines.
         let unsaid = format!("{CONNECTIONS}=off");
         let said = shown.split(',').filter(|directive| *directive != unsaid);
         said.collect::<Vec<_>>().join(",")
@@ -59,7 +60,7 @@ impl Levels {
     /// Logs by this filter from now on.
     ///
     /// # Errors
-    /// It is no filter; nothing has changed.
+    /// The text is no filter; nothing has changed.
     pub(crate) fn set(&self, filter: &str) -> Result<(), String> {
         let parsed = parse(filter, self.connections)?;
         self.handle.reload(parsed).map_err(|e| e.to_string())
@@ -72,7 +73,7 @@ fn parse(filter: &str, connections: bool) -> Result<EnvFilter, String> {
         return Err("a filter is a level, or target=level pairs with commas in between".into());
     }
     for word in filter.split(',').map(str::trim) {
-        // It would be taken for a target that nobody logs under.
+        // The word would be taken for a target that no code logs under.
         let is_word = !word.contains(['=', '[', ':']) && !word.starts_with("tidewire");
         if is_word && word.parse::<LevelFilter>().is_err() {
             return Err(format!(
@@ -118,7 +119,7 @@ impl Logging {
             .map_err(|e| Failure::failed(format!("cannot start the thread that logs: {e}")))?;
         let (filter, handle) = reload::Layer::new(filter);
         let lines = tracing_subscriber::fmt::layer()
-            // They would be said on stderr too, and panic where that is full or gone.
+            // Internal errors would go to stderr too, and panic where that is full or gone.
             .log_internal_errors(false)
             .with_ansi(colours::wanted(terminal))
             .event_format(Lines::new(format))

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Of a second, without the parts of it: `2026-01-31T23:59:59`.
+/// Length of a stamp up to the second, without fractions: `2026-01-31T23:59:59`.
 const WHOLE: usize = 19;
 const LEN: usize = WHOLE + 8;
 
@@ -33,7 +33,7 @@ impl Stamp {
         if since.as_secs() != self.second {
             self.second = since.as_secs();
             let mut whole = String::new();
-            // Of years beyond 9999 it makes an error.
+            // Years beyond 9999 make this an error.
             let _ = write!(
                 whole,
                 "{}",

@@ -1,5 +1,6 @@
-//! The queue between those who log and stderr. It is bounded: what does not fit because nobody takes it (a pipe that
-//! is not read, a disk that stalls) is dropped and counted, and that is said once there is room.
+//! The queue between logging threads and stderr. The queue is bounded: lines that do not fit
+//! because stderr is not read (a full pipe, a disk that stalls) are dropped and counted, and a line
+//! says so once there is room.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +19,7 @@ const GATHER: Duration = Duration::from_millis(50);
 const GATHERED_MAX: usize = QUEUED_MAX / 4;
 /// Between two lines about lines that were dropped.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How long the end waits for somebody to take what is queued.
+/// How long the end waits until the queued lines are taken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What became of the lines so far.
@@ -32,14 +33,14 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
 }
 
-/// The queue's end for those who log. Cheap to clone.
+/// The queue's end for logging threads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// There is something to write, or somebody waits for the end of it.
+    /// Signalled when there is something to write, or a thread waits for the end of it.
     work: Condvar,
     /// All is written.
     done: Condvar,
@@ -55,7 +56,7 @@ struct Waiting {
     parked: bool,
     /// The thread has taken bytes that are not written yet.
     writing: bool,
-    /// Somebody waits: do not gather.
+    /// A thread waits: do not gather.
     hurry: bool,
     /// Among the bytes are a warning or an error.
     urgent: bool,
@@ -165,7 +166,7 @@ fn write_out(shared: &Shared, gather: Duration, mut out: impl Write) {
         let urgent = take(shared, &mut batch);
         let written = out.write_all(&batch).and_then(|()| out.flush());
         if written.is_err() {
-            // Nobody is left who could be told.
+            // The error cannot be reported anywhere.
             shared.failed.fetch_add(1, Relaxed);
         }
         batch.clear();
@@ -254,7 +255,7 @@ mod tests {
     fn who_logs_does_not_wait_and_what_does_not_fit_is_counted() {
         let (queue, opener, lines) = gated();
         let line = [b'x'; 1023];
-        // Nobody takes a byte, and this comes to its end all the same.
+        // No byte is taken, and this ends all the same.
         for _ in 0..4096 {
             queue.push(&line, false);
         }
@@ -286,7 +287,7 @@ mod tests {
         assert!(taken == expected);
     }
 
-    /// Unless it has gone, nobody waits for the time to gather, which is long here.
+    /// The line is written without waiting for the time to gather, which is long here.
     #[test]
     fn a_warning_is_written_at_once_with_what_was_gathered() {
         let (taken, lines) = channel();

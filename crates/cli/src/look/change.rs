@@ -14,7 +14,7 @@ pub(super) struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Of another process, an earlier page says nothing.
+    /// An earlier page of another process says nothing.
     pub(super) fn new(now: &'a Page, before: Option<&'a Page>) -> Change<'a> {
         let same = |before: &&Page| {
             before.pid == now.pid
@@ -56,7 +56,8 @@ impl<'a> Change<'a> {
         self.within("tidewire_loop_lag_seconds", share, labels)
     }
 
-    /// Of a histogram: at most this in such a share of the times, which are counted as those of [`lag`](Change::lag).
+    /// A quantile of a histogram: at most this in such a share of the times, which are counted as
+    /// in [`lag`](Change::lag).
     pub(super) fn within(&self, metric: &str, share: f64, labels: &[(&str, &str)]) -> Option<f64> {
         let mut buckets: Vec<(Option<f64>, f64)> = Vec::new();
         for (page, sign) in [(Some(self.now), 1.0), (self.before, -1.0)] {

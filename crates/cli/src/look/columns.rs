@@ -8,8 +8,9 @@ pub(super) fn is_word(head: &[&str], at: usize) -> bool {
     at == 0 || matches!(head[at], "at" | "where" | "service" | "")
 }
 
-/// The columns that are shown, and how wide they are. A number is shown whole or not at all: of one that lost its first
-/// digits nobody would know. So columns that can be spared go first, in this order; words are cut.
+/// The columns that are shown, and how wide they are. A number is shown whole or not at all: a
+/// number that lost its first digits would mislead. So columns that can be spared go first, in this
+/// order; words are cut.
 pub(super) fn columns(
     room: usize,
     head: &[&str],

@@ -31,7 +31,7 @@ impl Connector<()> for Secured {
         _: Option<()>,
     ) -> Result<Option<Stream>, Error> {
         let host = details.uri.host().ok_or(Error::HostNotFound)?;
-        // Of an IPv6 address the brackets are the URL's.
+        // The brackets around an IPv6 address belong to the URL.
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let within = left(details.timeout)?;
         let mut last = Error::HostNotFound;

@@ -63,7 +63,7 @@ pub(super) const SERVICES: [&str; 8] = [
 ];
 pub(super) const LOOPS: [&str; 6] = ["loop", "open", "turns", "busy", "p99", "held"];
 
-/// Of the server as a whole.
+/// Facts of the server as a whole.
 pub(super) fn facts(change: &Change<'_>) -> Vec<(&'static str, String)> {
     let page = change.now;
     let up = span(page.uptime_seconds);
@@ -208,7 +208,7 @@ pub(super) fn loops(change: &Change<'_>) -> Vec<Vec<String>> {
 pub(super) const MESSAGES: &str = "messages";
 pub(super) const KEYS: &str = "kv";
 
-/// Of one of the two logs; nothing if the server has none.
+/// Facts of one of the two logs; nothing if the server does not have it.
 pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
     let of = [("log", log)];
     if change
@@ -354,7 +354,7 @@ pub(super) fn kv(change: &Change<'_>) -> Vec<(String, String)> {
     ]
 }
 
-/// The first column and those of words to the left, numbers to the right.
+/// Writes a table: the first column and columns of words to the left, numbers to the right.
 fn table(out: &mut String, title: &str, head: &[&str], rows: &[Vec<String>]) {
     if rows.is_empty() {
         return;

@@ -37,7 +37,7 @@ pub(crate) struct Top {
 
 /// Values that are kept for the little charts.
 const KEPT: usize = 240;
-/// Lines of a terminal from which on services are shown that nobody has used.
+/// Lines of a terminal from which on unused services are shown.
 const ROOMY: u16 = 40;
 /// How often keys are looked for.
 const KEYS: Duration = Duration::from_millis(100);
@@ -59,10 +59,10 @@ fn run(args: &Top) -> Result<(), Failure> {
     let interval = args.interval.0.max(Duration::from_millis(100));
     let asker = Asker::new(&args.whom)?;
     let url = asker.url().to_owned();
-    // Whoever is wrong about the address is told so before the screen changes.
+    // A wrong address is reported before the screen changes.
     let first = asker.page().map_err(Failure::failed)?;
     let (tell, pages) = channel();
-    // Not joined: it ends when nobody listens any more.
+    // The thread is not joined: it ends when the receiver is gone.
     thread::spawn(move || {
         loop {
             thread::sleep(interval);

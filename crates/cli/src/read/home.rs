@@ -28,7 +28,8 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Settings::default()
     };
-    // Positions are the log's own, and nobody keeps an index of them at home: it is read from its beginning.
+    // Positions are the log's own, and the home has no index of them: it is read from its
+    // beginning.
     let (from, since) = match args.begin() {
         Begin::Position(at) => (at, 0),
         Begin::Timestamp(us) => (0, us),
@@ -62,7 +63,7 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
             continue;
         }
         let shown = show(args, &found, from, &mut left, &mut out);
-        // Whoever follows is to see it now.
+        // A follower is to see the record now.
         let flushed = if args.follow { out.flush() } else { Ok(()) };
         if let Err(ended) = shown.and(flushed.map_err(Ended::from)) {
             return conclude(Err(ended));

@@ -158,7 +158,7 @@ impl Args {
 
 /// Why reading ended before its end.
 enum Ended {
-    /// Nobody reads what is written: the end that was meant, such as by `head`.
+    /// The output is not read any more: an intended end, such as by `head`.
     Unread,
     Output(io::Error),
     Input(Error),
@@ -294,7 +294,7 @@ fn say_lost(due: u64, next: u64, form: Form, out: &mut Output) -> Result<(), End
     Ok(())
 }
 
-/// Whoever reads on behind a gap has to know that there was one.
+/// A reader that goes on behind a gap has to know that there was one.
 fn nothing_lost(out: &Output) -> Result<(), Ended> {
     match out.lost {
         0 => Ok(()),

@@ -1,5 +1,5 @@
 //! Standard output, and how much of it was taken: a pipe holds more than its reader has read, and a
-//! cursor may not move past what nobody took.
+//! cursor may not move past what was not taken.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -59,7 +59,7 @@ impl Counted {
         }
     }
 
-    /// Waits until more was taken, for a moment; whether anybody is still there to take it.
+    /// Waits a moment until more was taken; returns whether the reader is still there.
     fn is_read(&self) -> bool {
         let mut fds = [PollFd::new(&self.file, PollFlags::empty())];
         let moment = Timespec::try_from(MOMENT).ok();
@@ -134,7 +134,7 @@ impl Output {
         }
     }
 
-    /// Waits until all that could be written is taken, or nobody is there any more to take it.
+    /// Waits until all that could be written is taken, or the reader has gone.
     pub(super) fn drained(&mut self) {
         let out = |output: &Output| output.out.get_ref().unread() > 0;
         while out(self) && self.out.get_ref().is_read() {}

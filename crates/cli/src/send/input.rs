@@ -32,7 +32,7 @@ pub(crate) enum Oversized {
     /// Sending ends there.
     #[default]
     Fail,
-    /// It is left out, and gets no id.
+    /// The message is left out, and gets no id.
     Skip,
     /// As much of its beginning is sent as the server takes.
     Truncate,
@@ -208,7 +208,7 @@ impl Cutter {
             let len = u32::from_le_bytes(*len) as usize;
             let begin = self.done + PREFIX;
             if len > self.most {
-                // Its beginning is waited for only if it is sent.
+                // The message's beginning is waited for only if it is sent.
                 if self.oversized == Oversized::Truncate && rest.len() <= self.most {
                     break;
                 }

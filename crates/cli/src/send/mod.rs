@@ -131,7 +131,7 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
 /// The server, and how it is spoken to.
 ///
 /// # Errors
-/// It cannot be a server's place, or the files of TLS cannot be used.
+/// The text cannot be a server's place, or the files of TLS cannot be used.
 pub(crate) fn server(to: &str, tls: &TlsArgs) -> Result<To, Failure> {
     let has_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
     let is_path = to
@@ -294,7 +294,7 @@ fn send(args: &Args, files: &[PathBuf]) -> Result<Sent, Failure> {
         Ok(match connected(&producer, || ends.has_come())? {
             true => Some(producer),
             false => {
-                // Its thread may be waiting for a connection.
+                // The producer's thread may be waiting for a connection.
                 std::mem::forget(producer);
                 None
             }
@@ -425,11 +425,11 @@ struct Sending<'a> {
 
 /// How the input ended.
 enum Ended {
-    /// It was all read.
+    /// The input was read to its end.
     Whole,
     /// A signal came; whether something was left unread.
     Interrupted { rest: bool },
-    /// It cannot be sent, or not be read.
+    /// The input cannot be sent, or not be read.
     Bad(String),
 }
 
@@ -450,8 +450,8 @@ impl Sending<'_> {
             match self.wait(source) {
                 Ok(true) => {}
                 Ok(false) => {
-                    // Of a file the rest of a line can still be read, the next time; its beginning must
-                    // not pass for all of it until then.
+                    // The rest of a file's last line can be read the next time; until then its
+                    // beginning must not pass for the whole line.
                     if matches!(source, Source::File(..)) {
                         return Ended::Interrupted { rest: true };
                     }

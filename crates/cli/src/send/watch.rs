@@ -90,7 +90,7 @@ impl Watch {
         status.acknowledged as f64 / self.began.elapsed().as_secs_f64().max(1e-9)
     }
 
-    /// Says how it went, if anybody looks.
+    /// Prints the summary, if a terminal is there.
     pub(crate) fn summary(&self, status: &Status, skipped: u64, oversized: &str) {
         if self.seen || skipped > 0 || !oversized.is_empty() {
             let skipped = match skipped {

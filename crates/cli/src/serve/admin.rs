@@ -1,4 +1,4 @@
-//! The admin listener of `serve`: where it is, who may ask it, and what it shows.
+//! The admin listener of `serve`: where it is, which clients may ask it, and what it shows.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::host::HostPort;
 use crate::secret::Secret;
 
-/// Where it is if nobody says.
+/// Default port of the admin listener.
 pub(super) const PORT: u16 = 7480;
 
 /// Settings of the admin listener.
@@ -35,7 +35,7 @@ pub(crate) struct AdminOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) admin_host: Vec<String>,
 
-    /// The same in the environment; no flag, which others could see.
+    /// The token in the environment; not a flag, which other users could see.
     #[arg(skip)]
     pub(crate) token: Option<Secret>,
 
@@ -43,7 +43,7 @@ pub(crate) struct AdminOptions {
     #[arg(id = "admin_tls_cert", long = "admin-tls-cert", value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
 
-    /// Its private key, in PEM form [default: --tls-key]
+    /// The private key of --admin-tls-cert, in PEM form [default: --tls-key]
     #[arg(id = "admin_tls_key", long = "admin-tls-key", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
 

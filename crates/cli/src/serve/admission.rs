@@ -1,4 +1,4 @@
-//! Who is let in, and how many: of all services, of some, and of one listener.
+//! Which clients are let in, and how many: of all services, of some, and of one listener.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ pub(crate) struct Networks(Vec<Network>);
 pub(crate) struct AdmissionOptions {
     /// Connections open at once for each service; more are refused. Here and below, SERVICE= in front is
     /// for that service, all= for all of them together; may be repeated. All together are never more than the limit of
-    /// descriptors (ulimit -n) less those that are held back for logs, snapshots, admin and control [default: that, and at
+    /// descriptors (ulimit -n) less the ones held back for logs, snapshots, admin and control [default: that, and at
     /// most 1000000 for each service]
     #[arg(long, value_name = "[SCOPE=]N")]
     pub(crate) max_connections: Vec<Scoped<usize>>,
@@ -38,7 +38,7 @@ pub(crate) struct AdmissionOptions {
     #[arg(long, value_name = "[SCOPE=]RATE")]
     pub(crate) accept_rate: Vec<Scoped<Rate>>,
 
-    /// The same for each address [default: no limit]
+    /// Connections that may come in a time from each address; faster ones are refused [default: no limit]
     #[arg(long, value_name = "[SCOPE=]RATE")]
     pub(crate) accept_rate_per_address: Vec<Scoped<Rate>>,
 

@@ -49,7 +49,7 @@ pub(super) fn announce(
         writeln!(out)?;
     }
     if let Some((admin, front)) = admin {
-        // Last: whoever counts lines counts those of the services.
+        // The last line: programs that count lines count the lines of the services.
         writeln!(
             out,
             "listening service=admin addr={} engine=epoll{}",

@@ -165,8 +165,8 @@ pub(crate) struct Options {
     pub(crate) max_payload: Option<u32>,
 
     /// Memory that all connections together may hold in queued output, carried input and chunks of
-    /// input that are kept. When it runs short, those that hold much are not read from, then new ones are
-    /// refused, then those that hold most are closed [default: half of the machine's memory, or of the control group's]
+    /// input that are kept. When it runs short, connections that hold much are not read from, then new
+    /// ones are refused, then the ones that hold most are closed [default: half of the machine's memory, or of the control group's]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Size>,
 
@@ -287,7 +287,7 @@ pub(crate) enum PlacementName {
     Shared,
     /// One more loop accepts.
     Acceptor,
-    /// It gives to the loop that has fewest.
+    /// An acceptor gives each connection to the loop that has fewest.
     LeastConnections,
 }
 

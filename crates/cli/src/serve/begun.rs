@@ -1,7 +1,7 @@
 //! The directory of the log that a follower begins when it takes a store over.
 //!
-//! The one idea: a file says that what is beside it never counted, from before there is anything until the store is owned; and only who
-//! has made it may remove what is there.
+//! The one idea: a file says that what is beside it never counted, from before there is anything
+//! until the store is owned; and only the process that has made the file may remove what is there.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) fn clean(directory: &Path) -> Result<(), Failure> {
     let shown = directory.display();
     let cannot = |e: io::Error| Failure::failed(format!("cannot look into {shown}: {e}"));
     if directory.join(BEGUN).exists() {
-        // It may be the log that another process is about to own.
+        // This may be the log that another process is about to own.
         let locked = RealDisk::open(directory);
         let _locked = locked.map_err(|e| Failure::failed(format!("--follow: {shown}: {e}")))?;
         if !directory.join(BEGUN).exists() {

@@ -10,7 +10,7 @@ use tidewire_handover::{Control, Handed};
 
 use crate::exit::Failure;
 
-/// Its name, where nobody says another.
+/// Default name of the control socket.
 const NAME: &str = "tidewire.sock";
 
 /// Where the control socket is to be.
@@ -43,8 +43,8 @@ impl fmt::Display for ControlAt {
     }
 }
 
-/// Where it is if nobody says: in the directory that the service manager or the session gives to programs that run,
-/// else, for root alone, in the machine's. `None` where there is no such directory.
+/// The default place: in the directory that the service manager or the session gives to programs
+/// that run, else, for root alone, in the machine's. `None` where there is no such directory.
 fn default_path() -> Option<PathBuf> {
     let given = |name| {
         let value = env::var_os(name).filter(|value| !value.is_empty())?;

@@ -16,7 +16,7 @@ use crate::secret::Secret;
 use crate::size::Size;
 use crate::span::Span;
 
-/// Where the log is if nobody says.
+/// Default directory of the log.
 pub(crate) const DIRECTORY: &str = "tidewire-data";
 
 /// The log.
@@ -70,8 +70,8 @@ pub(crate) struct LogOptions {
                          Span(PRODUCER_IDLE)))]
     pub(crate) remember: Option<Span>,
 
-    /// What is checked when the log is opened: all, or tail (the newest segment; of the older ones
-    /// those without a valid index) [default: all]
+    /// What is checked when the log is opened: all, or tail (the newest segment, and older
+    /// ones without a valid index) [default: all]
     #[arg(long, value_name = "WHAT")]
     pub(crate) verify: Option<VerifyName>,
 
@@ -146,7 +146,7 @@ pub(crate) enum OnLogFailure {
     /// The server stops in order, and says that it failed, so that its supervisor can act.
     #[default]
     Exit,
-    /// It goes on, and refuses what it cannot store.
+    /// The server goes on, and refuses what it cannot store.
     Refuse,
 }
 
@@ -219,7 +219,7 @@ pub(crate) struct IngestOptions {
     pub(crate) admin_token_file: Option<PathBuf>,
 
     /// Which streams there are: auto (a producer's hello makes the one that it names) or declared (only
-    /// those that `tidewire stream create` has made) [default: auto]
+    /// streams that `tidewire stream create` has made) [default: auto]
     #[arg(long = "streams", id = "ingest_streams", value_name = "WHICH")]
     pub(crate) streams: Option<StreamsName>,
 
@@ -235,10 +235,10 @@ pub(crate) struct IngestOptions {
 /// Which streams there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum StreamsName {
-    /// Those that producers name.
+    /// Streams that producers name.
     #[default]
     Auto,
-    /// Those that were created.
+    /// Streams that were created.
     Declared,
 }
 
@@ -323,7 +323,7 @@ impl LogOptions {
         self.dir.clone().unwrap_or_else(|| DIRECTORY.into())
     }
 
-    /// How long groups wait for those who were released.
+    /// How long groups wait for clients that were just answered.
     pub(crate) fn group_wait(&self) -> Duration {
         self.group_wait
             .map_or(Settings::default().group_wait, |Span(time)| time)

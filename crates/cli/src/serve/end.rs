@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use super::inherit::Inherited;
 
-/// How often it is said that one which holds a log keeps everybody waiting.
+/// How often a warning says that a successor which holds a log keeps all clients waiting.
 pub(super) const SAID: Duration = Duration::from_secs(60);
 
 /// How it has ended.
 pub(crate) enum End {
     Over,
-    /// The successor has not come to serve: these are its listeners, and all who wait there.
+    /// The successor has not come to serve: these are its listeners, with the clients that wait
+    /// there.
     Again(Inherited),
 }
 
 /// Why a server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It was asked to, or has to.
+    /// The server was asked to stop, or has to.
     Stop,
     /// A successor serves.
     Succeeded,

@@ -64,11 +64,11 @@ pub(crate) struct Ending<'a> {
 
 /// What becomes of the listeners.
 enum Successor {
-    /// They are closed, or somebody serves there.
+    /// The listeners are closed, or a successor serves there.
     Settled,
-    /// Somebody needs the logs first. These are kept for the case that it dies.
+    /// A successor needs the logs first. These are kept for the case that it dies.
     AwaitsLogs(Inherited),
-    /// It may have the logs, and has not said yet that it serves.
+    /// The successor may have the logs, and has not said yet that it serves.
     Starts(Inherited, Start),
 }
 
@@ -126,7 +126,7 @@ impl<'a> Ending<'a> {
         }
         let mut passing = Passing::new(None, &places);
         if why == Why::Succeeded {
-            // Once it says that it serves, whoever connects is the successor's.
+            // Once it says that it serves, new connections are the successor's.
             let began = Instant::now();
             while drain.progress().phase == Phase::Closing && began.elapsed() < LET_GO {
                 drain.wait_for(Duration::from_millis(1));
@@ -199,7 +199,7 @@ impl<'a> Ending<'a> {
                 );
                 self.stopper.stop_now();
                 if over {
-                    // Whoever starts with the logs is on its own.
+                    // A successor that starts with the logs is on its own.
                     self.successor = Successor::Settled;
                 }
             }
@@ -265,9 +265,9 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Whether the successor hangs and has none of the logs, so that they can be opened here again. One that holds a log may
-    /// be reading it, for as long as that takes; if it hangs, somebody else has to end it, because two must not write
-    /// one log.
+    /// Whether the successor hangs and has none of the logs, so that they can be opened here again.
+    /// One that holds a log may be reading it, for as long as that takes; if it hangs, an operator
+    /// has to end it, because two must not write one log.
     fn has_nobody_started(&mut self, handing: &Handing) -> bool {
         let Successor::Starts(_, start) = &mut self.successor else {
             return false;

@@ -69,7 +69,7 @@ pub(crate) fn endpoints(
     let placed = |kind: Kind| places.iter().any(|p| p.kind.service() == kind.service());
     let mut all: Vec<Endpoint> = Vec::new();
     let mut add = |kind, place: tidewire::Endpoint, by_name, shield| {
-        // The same service named twice is meant once; two free ports are two.
+        // A service named twice is meant once; two free ports are two.
         let known = |e: &Endpoint| e.kind == kind && e.place == place;
         if place.port() == Some(0) || !all.iter().any(known) {
             all.push(Endpoint {

@@ -17,7 +17,7 @@ pub(crate) struct Events {
     hangups: Caught,
     upgrades: Caught,
     loops: Option<Caught>,
-    /// It has been said that waiting fails.
+    /// A log line has said that waiting fails.
     cannot_wait: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Heard {
     pub(crate) upgrade: bool,
     /// All loops have ended, or one has failed, or a client that may has asked for the end.
     pub(crate) loops: bool,
-    /// Somebody is at the control socket.
+    /// A client is at the control socket.
     pub(crate) control: bool,
     /// A successor has said something.
     pub(crate) successor: bool,
@@ -92,7 +92,7 @@ impl Events {
         let polled = poll(&mut fds, limit.as_ref());
         let ready = |at: usize| match polled {
             Ok(_) => !fds[at].revents().is_empty(),
-            // Whoever waits comes again.
+            // The caller waits again.
             Err(Errno::INTR) => false,
             // What is our own can be looked at all the same.
             Err(_) => true,

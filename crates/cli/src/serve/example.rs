@@ -30,7 +30,7 @@ const BESIDE: &str = "\
 #kv-password = \"...\"
 
 # A listener with what is said for it only, instead of a text in `listen`; proxy-from and the rules of admission are as
-# above. mode and owner are those of a Unix socket's file.
+# above. mode and owner are for the file of a Unix socket.
 #[[listen]]
 #service = \"kv/resp\"
 #at = \"0.0.0.0:6390\"

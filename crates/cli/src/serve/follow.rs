@@ -45,7 +45,7 @@ pub(super) struct Needs {
     pub(super) replication: Replication,
     pub(super) target: Target,
     pub(super) options: LogOptions,
-    /// Of the snapshots of an owner, here and at home.
+    /// Growth after which an owner makes a snapshot, here and at home.
     pub(super) growth: u64,
     pub(super) home_growth: u64,
     pub(super) lease: Duration,
@@ -74,7 +74,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Told {
-    /// It cannot go on.
+    /// Why the follower cannot go on.
     failure: Option<String>,
     taken: Option<TakenOver>,
 }
@@ -149,7 +149,7 @@ impl Drop for Following {
 
 /// Why a store is not filled yet.
 enum NotBegun {
-    /// It is to be tried again.
+    /// The step is to be tried again.
     Now(String),
     /// That would change nothing.
     Ever(String),
@@ -190,9 +190,9 @@ impl Thread {
         let mut home = home.map_err(|e| e.to_string())?;
         while let Some(begin) = self.begin()? {
             match self.follow(begin, &mut *home) {
-                // It had nothing yet, and has begun behind that since, with a snapshot.
+                // The home had nothing yet, and has begun behind that since, with a snapshot.
                 Err(FollowError::Gap { due: 0, .. }) => {
-                    // Nobody is to see a part of that.
+                    // No client may see a part of that.
                     self.needs.store.begin_loading();
                     self.shared.is_current.store(false, SeqCst);
                     self.source = KafkaSource::new(self.needs.target.clone(), self.home.clone());
@@ -205,7 +205,8 @@ impl Thread {
         Ok(())
     }
 
-    /// From this position on, until it is stopped or the store is to be owned from a position on, as somebody.
+    /// Follows from this position on, until it is stopped, or until the store is to be owned: from
+    /// which position on, and as which owner.
     fn follow(
         &mut self,
         begin: u64,
@@ -326,14 +327,14 @@ impl Thread {
         let loaded = match self.fetch(&at, &directory) {
             // A store that was filled in part is of no use: what fails from here on is not tried again.
             Ok(()) => self.load(&at, &directory).map_err(NotBegun::Ever),
-            // Its owner may have put another one in its place meanwhile, and removed this one.
+            // The owner may have replaced the snapshot meanwhile, and removed this one.
             Err(NotBegun::Ever(why)) => match self.newest() {
                 Ok(now) if now == Some(at) => Err(NotBegun::Ever(why)),
                 _ => Err(NotBegun::Now(why)),
             },
             Err(why) => Err(why),
         };
-        // It is at home, and never read here again.
+        // The snapshot is at home, and never read here again.
         let _ = fs::remove_dir_all(&directory);
         let keys = loaded.map_err(|why| match why {
             NotBegun::Now(why) => NotBegun::Now(named(why)),
@@ -389,8 +390,9 @@ impl Thread {
         }
     }
 
-    /// Whether there is a place for the log that an owner has. Once the home is claimed the former owner is none any more, so what
-    /// can be known is known before; who asked is answered if not.
+    /// Whether there is a place for the log that an owner has. Once the home is claimed the former
+    /// owner is none any more, so what can be known is known before; otherwise the requester gets
+    /// the reason.
     fn may_take_over(&self) -> bool {
         let directory = kv_directory(&self.needs.options);
         let room = snapshot_room(&self.needs.store);
@@ -422,7 +424,7 @@ impl Thread {
     }
 
     fn show(&mut self, follower: &Follower) {
-        // Who takes the store over waits for the home anyway, and is not to wait for this again and again.
+        // A promotion waits for the home anyway, and must not wait for this again and again.
         if follower.standing() == Standing::Follows || !self.source.is_silent() {
             self.source.look();
         }
@@ -484,7 +486,7 @@ impl Thread {
         }
         let carrier = Carrier::start(&log, kv_log, target, options, *home_growth, *lease);
         let carrier = carrier.map_err(|e| failed("its home", &e.message))?;
-        // Who is told that it is done is the owner, by what the home said a moment ago.
+        // A success is reported only to a proven owner, by what the home said a moment ago.
         while !(embedded.progress().replicates && kv_log.is_proven()) {
             if let Some(why) = kv_log.lost() {
                 return Err(failed("its home", why));

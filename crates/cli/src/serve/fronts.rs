@@ -116,7 +116,8 @@ impl Wrap for TlsFront {
         tls.map_or(Ok(None), |tls| tls.wrap(from))
     }
 
-    /// Who is turned away before his handshake hears nothing: to say it would cost one.
+    /// A client that is refused before its handshake hears nothing: an answer would cost a
+    /// handshake.
     fn is_transparent(&self, from: &Peer) -> bool {
         let speaks = self
             .0

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// How often it is told of what stays full.
 const REPEATED: Duration = Duration::from_secs(60);
-/// After so long without a refusal, there is room again, or nobody asks for any.
+/// After so long without a refusal, there is room again, or no client asks for any.
 const OVER: Duration = Duration::from_secs(10);
 
 /// What was told so far.
@@ -32,7 +32,7 @@ pub(crate) enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     None,
-    /// It is full, and so many more refusals were given since that was told.
+    /// The disk is full, and so many more refusals were given since that was logged.
     Full(u64),
     Over,
 }

@@ -1,4 +1,4 @@
-//! The flags that were given, of those that are for something that may not be there.
+//! The given flags of features that may be absent.
 
 use super::kind::Named;
 use super::schema::Setting;
@@ -19,7 +19,7 @@ pub(super) enum For {
     Home,
     /// A log of messages that has one.
     Replicated,
-    /// One that is synced before anybody is answered.
+    /// A log that is synced before any client is answered.
     SyncedLog,
     DurableKv,
     /// Keys that show the log of messages.
@@ -31,7 +31,7 @@ pub(super) enum For {
     Prefixes,
 }
 
-/// The flags that were given, of those that are for something that may not be there.
+/// The given flags of features that may be absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(super) flags: Vec<(String, For)>,
@@ -42,7 +42,7 @@ pub(crate) struct Given {
 /// What a flag is for, if that may be missing. A flag of a service's own heading is for that service.
 pub(super) fn of(setting: &Setting) -> Option<For> {
     let of = match &*setting.name {
-        // They say that there is to be one, or where.
+        // These flags say that there is to be one, or where.
         "data" | "admin" | "tls-key" | "tls-client-ca" => return None,
         "kv-snapshot-growth" | "kv-accept-loss" => For::DurableKv,
         "kv-home-growth" | "kv-lease" => For::KvHome,

@@ -1,5 +1,5 @@
-//! Which clients are let in. A service that asks nobody for a secret serves only this host, unless `--open` says
-//! that everybody who reaches it may use it; and a secret guards every port of what it guards.
+//! Which clients are let in. A service without a secret serves only this host, unless `--open` says
+//! that all clients that reach it may use it; and a secret guards every port of what it guards.
 
 use tidewire_ingest::Level;
 
@@ -15,20 +15,20 @@ const LOG_KEYS_MAX: usize = 64;
 /// How the clients of a listener are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
-    /// They must show a secret.
+    /// Clients must show a secret.
     Secret,
-    /// They must show a certificate of an authority that is named.
+    /// Clients must show a certificate of an authority that is named.
     Certificate,
-    /// Only those of this host are served.
+    /// Only clients of this host are served.
     ThisHost,
-    /// Nobody is turned away, as `--open` says.
+    /// No client is turned away, as `--open` says.
     Open,
-    /// Nobody is turned away: nothing is kept here that could be read or spoiled.
+    /// No client is turned away: nothing is kept here that could be read or spoiled.
     Harmless,
 }
 
 impl Settings {
-    /// Whether everybody who reaches this service may use it.
+    /// Whether every client that reaches this service may use it.
     pub(crate) fn is_open(&self, kind: Kind) -> bool {
         self.open.iter().any(|open| open.covers(kind))
     }
@@ -93,7 +93,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses to show the log as keys where it would be read by who may not, or where there is none.
+    /// Refuses to show the log as keys where clients without the right would read it, or where
+    /// there is none.
     pub(crate) fn check_log_keys(&self) -> Result<(), Failure> {
         let Some(prefix) = &self.kv.log_keys else {
             return Ok(());
@@ -127,7 +128,7 @@ impl Settings {
         )))
     }
 
-    /// Whether who reads the log by ingest shows a certificate, and who reads it by kv does not.
+    /// Whether a reader of the log by ingest shows a certificate, and a reader by kv does not.
     fn wants_certificates_for_the_log(&self) -> bool {
         let asks = |kind: Kind| {
             let mut own = self.endpoints.iter().filter(move |e| e.kind == kind);
@@ -138,7 +139,7 @@ impl Settings {
         asks(Kind::Ingest) && !own.all(|e| e.front.asks_for_certificates())
     }
 
-    /// Logs what an operator should know about who is let in.
+    /// Logs what an operator should know about admitted clients.
     pub(crate) fn warn_of_strangers(&self) {
         if self.binary_left_out {
             tracing::info!(

@@ -1,4 +1,4 @@
-//! A running server's side of a handover: who may have the listeners, and when.
+//! A running server's side of a handover: which process may have the listeners, and when.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ pub(crate) struct Handing {
     successor: Option<Session>,
     /// What it has said first.
     hello: Option<Hello>,
-    /// It has been offered the listeners.
+    /// The successor has been offered the listeners.
     offered: bool,
     /// One that did not take over may have the listeners still.
     astray: bool,
@@ -72,7 +72,7 @@ impl Handing {
         self.successor.is_some().then_some(LOOK)
     }
 
-    /// Hears whoever asks, or says why not now.
+    /// Accepts a waiting successor, or says why not now.
     pub(crate) fn accept(&mut self, refusal: Option<&str>) {
         let Some(control) = &self.control else { return };
         match control.accept() {
@@ -123,7 +123,7 @@ impl Handing {
         self.hello.as_ref().is_some_and(|hello| hello.forget)
     }
 
-    /// Its process.
+    /// Id of the successor's process.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.hello.as_ref().map(|hello| hello.pid)
     }
@@ -169,7 +169,7 @@ impl Handing {
     pub(crate) fn let_go(&mut self) -> Option<Session> {
         let takes = self.takes_connections();
         let session = self.successor.take().and_then(|mut session| {
-            // Who serves serves, whether it hears this or not.
+            // The successor serves, whether it hears this or not.
             let said = session.go(takes);
             (takes && said.is_ok()).then_some(session)
         });

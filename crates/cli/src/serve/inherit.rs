@@ -17,7 +17,7 @@ pub(crate) const ADMIN: &str = "admin";
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     all: Vec<Handed>,
-    /// Somebody else has them too, and may keep them.
+    /// Another process has them too, and may keep them.
     shared: bool,
     /// Connections of this server's own that a successor was to have, which has not come to serve.
     connections: Vec<Unserved>,
@@ -41,7 +41,7 @@ impl Inherited {
         std::mem::take(&mut self.connections)
     }
 
-    /// Somebody else has them too, and may keep them.
+    /// Another process has them too, and may keep them.
     pub(crate) fn sharing(mut self) -> Inherited {
         self.shared = true;
         self
@@ -76,7 +76,7 @@ impl Inherited {
     /// port 0 takes any port of its service and address.
     pub(crate) fn settle(&self, endpoints: &mut [Endpoint]) -> Result<(), String> {
         let mut taken = vec![false; endpoints.len()];
-        // Those that say it exactly come first.
+        // Exact matches come first.
         for exactly in [true, false] {
             for handed in self.services() {
                 let exact = endpoints.iter().any(|e| is_for(handed, e));
@@ -288,7 +288,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        // Not a predecessor's: for those the settings are asked.
+        // Not a predecessor's: the settings decide about these.
         let others = Inherited::new(vec![handed("gopher", "0.0.0.0:7", false)]);
         assert!(others.given().unwrap().is_empty());
     }

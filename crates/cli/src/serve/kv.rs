@@ -78,7 +78,7 @@ impl KvOptions {
 
     fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
         let bounds = self.bounds(settings);
-        // Nobody could ask for more, and what is smaller serves nobody.
+        // No client could ask for more, and a smaller buffer serves none.
         let query_buffers = KvSettings::QUERY_BUFFER_MIN..=u32::MAX as usize;
         if !query_buffers.contains(&bounds.query_buffer) {
             return Err(Failure::usage(format!(
@@ -197,7 +197,7 @@ const LOG_READERS: usize = 2;
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
 
-/// A disk has room for so many of these at least, if nobody says how much that is.
+/// A disk has room for so many of these at least, by default.
 const GROWTHS_OF_A_DISK: u64 = 8;
 
 /// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
@@ -444,7 +444,7 @@ impl Kv {
         resp.recovered(kv_log.clone());
         binary.recovered(kv_log.clone());
         self.log.get_or_init(|| kv_log);
-        // Last: whoever is served from now on waits for the log.
+        // This comes last: clients served from now on wait for the log.
         store.end_loading();
         Ok(true)
     }
@@ -555,7 +555,8 @@ impl Kv {
         }
     }
 
-    /// Ingest asks for tokens, or does not: where it does, nobody reads its log here, unless that is meant.
+    /// Notes whether ingest asks for tokens: if it does, no client reads its log here, unless the
+    /// settings allow it.
     pub(crate) fn heed_tokens(&self, asks: bool, options: &KvOptions) {
         if options.log_keys.is_none() || options.log_past_tokens {
             return;

@@ -1,8 +1,8 @@
-//! The thread that sends snapshots of a store home, so that who follows it later need not read all that was ever changed, and
-//! removes there what they stand for.
+//! The thread that sends snapshots of a store home, so that a later follower need not read all that
+//! was ever changed, and removes there what they stand for.
 //!
-//! The one idea: pieces are nobody's until the word for them is committed by the owner, in a transaction; so it does not matter
-//! what becomes of an upload, and a former owner can send what it likes.
+//! The one idea: pieces do not count until the owner commits the word for them in a transaction; so
+//! it does not matter what becomes of an upload, and a former owner can send what it likes.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Needs {
     pub(super) kv_log: Arc<KvLog>,
     pub(super) identity: u64,
-    /// Of the log, where its snapshots are.
+    /// Directory of the log, where its snapshots are.
     pub(super) directory: PathBuf,
     pub(super) target: Target,
     pub(super) home: Home,
@@ -108,7 +108,7 @@ impl Drop for Archive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     snapshot: Option<AtHome>,
-    /// Bytes that had ever gone home when it was sent, whoever carried them.
+    /// Bytes that had ever gone home when it was sent, by any owner.
     carried: u64,
 }
 
@@ -161,7 +161,7 @@ impl Needs {
             return Ok(());
         }
         let path = self.directory.join(snapshot::name(position));
-        // It may have been replaced by a newer one, which is seen the next time.
+        // The snapshot may have been replaced by a newer one, which is seen the next time.
         let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let what = (fastrand::u64(..), self.identity, position);
         let mut goes_on = || stops.goes_on() && self.kv_log.lost().is_none();
@@ -197,7 +197,7 @@ impl Needs {
             snapshot: Some(sent),
             carried: status.carried,
         });
-        // The one before stays, for those who have begun with it.
+        // The one before stays, for followers that have begun with it.
         if let Some(before) = before {
             let records = Reader::find(target, home, before.position);
             let records = records.map_err(|e| e.to_string())?;

@@ -44,7 +44,7 @@ pub(crate) struct KvOptions {
     #[arg(id = "kv-replicate", long = "kv-replicate", value_name = "HOME")]
     pub(crate) replicate: Option<String>,
 
-    /// Follows the store of another server by its home, as that names it with --kv-replicate: keys are read here, and
+    /// Follows the store of another server by its home, as that server names it with --kv-replicate: keys are read here, and
     /// changes refused with READONLY, until `tidewire kv promote` or REPLICAOF NO ONE has this server take the store
     /// over. Until then there is no log in --data [default: none]
     #[arg(id = "kv-follow", long = "follow", value_name = "HOME")]
@@ -85,7 +85,7 @@ pub(crate) struct KvOptions {
     )]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// The same in the configuration file or the environment; no flag, which others could see.
+    /// The password in the configuration file or the environment; not a flag, which other users could see.
     #[arg(skip)]
     pub(crate) password: Option<Secret>,
 

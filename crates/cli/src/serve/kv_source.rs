@@ -70,7 +70,8 @@ impl KafkaSource {
         self.is_silent
     }
 
-    /// Asks where the home ends, if it is time for that; it may take a second when nobody answers.
+    /// Asks where the home ends, if it is time for that; it may take a second when no broker
+    /// answers.
     pub(super) fn look(&mut self) {
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
         let Some(reader) = self.reader.as_ref().filter(|_| is_due) else {
@@ -91,7 +92,7 @@ impl KafkaSource {
             }
             Err(_) => {}
         }
-        // From here on: who has waited for an answer has the records to see to first.
+        // The time counts from here on: after a wait for an answer, records come first.
         self.looked = Some(Instant::now());
     }
 
@@ -136,7 +137,7 @@ impl KafkaSource {
         why
     }
 
-    /// It answers again, if it did not.
+    /// Notes that the home answers again, if it did not.
     fn is_read(&mut self) {
         if self.trouble.take().is_some() {
             tracing::info!("the home of the key-value store is read again");

@@ -47,25 +47,26 @@ pub(crate) struct Life<'a> {
     pub(super) logs: Logs,
     pub(super) services: Arc<Services>,
     pub(super) running: Running,
-    /// The end was asked for before everything was recovered: nobody was served keys.
+    /// The end was asked for before everything was recovered: no client was served keys.
     was_cut_short: bool,
 }
 
 /// Where a server comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It was started, and nobody served here.
+    /// The server was started, and no other served here.
     Start,
-    /// Another one is to make way for it. Whoever connects meanwhile waits, and is told nothing.
+    /// Another one is to make way for it. Clients that connect meanwhile wait, and are told
+    /// nothing.
     Takeover,
-    /// A takeover of this one has failed. The same.
+    /// A takeover of this one has failed. New clients wait as for a takeover.
     Return,
 }
 
 impl<'a> Life<'a> {
-    /// Opens what it needs, and starts the loops: before keys are recovered, unless somebody else may serve them meanwhile. One
-    /// that returns after a takeover that has failed awaits that the successor lets go of the logs: it was refused, and ends,
-    /// but may have opened one meanwhile.
+    /// Opens what it needs, and starts the loops: before keys are recovered, unless another server
+    /// may serve them meanwhile. One that returns after a takeover that has failed awaits that the
+    /// successor lets go of the logs: it was refused, and ends, but may have opened one meanwhile.
     pub(crate) fn begin(
         settings: &'a Settings,
         manager: &'a Manager,
@@ -74,7 +75,8 @@ impl<'a> Life<'a> {
         origin: Origin,
         events: &mut Events,
     ) -> Result<Life<'a>, Failure> {
-        // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
+        // Before a log is opened, which may take a while: requests are answered that this server
+        // recovers.
         let panel = admin::panel(settings, logging);
         let fronts = Fronts::new(settings.handshake);
         let admin = admin::start(settings, &fronts, &panel, inherited.take_admin())?;
@@ -115,7 +117,7 @@ impl<'a> Life<'a> {
         if !is_early {
             services.recover(settings, &logs, &panel, &mut || true)?;
         }
-        // Before anybody is served: a client may ask for the end with its first command.
+        // Before any client is served: a client may ask for the end with its first command.
         let alarm = events.alarm();
         let alarm = alarm.map_err(|e| Failure::failed(format!("cannot watch the loops: {e}")))?;
         let alarm = Arc::new(alarm);
@@ -158,7 +160,7 @@ impl<'a> Life<'a> {
         Ok(life)
     }
 
-    /// Builds what is kept in a log, while who connects is told so.
+    /// Builds what is kept in a log, while clients are told so.
     fn recover(&mut self, events: &mut Events) -> Result<(), Failure> {
         if self.settings.kv_durability().is_some() {
             for (endpoint, addr) in self.settings.endpoints.iter().zip(self.running.addrs()) {
@@ -187,7 +189,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Says on stdout where it listens, once everybody is served.
+    /// Says on stdout where it listens, once all clients are served.
     pub(crate) fn announce(&self) -> io::Result<()> {
         if self.was_cut_short {
             return Ok(());
@@ -227,7 +229,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// It was started in vain: what was inherited stays with who has it.
+    /// Gives up a start: what was inherited stays with its owner.
     pub(crate) fn abandon(self) {
         self.running.hand_over(Duration::ZERO).wait();
         if let Some(admin) = self.admin {
@@ -235,7 +237,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Lets those who ask the admin listener see what runs.
+    /// Lets clients of the admin listener see what runs.
     fn show(&self) {
         let listeners = self.settings.endpoints.iter().zip(self.running.addrs());
         let listeners = listeners.map(|(endpoint, addr)| Listener {
@@ -286,7 +288,7 @@ impl<'a> Life<'a> {
             if heard.upgrade {
                 handing.upgrade();
             }
-            // First who is heard already: it may have gone, and made way for the next.
+            // The present successor first: it may have gone, and made way for the next.
             let wants = handing.hear();
             if heard.control {
                 handing.accept(None);
@@ -403,8 +405,8 @@ impl<'a> Life<'a> {
     }
 }
 
-/// The same for the tokens of ingest. Files that now hold none are taken for a mistake: without tokens
-/// everybody on this host would be let in.
+/// Reads the tokens of ingest again. Files that now hold none are taken for a mistake: without
+/// tokens every client of this host would be let in.
 fn reload_tokens(settings: &Settings, services: &Services) {
     let had = !settings.ingest.tokens.is_empty();
     match settings.sources.tokens() {
@@ -430,7 +432,8 @@ fn reload_tokens(settings: &Settings, services: &Services) {
     }
 }
 
-/// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
+/// A server with a loop missing is worse than none: connections hang, and no supervisor restarts
+/// it.
 fn watch(ended: impl FnOnce() + Send + 'static, alarm: Arc<Alarm>) {
     // Not joined: it ends with the loops.
     std::thread::spawn(move || {

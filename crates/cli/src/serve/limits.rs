@@ -15,14 +15,14 @@ use super::settings::Settings;
 
 /// Descriptors that are held back from connections for the logs, snapshots, the admin interface, control and what else a server opens.
 const HELD_BACK: u64 = 64;
-/// The same for each loop, beside one for each of its listeners.
+/// Descriptors held back for each loop, beside one for each of its listeners.
 const HELD_BACK_A_LOOP: u64 = 6;
 
 impl Settings {
     /// Connections of all services together that the limit of descriptors allows; `None` if it does not matter.
     pub(crate) fn connections_by_descriptors(&self) -> Option<usize> {
         if self.direct_descriptors {
-            // They are in tables of their own.
+            // These limits are in tables of their own.
             return None;
         }
         let descriptors = self.descriptors?;
@@ -56,14 +56,15 @@ impl Settings {
                 }
             }
             Kind::Http => Limits {
-                // It has times of its own for heads and bodies, and words for who is late.
+                // HTTP has times of its own for heads and bodies, and a reply for late clients.
                 request: None,
                 ..self.changed(kind, self.http.limits())
             },
             Kind::Kv(KvMode::Resp) => {
                 let own = self.kv.bounds(self).limits();
                 Limits {
-                    // It looks itself whether a command is half there, or --kv-timeout has passed.
+                    // The service itself looks whether a command is half there, or --kv-timeout has
+                    // passed.
                     idle: own.idle,
                     ..self.changed(kind, own)
                 }

@@ -38,12 +38,12 @@ pub(crate) enum Place {
 /// of all listeners say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shield {
-    /// Whether TLS is spoken. If nobody says: where there is a certificate, on TCP.
+    /// Whether TLS is spoken. By default, on TCP where there is a certificate.
     pub(crate) tls: Option<bool>,
     /// A certificate of its own.
     pub(crate) files: TlsOptions,
     pub(crate) proxy_from: Option<Vec<Network>>,
-    /// Of the file of a Unix socket.
+    /// Access to the file of a Unix socket.
     pub(crate) access: SocketAccess,
     pub(crate) rules: ListenerRules,
 }
@@ -101,7 +101,7 @@ impl ListenAt {
     }
 }
 
-/// The same as a table of the file.
+/// A listener as a table of the file.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {

@@ -24,7 +24,7 @@ pub(crate) fn kv_directory(options: &LogOptions) -> PathBuf {
     options.directory().join(KV_DIRECTORY)
 }
 
-/// A disk has room for so many segments of the key-value store's log, if nobody says how long they are.
+/// A disk has room for so many segments of the key-value store's log, by default.
 const SEGMENTS_OF_A_DISK: u64 = 16;
 
 /// Settings of the key-value store's log, with segments that suit the disk of its directory unless their
@@ -264,7 +264,7 @@ impl OpenLog {
     /// Has everything taken settled and closes it. After the loops have stopped.
     ///
     /// # Errors
-    /// It had failed, or has now: whoever started the server has to know.
+    /// The log had failed, or has now: the starter of the server has to know.
     pub(crate) fn close(mut self) -> Result<(), Failure> {
         self.replica = None;
         self.log.close();
@@ -409,7 +409,7 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     };
     let directory = directory.display().to_string();
     let why = match error {
-        // It is said here where that was.
+        // The message already names the place.
         OpenError::Io { what, source } if what.contains(&directory) => source.to_string(),
         _ => error.to_string(),
     };

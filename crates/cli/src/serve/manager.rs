@@ -1,4 +1,5 @@
-//! The service manager: what it passes on, and what it is told (systemd, and whoever speaks as it does).
+//! The service manager: what it passes on, and what it is told (systemd, and managers with its
+//! protocol).
 
 use std::collections::HashMap;
 use std::env;
@@ -18,14 +19,14 @@ use crate::exit::Failure;
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 const EXTEND_BY: Duration = Duration::from_secs(30);
 
-/// Says how far the server is, if anybody wants to know.
+/// Says how far the server is, if a manager listens.
 #[derive(Default)]
 pub(crate) struct Manager {
     beat: Mutex<Option<Beat>>,
 }
 
 impl Manager {
-    /// It starts, which may take a while.
+    /// Says that the server starts, which may take a while.
     pub(crate) fn recovering(&self) {
         tell(&[NotifyState::Status("recovering")]);
         self.beat_with(EXTEND_EVERY, || {
@@ -33,7 +34,8 @@ impl Manager {
         });
     }
 
-    /// It serves. From now on it is watched whether its loops turn, if that is wanted.
+    /// Says that the server serves. From now on it is watched whether its loops turn, if that is
+    /// wanted.
     pub(crate) fn serving(&self, observer: Observer) {
         self.ready();
         self.stop_beat();
@@ -64,7 +66,7 @@ impl Manager {
         }
     }
 
-    /// It stops, and may take that long.
+    /// Says that the server stops, and how long that may take.
     pub(crate) fn stopping(&self, most: Duration) {
         self.stop_beat();
         tell(&[NotifyState::Stopping, extend(most + EXTEND_BY)]);
@@ -99,7 +101,8 @@ fn extend(by: Duration) -> NotifyState<'static> {
     NotifyState::ExtendTimeoutUsec(u32::try_from(by.as_micros()).unwrap_or(u32::MAX))
 }
 
-/// Nothing, where nobody listens. A service manager that cannot be reached must not end a server.
+/// Tells the manager; nothing, where none listens. A service manager that cannot be reached must
+/// not end a server.
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(%error, "the service manager is not reached");
@@ -139,8 +142,8 @@ impl Loops {
         }
     }
 
-    /// Whether each loop waits for something to do, or has turned since the last look. Threads of single connections
-    /// are not looked at: one that is stuck holds nobody up but itself.
+    /// Whether each loop waits for something to do, or has turned since the last look. Threads of
+    /// single connections are not looked at: a stuck one delays only itself.
     fn turn(&mut self) -> bool {
         let mut all = true;
         for of in self.observer.loops() {

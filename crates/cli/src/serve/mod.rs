@@ -156,7 +156,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         None => Origin::Start,
     };
     loop {
-        // A port that was any is a certain one once somebody has listened there.
+        // A port that was any is a certain one once a server has listened there.
         inherited
             .settle(&mut settings.endpoints)
             .map_err(Failure::failed)?;
@@ -196,7 +196,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// have these settings.
 ///
 /// # Errors
-/// It cannot be read, or a server could not.
+/// The configuration cannot be read, or a server could not use it.
 pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     let schema = sources::schema();
     let (file, problems) = File::parse(&schema, &file::text_of(path)?);

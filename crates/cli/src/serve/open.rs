@@ -1,10 +1,10 @@
-//! `--open`: the services that serve everybody who reaches them.
+//! `--open`: the services that serve every client that reaches them.
 
 use std::str::FromStr;
 
 use super::kind::{Kind, Named};
 
-/// Services that are open to everybody who reaches them.
+/// Services that are open to every client that reaches them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Open {
     All,

@@ -12,7 +12,8 @@ use super::settings::Settings;
 /// How soon a loop without room is asked again, and how often.
 const AGAIN: (Duration, u32) = (Duration::from_millis(5), 1000);
 
-/// The server that ends: what it passes connections on by, and those that wait for the successor to have room.
+/// The server that ends: the channel for passing connections on, and connections that wait for the
+/// successor to have room.
 pub(crate) struct Passing {
     session: Option<Session>,
     /// Where each listener is, its port included where any was asked for.
@@ -89,7 +90,7 @@ impl Passing {
                     );
                     self.waiting.drain(..n);
                 }
-                // Its queue is full.
+                // The successor's queue is full.
                 Err(Broken::Silent) => return,
                 Err(error) => {
                     let connections = self.waiting.len();
@@ -221,13 +222,13 @@ mod tests {
         }
         passing.pass_on(connection(), echo);
         assert_eq!(passing.waiting.len(), 2);
-        // It reads, and has room.
+        // The successor reads, and has room.
         while passing.is_awaited() {
             let read = recv(&successor, &mut [0; 4096], RecvFlags::DONTWAIT);
             assert!(read.expect("a packet").0 > 0);
             passing.pass_on(Vec::new(), echo);
         }
-        // It reads no more.
+        // The successor reads no more.
         while !passing.is_awaited() {
             passing.pass_on(connection(), echo);
         }

@@ -35,7 +35,7 @@ pub(crate) struct Setting {
     arg: Arg,
 }
 
-/// A setting as somebody has said it: what would have to stand on a command line.
+/// A setting as it was given: what would have to stand on a command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct Said {
 }
 
 impl Schema {
-    /// Of a command's flags.
+    /// The schema of a command's flags.
     pub(crate) fn of(command: Command) -> Schema {
         let mut command = command.no_binary_name(true);
         command.build();
@@ -83,7 +83,7 @@ impl Schema {
         settings.any(|setting| setting.table.as_deref() == Some(table))
     }
 
-    /// The table that somebody who writes a setting as a table perhaps means.
+    /// The table that a user perhaps means who writes a setting as a table.
     pub(crate) fn table_like(&self, name: &str) -> Option<&str> {
         let mut tables = self
             .settings
@@ -165,7 +165,7 @@ impl Setting {
         matches!(self.arg.get_action(), ArgAction::Append)
     }
 
-    /// Its variable of the environment.
+    /// The setting's variable of the environment.
     pub(crate) fn variable(&self) -> String {
         let name = self.name.to_ascii_uppercase().replace('-', "_");
         format!("{VARIABLES}{name}")

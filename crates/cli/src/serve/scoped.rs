@@ -16,7 +16,7 @@ pub(crate) struct Scoped<T> {
     pub(super) value: T,
 }
 
-/// Whom a setting is for.
+/// What a setting is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Every service, by itself.

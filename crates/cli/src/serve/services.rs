@@ -144,7 +144,7 @@ impl Services {
         }
     }
 
-    /// Tells those that care where they listen.
+    /// Tells services that need to know where they listen.
     pub(crate) fn listening(&self, endpoints: &[Endpoint], addrs: &[tidewire::Endpoint]) {
         if let Some(kv) = &self.kv {
             for (endpoint, addr) in endpoints.iter().zip(addrs) {
@@ -173,7 +173,7 @@ impl Services {
             return false;
         };
         if let Some(served) = &self.kv {
-            // Before anybody counts on them.
+            // This comes before any client relies on the tokens.
             served.heed_tokens(!tokens.is_empty(), kv);
         }
         service.change_tokens(tokens);
@@ -187,7 +187,7 @@ impl Services {
         ingest + self.kv.as_ref().map_or(0, Kv::refused_by_full_disk)
     }
 
-    /// The same, because a stream was at its limit.
+    /// Refusals because a stream was at its limit.
     pub(crate) fn refused_by_full_streams(&self) -> u64 {
         let ingest = self.ingest.as_ref();
         ingest.map_or(0, |service| service.counters().refused_stream_full)
@@ -254,7 +254,7 @@ impl Services {
 
 fn listen(endpoint: &Endpoint, settings: &Settings, inherited: &mut Inherited) -> Listen {
     let listen = match inherited.listen(endpoint) {
-        // Whoever made its file has said who may connect.
+        // The maker of the socket's file has decided which users may connect.
         Some(inherited) => inherited,
         None => endpoint.shield.access.of(Listen::at(&endpoint.place)),
     };

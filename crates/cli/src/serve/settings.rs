@@ -33,15 +33,16 @@ use crate::logging::LogFormat;
 use crate::size::Size;
 use crate::span::Span;
 
-/// When a loop counts as stuck, if nobody says.
+/// When a loop counts as stuck, by default.
 const STALL: Duration = Duration::from_millis(100);
 
-/// What a turn of a loop makes, sends and receives, if nobody says.
+/// What a turn of a loop makes, sends and receives, by default.
 const TURN_OUTPUT: Size = Size(256 << 10);
 const TURN_SEND: Size = Size(1 << 20);
 const TURN_RECEIVE: Size = Size(4 << 20);
 
-/// Silence after which the kernel asks TCP clients whether they are still there, if nobody says: Redis's.
+/// Silence after which the kernel asks TCP clients whether they are still there, by default:
+/// Redis's.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// What `serve` does.
@@ -97,7 +98,7 @@ pub(crate) struct Settings {
     pub(crate) ack_stream: String,
     pub(crate) http: HttpSettings,
     pub(crate) kv: KvOptions,
-    /// Services that turn nobody away.
+    /// Services that turn no client away.
     pub(crate) open: Vec<Open>,
     pub(crate) ingest_token_file: Option<PathBuf>,
     /// Where the settings come from, to read the tokens of ingest again.
@@ -235,12 +236,12 @@ impl Settings {
         let kv = self.kv_durability().map(|_| kv_directory(&self.durable));
         let messages = self.need_log().then(|| self.durable.directory());
         let all = [messages, kv].into_iter().flatten();
-        // What is not there yet nobody has locked.
+        // A path that is not there yet is not locked.
         all.map(|path| path.canonicalize().unwrap_or(path))
             .collect()
     }
 
-    /// Those of them that hold a key-value store.
+    /// Directories among them that hold a key-value store.
     pub(crate) fn store_directories(&self) -> Vec<PathBuf> {
         let kv = self.kv_durability().map(|_| kv_directory(&self.durable));
         let kv = kv.map(|path| path.canonicalize().unwrap_or(path));
@@ -289,8 +290,8 @@ impl Settings {
         })
     }
 
-    /// When the log of keys commits that is there from the start; `None` if there is none, as with who follows another server's
-    /// store and has not taken it over.
+    /// When the log of keys commits that is there from the start; `None` if there is none, as for a
+    /// follower of another server's store that has not taken it over.
     pub(crate) fn kv_log_policy(&self) -> Option<Policy> {
         let owns = self.kv.follow.is_none() || has_taken_over(&kv_directory(&self.durable));
         self.kv_durability().filter(|_| owns)

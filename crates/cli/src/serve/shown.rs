@@ -1,4 +1,4 @@
-//! The effective settings, for whoever wants to know what a server runs with. No secret is in them: of secrets only
+//! The effective settings, to show what a server runs with. No secret is in them: of secrets only
 //! whether there is one.
 
 use serde_json::{Value, json};
@@ -90,14 +90,14 @@ impl Settings {
         })
     }
 
-    /// Of each service that is served, by its name.
+    /// Limits of each service that is served, by its name.
     fn limits_of_all(&self) -> Value {
         let kinds = self.endpoints.iter().map(|endpoint| endpoint.kind);
         let each = kinds.map(|kind| (Named(vec![kind]).to_string(), self.shown_limits(kind)));
         Value::Object(each.collect())
     }
 
-    /// Of the key-value store.
+    /// Settings of the key-value store.
     fn shown_kv(&self) -> Value {
         json!({
                 "maxmemory": self.kv.maxmemory.map_or(0, |size| size.0),
@@ -112,7 +112,7 @@ impl Settings {
         })
     }
 
-    /// Of the log of messages.
+    /// Settings of the log of messages.
     fn shown_log(&self) -> Value {
         // What is wrong with them has ended the start before.
         let log = self.durable.settings().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Who may connect to a Unix socket that is listened on: `?mode=0660&owner=USER:GROUP` behind its path.
+//! Which users may connect to a Unix socket that is listened on: `?mode=0660&owner=USER:GROUP`
+//! behind its path.
 
 use std::fmt;
 

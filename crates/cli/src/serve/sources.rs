@@ -14,7 +14,8 @@ use super::given::Given;
 use super::schema::{Said, Schema, Setting};
 use crate::exit::Failure;
 
-/// Names of one thing: who says one of them means none of the others that somebody else has said.
+/// Names of one thing: one of them given in a nearer source replaces all of them from a farther
+/// one.
 const TOGETHER: [&[&str]; 5] = [
     &["tls-cert", "tls-key"],
     &["admin-tls-cert", "admin-tls-key"],
@@ -185,7 +186,8 @@ fn environment(
     Ok(all)
 }
 
-/// Variables that begin like those of settings, are none, and are near to one: their names, and what was perhaps meant.
+/// Variables that begin like variables of settings, are none, and are near to one: their names, and
+/// what was perhaps meant.
 pub(crate) fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<(String, String)> {
     let schema = schema();
     let near = |name: OsString| {

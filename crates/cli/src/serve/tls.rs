@@ -13,13 +13,13 @@ use crate::exit::Failure;
 /// Files of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct TlsOptions {
-    /// The certificate that the server shows, with those that lead to its authority, in PEM form. All
-    /// TCP listeners speak TLS then, but those given as --listen SERVICE=plain:ADDR; Unix sockets do
+    /// The certificate that the server shows, with the chain up to its authority, in PEM form. All TCP
+    /// listeners speak TLS then, except listeners given as --listen SERVICE=plain:ADDR; Unix sockets do
     /// only as SERVICE=tls:unix:/PATH. SIGHUP has it and the other files of TLS read again
     #[arg(long = "tls-cert", id = "tls_cert", value_name = "FILE")]
     pub(crate) cert: Option<PathBuf>,
 
-    /// Its private key, in PEM form
+    /// The private key of --tls-cert, in PEM form
     #[arg(long = "tls-key", id = "tls_key", value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
 
@@ -70,7 +70,7 @@ impl TlsOptions {
     }
 }
 
-/// How long a client may take to say who it is.
+/// How long a client may take for its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     /// By TLS.

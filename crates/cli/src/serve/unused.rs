@@ -1,5 +1,5 @@
-//! Flags that would have no effect: whoever gives one means something by it, and is told that it would not happen.
-//! What the file says is left alone, as it may be that of several servers.
+//! Flags that would have no effect: the user who gives one expects something, and is told that it
+//! would not happen. What the file says is left alone, as it may be that of several servers.
 
 use super::admission::ListenerRules;
 use super::args::Options;
@@ -11,7 +11,7 @@ use super::settings::Settings;
 use crate::exit::Failure;
 
 impl Given {
-    /// Of flags alone, before the file and the environment are looked at.
+    /// Looks at flags alone, before the file and the environment.
     pub(crate) fn among<'a>(names: impl Iterator<Item = &'a Setting>, flags: &Options) -> Given {
         let open = flags.open.iter().filter_map(|open| open.named());
         Given {

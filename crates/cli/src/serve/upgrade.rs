@@ -42,14 +42,15 @@ impl Upgrade {
         args.push(control.path().into());
         let mut command = Command::new(program);
         command.args(&args);
-        // They name this process.
+        // These variables name this process.
         for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
         match command.spawn() {
             Ok(mut child) => {
                 tracing::info!(pid = child.id(), program = %program.display(), "SIGUSR2: a successor starts");
-                // Joined by nobody: if it ends before this process, somebody has to ask how.
+                // The thread is not joined: it collects the exit status of a child that ends before
+                // this process.
                 std::thread::spawn(move || {
                     if let Ok(status) = child.wait() {
                         tracing::warn!(%status, "the successor that SIGUSR2 has started has ended");

@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         files: args.files,
         held: args.held.0,
         give_up: args.give_up(),
-        // Whoever acknowledges what is only received may lose it.
+        // A server that acknowledges what is only received may lose it.
         accept_loss: args.accept_loss || args.level == Level::Received,
         ..Settings::default()
     };

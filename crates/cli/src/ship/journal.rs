@@ -92,7 +92,7 @@ struct Journal<'a> {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let directory = args.state()?;
-    // Its lock keeps others out; files have their own checkpoint in it.
+    // The state's lock keeps other processes out; files have their own checkpoint in it.
     let (_state, _) =
         StateDirectory::open(&directory).map_err(|e| Failure::failed(e.to_string()))?;
     let matches = args.what.iter();
@@ -201,7 +201,7 @@ impl Journal<'_> {
             Ok(match connected(&producer, came)? {
                 true => Some(producer),
                 false => {
-                    // Its thread may be waiting for a connection.
+                    // The producer's thread may be waiting for a connection.
                     std::mem::forget(producer);
                     None
                 }
@@ -274,7 +274,7 @@ impl Journal<'_> {
         shipping.move_origin();
         let saved = shipping.save_moved();
         if let Some(child) = &mut source.child {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -415,7 +415,7 @@ impl Source {
             .map_err(|e| Failure::failed(format!("cannot run {}: {e}", args.journalctl)))?;
         let mut pipe = child.stdout.take().expect("it is piped");
         let counted = count_back(&mut pipe, &origin, steps);
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = child.kill();
         let _ = child.wait();
         let (cursor, back) = counted.map_err(|why| {

@@ -21,7 +21,7 @@ pub(super) fn run(state: &Path) -> Result<(), Failure> {
 }
 
 fn row(entry: &Entry) -> String {
-    // Its length is told if it still has that name.
+    // The length is told if the file still has that name.
     let seen = Disk.open(&entry.path).and_then(|file| Disk.stat(&file));
     let here = seen.ok().filter(|seen| seen.id == entry.id);
     let len = here.map(|seen| seen.len);

@@ -113,7 +113,7 @@ pub(crate) struct Args {
     /// Files that are not followed, though they are named
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Lines that match begin a message; those that do not, belong to the one before
+    /// Lines that match begin a message; other lines belong to the one before
     #[arg(long, value_name = "REGEX")]
     multiline_start: Option<Regex>,
     /// After how long a message of several lines counts as whole

@@ -13,7 +13,7 @@ use tidewire_ship::{Counts, FileSystem, Following, Network, Shipper, Store};
 
 use crate::exit::Failure;
 
-/// Files on the page, and in the metrics: those that wait longest.
+/// Files on the page, and in the metrics: the files that wait longest.
 const ON_PAGE: usize = 1000;
 const IN_METRICS: usize = 100;
 /// How often what is shown is gathered, at most.

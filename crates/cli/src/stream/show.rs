@@ -10,7 +10,7 @@ use crate::read::time;
 use crate::size::Size;
 use crate::span::Span;
 
-/// Of `stream list`.
+/// Output of `stream list`.
 pub(super) fn list(streams: &[StreamState], json: bool, out: &mut impl Write) -> io::Result<()> {
     if json {
         return streams.iter().try_for_each(|stream| {
@@ -109,7 +109,7 @@ fn value(stream: &StreamState) -> Value {
     })
 }
 
-/// Of `stream show`.
+/// Output of `stream show`.
 pub(super) fn one(
     stream: &StreamState,
     cursors: &[PlaceState],

@@ -1,4 +1,5 @@
-//! The admin listener of `serve`: what it shows, to whom, and what a real Prometheus makes of it.
+//! The admin listener of `serve`: what it shows, to which clients, and what a real Prometheus makes
+//! of it.
 
 use crate::common;
 use std::fs;
@@ -20,7 +21,7 @@ fn serve(args: &[&str]) -> (Running, Vec<SocketAddr>) {
     (server, addrs)
 }
 
-/// The same, with the lines that say what listens where.
+/// Starts a server; returns also the lines that say what listens where.
 fn serve_lines(args: &[&str]) -> (Running, Vec<String>) {
     let mut server = Running::start(&[&["serve"], args].concat());
     let mut lines = Vec::new();
@@ -281,7 +282,7 @@ fn a_real_prometheus_scrapes_it() {
         addrs[1]
     );
     fs::write(&config, text).unwrap();
-    // Nobody tells where a port that it chooses is.
+    // No line tells a port that the server chooses.
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -506,7 +507,7 @@ fn who_drains_says_so_and_goes_on_answering() {
     ];
     let (server, addrs) = serve(&[&own[..], &ADMIN].concat());
     assert_eq!(get(addrs[1], "/ready").body, "serving\n");
-    // It does not close its side, so the server waits for it.
+    // The client does not close its side, so the server waits for it.
     let mut client = TcpStream::connect(addrs[0]).unwrap();
     client.write_all(b"x").unwrap();
     client.read_exact(&mut [0]).unwrap();
@@ -524,7 +525,7 @@ fn who_drains_says_so_and_goes_on_answering() {
     assert_eq!(server.end().status.code(), Some(0));
 }
 
-/// They hold all the connections that they can; others are served all the same.
+/// Slow clients hold all the connections that they can; others are served all the same.
 #[test]
 fn slow_clients_do_not_keep_others_from_asking() {
     let (_server, addrs) = serve(&[&["echo", "--listen", "echo=0"], &ADMIN[..]].concat());
@@ -532,7 +533,7 @@ fn slow_clients_do_not_keep_others_from_asking() {
         .map(|_| {
             let mut socket = TcpStream::connect(addrs[1]).unwrap();
             let request = format!("GET /uplot.js HTTP/1.1\r\nHost: {}\r\n\r\n", addrs[1]);
-            // Many answers that nobody reads, and the beginning of one more question.
+            // Many answers that are not read, and the beginning of one more question.
             for _ in 0..20 {
                 let _ = socket.write_all(request.as_bytes());
             }
@@ -647,7 +648,7 @@ fn the_settings_in_force_are_shown_without_their_secrets() {
     }
 }
 
-/// What nobody has set is shown as it is in force, and what was any is shown as it came out.
+/// What is not set is shown as it is in force, and what was any is shown as it came out.
 #[test]
 fn the_settings_in_force_are_those_of_each_service() {
     let dir = tempfile::tempdir().unwrap();
@@ -795,7 +796,7 @@ fn the_log_of_messages_and_that_of_keys_are_shown_apart() {
     );
 }
 
-/// Beside the control socket that nobody has asked for, too.
+/// Beside the default control socket, too.
 #[test]
 fn the_control_socket_is_among_the_settings_in_force() {
     let dir = tempfile::tempdir().unwrap();
@@ -854,7 +855,7 @@ fn what_is_no_question_does_no_harm() {
     assert_eq!(get(admin, "/ready").status, 200);
 }
 
-/// 256 connections that are kept, each with a question now and then for which nobody needs a token.
+/// 256 connections that are kept, each with a question now and then that needs no token.
 #[test]
 fn who_holds_all_places_keeps_nobody_from_asking() {
     let (_server, addrs) = serve(&[&["echo", "--listen", "echo=0"], &ADMIN[..]].concat());

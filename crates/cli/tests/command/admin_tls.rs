@@ -53,7 +53,7 @@ fn get(at: SocketAddr, files: &Files, path: &str, fields: &str) -> std::io::Resu
     Ok(answer)
 }
 
-/// Whom other hosts reach: TLS, without a word about it, and the token.
+/// A listener that other hosts reach has TLS by default, and asks for the token.
 #[test]
 fn beyond_loopback_it_speaks_tls_where_there_is_a_certificate() {
     let files = Files::new();
@@ -140,7 +140,8 @@ fn what_is_spoken_there_can_be_said() {
     );
 }
 
-/// Its own files, in the file; clients' certificates; and the files are read again with those of all listeners.
+/// The admin listener has its own files, in the configuration file; clients' certificates; and the
+/// files are read again with the files of all listeners.
 #[test]
 fn the_file_gives_it_its_own() {
     let (files, others) = (Files::new(), Files::new());
@@ -166,7 +167,7 @@ fn the_file_gives_it_its_own() {
     let asked = info(&at, &[&ca[..], &own].concat());
     assert!(asked.status.success(), "{}", stderr(&asked));
     assert_eq!(info(&at, &ca).status.code(), Some(1), "without one");
-    // It is another certificate from now on, of another authority.
+    // The certificate is another one from now on, of another authority.
     files
         .issuer
         .write(others.place.path(), "server", &NAMES, 4000);

@@ -1,4 +1,5 @@
-//! Who is let in by `serve`, and what who is not hears: over real sockets, from many addresses.
+//! Which clients `serve` lets in, and what refused clients hear: over real sockets, from many
+//! addresses.
 
 use crate::common::pki;
 use std::io::{self, Read, Write};
@@ -47,7 +48,7 @@ fn from(host: u16, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// What one who is turned away hears; `None` for a reset. What he sends first must not change it.
+/// What a refused client hears; `None` for a reset. What he sends first must not change it.
 fn hears(host: u16, to: SocketAddr, says: &[u8]) -> Option<Vec<u8>> {
     let mut heard = Vec::new();
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
@@ -110,7 +111,7 @@ const PRODUCE: (&[u8], &[u8]) = (
     b"\x01",
 );
 
-/// The service, its listener, what it is asked and answers, and what who is refused hears first.
+/// The service, its listener, what it is asked and answers, and what a refused client hears first.
 type Served = (
     &'static str,
     (&'static [u8], &'static [u8]),
@@ -165,7 +166,7 @@ fn who_is_too_many_hears_it_and_the_log_says_so() {
                 assert_eq!(first, *words, "{engine} {service}");
             }
         }
-        // Those who are there are served as before.
+        // Present clients are served as before.
         for (client, question, answer) in within
             .iter_mut()
             .filter(|(_, question, _)| *question != &GET.0)
@@ -230,20 +231,21 @@ fn an_ingest_client_is_told_when_to_come_again() {
         assert_eq!((heard[0], heard[1]), (3, 1), "{engine}");
         assert_eq!(heard[8..18], [0, 0, 0, 0, 0, 0, 0, 0, 4, 0]);
         assert_ne!(heard[20..24], [0; 4]);
-        // Who stayed would be waited for.
+        // The stop would wait for clients that stay.
         drop(within);
         stop(server);
     }
 }
 
-/// A flood from four hundred addresses in two networks: each may have two connections and four attempts, each network
-/// fifty; somebody from elsewhere is served on, old and new, and what is counted adds up.
+/// A flood from four hundred addresses in two networks: each may have two connections and four
+/// attempts, each network fifty; clients from elsewhere are served on, old and new, and what is
+/// counted adds up.
 #[test]
 fn a_flood_from_many_addresses_takes_no_more_than_it_may() {
     const HOSTS: u16 = 400;
     const TRIES: u16 = 5;
     for engine in engines() {
-        // The discard service answers nothing: that nobody else was refused is in what is counted.
+        // The discard service answers nothing: the counters show that no other client was refused.
         let more: [Served; 2] = [("ingest", PRODUCE, None), ("discard", (b"x", b""), None)];
         for (service, (question, answer), _) in SERVICES.into_iter().chain(more) {
             let listen = format!("{service}=0");

@@ -274,7 +274,7 @@ fn oversized(service: &str) -> Vec<Vec<u8>> {
         request
     };
     match service {
-        // It has no frames.
+        // Echo has no frames.
         "echo" => vec![],
         // An identifier, and a size of 4 GiB.
         "ack/sync" => vec![b"\x07\0\0\0\0\0\0\0\xff\xff\xff\xff".to_vec()],

@@ -94,7 +94,7 @@ fn there_are_none_unless_they_are_wanted() {
     }
 }
 
-/// The client that a proxy has named is said, too, and bytes are those on the wire.
+/// The line also names the client that a proxy has named, and counts the bytes on the wire.
 #[test]
 fn whom_a_proxy_names_is_said() {
     let (server, to) = serve(&["--proxy-from", "127.0.0.0/8", "--log-connections"]);

@@ -35,7 +35,7 @@ fn one_service_s_deadline_leaves_the_others_alone() {
         ask(&mut http);
         assert_eq!(echo.read(&mut [0]).unwrap(), 0, "{engine}: idle");
         drop(echo);
-        // It has been quiet for as long, or longer.
+        // This connection has been quiet for as long, or longer.
         ask(&mut http);
         drop(http);
         server.signal(Signal::TERM);

@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// Of the message with the id 7.
+/// The acknowledgement of the message with the id 7.
 const ACK: &[u8] = b"\x07\0\0\0\0\0\0\0\0\0\0\0";
 /// A hello of a producer at level received.
 const PRODUCE: &[u8] =
@@ -231,7 +231,7 @@ fn each_protocol_says_goodbye_in_its_own_way() {
             log.contains("closed_stop_deadline=0") || !log.contains("closed_stop_deadline"),
             "{log}"
         );
-        // Of a transaction that was not executed nothing is there.
+        // Nothing is there of a transaction that was not executed.
         let again = Server::start(
             &["kv/resp"],
             &["--data", &data, "--durability", "sync", "--segment", "8MiB"],
@@ -246,7 +246,8 @@ fn each_protocol_says_goodbye_in_its_own_way() {
     }
 }
 
-/// Somebody takes nothing and does not go: it is told how far the end has come, and that it was cut.
+/// A client takes nothing and does not go: log lines say how far the end has come, and that the
+/// client was cut.
 #[test]
 fn a_drain_ends_at_its_deadline_and_says_how_far_it_is() {
     for engine in engines() {
@@ -311,7 +312,7 @@ fn who_recovers_is_not_ready() {
     let mut seen = false;
     while !seen {
         assert!(begin.elapsed() < PATIENCE, "it is always ready");
-        // Nobody tells where it listens before it serves; of a path that is known before.
+        // No line tells where the server listens before it serves; a path is known before.
         let path = place.path("admin.sock");
         let admin = format!("unix:{path}");
         let own = [

@@ -68,7 +68,7 @@ fn a_named_producer_repeats_the_command_until_it_succeeds() {
     let server = Server::start(&place);
     let input = place.file("input", lines(5));
     assert_code(&server.send(&["--producer", "p", &input], ""), 0);
-    // The same once more, the file having grown.
+    // The file is sent once more, after it has grown.
     fs::write(&input, lines(8)).unwrap();
     let output = server.send(&["--producer", "p", &input], "");
     assert_code(&output, 0);
@@ -203,7 +203,7 @@ fn exit_statuses_say_what_became_of_it() {
         stderr(&output)
     );
     assert_code(&server.send(&["--level", "received"], "x\n"), 0);
-    // One line is too large: those before it are sent.
+    // One line is too large: the lines before it are sent.
     let input = format!("y\n{}\nz\n", "-".repeat(101));
     let output = server.send(&["--level", "received"], &input);
     assert_code(&output, 2);
@@ -214,7 +214,7 @@ fn exit_statuses_say_what_became_of_it() {
     );
     assert_eq!(server.read(&["--raw"]), "x\ny\n");
 
-    // Acknowledged by nobody any more.
+    // No server acknowledges any more.
     let args = [
         "send", "--to", &server.to, "--level", "received", "--retry", "0",
     ];
@@ -398,7 +398,7 @@ fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
             0,
         );
     }
-    // A server has it open: that changes nothing for who only looks.
+    // A server has the log open: that changes nothing for commands that only look.
     assert_code(&log(&["check"]), 0);
     let output = log(&["repair"]);
     assert_code(&output, 1);
@@ -467,7 +467,7 @@ fn a_damaged_log_is_told_from_a_torn_one_and_repaired_when_agreed() {
 
     assert!(stdout(&log(&["info"])).contains("lost        \"default\" positions 1..2"));
 
-    // Whoever reads is told, at the server and without one.
+    // Readers are told, at the server and without one.
     let server = Server::start(&place);
     for from in [["--to", &server.to], ["--data", &data]] {
         let output = run(&[&["read", "--raw"], &from[..]].concat());

@@ -1,4 +1,4 @@
-//! Safe by default: who is let in from other hosts, and that no port leads past a secret.
+//! Safe by default: which clients of other hosts are let in, and that no port leads past a secret.
 //!
 //! What other hosts may do is tried in a network namespace of the test's own, whose loopback interface
 //! has one more address that is no loopback address.
@@ -253,7 +253,7 @@ fn in_namespace(test: &str) -> bool {
     false
 }
 
-/// The same port, reached from this host and from elsewhere.
+/// One port, reached from this host and from elsewhere.
 fn both(port: SocketAddr) -> [SocketAddr; 2] {
     ["127.0.0.1", ELSEWHERE].map(|ip| SocketAddr::new(ip.parse().unwrap(), port.port()))
 }

@@ -1,4 +1,4 @@
-//! `serve http`: what it says, and to whom.
+//! `serve http`: what it says, and to which clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

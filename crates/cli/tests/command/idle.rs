@@ -12,7 +12,7 @@ use tidewire_tls::{Client, Roots};
 
 /// Most that a connection may cost; bytes.
 const MOST: usize = 512;
-/// The same with TLS.
+/// Most memory of an idle connection with TLS.
 const MOST_WITH_TLS: usize = 10 << 10;
 
 fn resident(pid: Pid) -> usize {

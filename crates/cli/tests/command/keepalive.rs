@@ -1,5 +1,5 @@
-//! Clients whose host has vanished: the kernel asks after them. What it has been told is read from its list of
-//! sockets; nobody waits for a probe.
+//! Clients whose host has vanished: the kernel asks after them. What it has been told is read from
+//! its list of sockets; no test waits for a probe.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -168,7 +168,7 @@ fn all(client: &mut Client) -> Vec<String> {
     found
 }
 
-/// The entries, what is known of those that there were, and the groups.
+/// The entries, the counters of removed entries, and the groups.
 fn stream(client: &mut Client, key: &str) -> Vec<Reply> {
     let mut all = elements(client, &format!("XRANGE {key} - +"));
     all.extend(elements(client, &format!("XINFO STREAM {key}")).drain(6..14));
@@ -216,7 +216,7 @@ fn a_dump_of_valkey_is_imported_and_valkey_loads_what_is_exported() {
     }
 }
 
-/// A dump that nobody has on the server's disk, but `redis-cli --rdb` as a replica would.
+/// A dump that is not on the server's disk, but fetched by `redis-cli --rdb`, as a replica would.
 #[test]
 fn what_redis_cli_has_fetched_is_imported() {
     let place = tempfile::tempdir().unwrap();
@@ -367,7 +367,7 @@ fn a_directory_without_keys_of_a_server_is_not_exported_and_not_made() {
     assert_eq!(fs::read_dir(path("empty")).unwrap().count(), 0);
 }
 
-/// A disk that is full is such a place too: it may be tried again, and nobody has to look.
+/// A disk that is full is such a place too: it may be tried again without a look by a person.
 #[test]
 fn an_export_that_cannot_be_written_has_the_status_of_what_could_not_be_done() {
     let directory = tempfile::tempdir().unwrap();

@@ -363,7 +363,8 @@ fn a_server_that_is_killed_while_it_recovers_has_all_of_it_the_next_time() {
     );
 }
 
-/// Syncs that fail, by strace: what nobody can promise is not acknowledged, and the server says why it ends.
+/// Syncs that fail, by strace: what cannot be promised is not acknowledged, and the server says why
+/// it ends.
 #[test]
 fn when_a_sync_fails_nothing_more_is_acknowledged_and_the_rest_is_there() {
     let traced = Command::new("strace")

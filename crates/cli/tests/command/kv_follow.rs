@@ -91,7 +91,7 @@ fn a_follower_that_is_cut_off_from_the_brokers_says_so() {
         assert!(since.elapsed() < PATIENCE, "it never gets older");
         thread::sleep(Duration::from_millis(50));
     }
-    // It serves what it has, and comes back though nothing was written meanwhile.
+    // The follower serves what it has, and comes back though nothing was written meanwhile.
     assert_eq!(follower.client.ask("GET k").unwrap(), Reply::Bulk(None));
     follower.reach(true);
     follower.wait("home_link", "up");

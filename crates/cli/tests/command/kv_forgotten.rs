@@ -76,7 +76,8 @@ fn what_has_expired_stays_expired_through_sigkill() {
                 .ask(&format!("SET {short} v PX {}", 1 + n % 20))
                 .unwrap();
             client.ask(&format!("SET {long} v EX 100000")).unwrap();
-            // The same name again, without a time: it is not to be taken for the one that expired.
+            // The name is used again, without a time: it is not to be taken for the key that
+            // expired.
             client.ask(&format!("SET again:{n} v PX 1")).unwrap();
             client.ask(&format!("SET again:{n} v")).unwrap();
             gone.insert(short);

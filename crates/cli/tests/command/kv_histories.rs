@@ -33,7 +33,8 @@ const CLIENTS: (usize, usize) = (4, 2);
 
 /// Orders what the clients begin and end, in all rounds.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
-/// The next value that nobody else writes; far apart, so that increments do not make one of two.
+/// The next value, which no other client writes; far apart, so that increments do not make one of
+/// two.
 static VALUE: AtomicU64 = AtomicU64::new(0);
 
 fn value() -> i64 {
@@ -139,7 +140,8 @@ fn by_binary(mut socket: TcpStream, keys: &[usize], seed: u64, answers: &AtomicU
     until_the_end(asks, send, hear, answers)
 }
 
-/// The keys of a round: some of its own, and those of the round before, so that each outlives a server.
+/// The keys of a round: some of its own, and the keys of the round before, so that each outlives a
+/// server.
 fn keys(round: usize) -> Vec<usize> {
     (round.saturating_sub(1) * KEYS..(round + 1) * KEYS).collect()
 }
@@ -241,7 +243,8 @@ fn every_key_has_one_history_on_every_engine_however_often_the_server_is_killed(
     }
 }
 
-/// The same with a server that forgets what it has answered: both judges say so, or they would say nothing above.
+/// A server that forgets what it has answered is found by both judges; otherwise their silence
+/// above would mean nothing.
 #[test]
 fn a_server_that_forgets_is_found_out() {
     let data = tempfile::tempdir().unwrap();

@@ -295,7 +295,7 @@ impl Client {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // It may be cut meanwhile: that is a bound.
+        // The client may be cut meanwhile: that is a bound.
         let _ = self.0.get_mut().write_all(bytes);
     }
 

@@ -62,7 +62,7 @@ fn without_the_feature_every_way_to_a_home_names_it() {
     assert!(!place.0.join("none").exists());
 }
 
-/// A follower has no log, and takes that of nobody for its own.
+/// A follower has no log, and takes no other log for its own.
 #[cfg(feature = "kafka")]
 #[test]
 fn a_directory_with_a_log_is_no_follower_s() {
@@ -96,7 +96,7 @@ fn a_directory_with_a_log_is_no_follower_s() {
     assert!(said.contains("that was not finished"), "{said}");
 }
 
-/// With the home of nobody: nothing listens there.
+/// The home does not exist: nothing listens there.
 #[cfg(feature = "kafka")]
 #[test]
 fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
@@ -162,7 +162,7 @@ fn a_server_without_a_home_has_nothing_to_take_over() {
     assert!(stderr(&output).contains("cannot connect"));
 }
 
-/// Where clients say who they are, those of the command do.
+/// Where clients log in, the command's client does, too.
 #[test]
 fn commands_are_users_of_the_server() {
     let place = Place::new();
@@ -187,7 +187,7 @@ fn commands_are_users_of_the_server() {
             &["--user", "operator", "--password-file", &wrong],
             "WRONGPASS",
         ),
-        // It is let in, and told that there is nothing to do.
+        // The command is let in, and told that there is nothing to do.
         (
             &["--user", "operator", "--password-file", &right],
             "has no home",

@@ -1,4 +1,4 @@
-//! Limits of key-value clients that nobody could be served with.
+//! Limits of key-value clients with which no client could be served.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

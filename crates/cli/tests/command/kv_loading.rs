@@ -1,5 +1,5 @@
-//! `serve kv` while it recovers: it listens, says so, and can be stopped. A store whose recovery was over before anybody could
-//! ask is made larger, and the server killed once more.
+//! `serve kv` while it recovers: it listens, says so, and can be stopped. A store whose recovery
+//! was over before a client could ask is made larger, and the server killed once more.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -72,7 +72,7 @@ impl Place {
     fn connect(&self) -> (Client, Reply) {
         let begin = Instant::now();
         loop {
-            // Who comes while several loops take the port may be reset.
+            // A client that connects while several loops take the port may be reset.
             if let Ok(mut client) = Client::connect(self.at)
                 && let Ok(told) = client.ask("PING")
             {
@@ -146,7 +146,7 @@ fn it_stops_when_it_is_asked_to_while_it_recovers() {
             let output = server.end();
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(0), "{said}");
-            // It may have been done just before.
+            // The recovery may have ended just before.
             let was_cut_short = output.stdout.is_empty();
             assert_ne!(was_cut_short, said.contains("key-value store recovered"));
             let mut server = place.start();

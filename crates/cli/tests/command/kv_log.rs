@@ -1,5 +1,5 @@
-//! `serve ingest kv --kv-log-keys`: clients of Redis read what was ingested, also across a SIGKILL; and who may
-//! not is shown nothing.
+//! `serve ingest kv --kv-log-keys`: clients of Redis read what was ingested, also across a SIGKILL;
+//! and users without the right are shown nothing.
 
 use std::fs;
 use std::net::SocketAddr;

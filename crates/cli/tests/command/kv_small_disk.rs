@@ -47,7 +47,7 @@ impl Key {
         let value = format!("{n}:{}", "x".repeat(self.bytes));
         match self.kind {
             Kind::String => format!("SET {name} {value}"),
-            // Of a list the oldest element is replaced.
+            // In a list the oldest element is replaced.
             Kind::List if n > ELEMENTS => format!("LSET {name} {} {value}", n % ELEMENTS),
             Kind::List => format!("RPUSH {name} {value}"),
             Kind::Stream => format!("XADD {name} MAXLEN {ELEMENTS} {n}-0 f {value}"),

@@ -221,7 +221,7 @@ fn segments_are_as_long_as_is_said_and_large_units_are_refused_by_name() {
     assert_eq!(client.ask(&set(3 << 20)).unwrap(), Reply::Line("OK".into()));
     running.signal(Signal::TERM);
     running.end();
-    // What shorter segments would not take is read from those that there are.
+    // What shorter segments would not take is read from the present segments.
     let (_running, mut client) = server(data.path(), &[SYNC, &["--segment", "8MiB"]].concat());
     assert_eq!(client.ask("STRLEN large").unwrap(), Reply::Int(3 << 20));
     let refused = client.ask(&set(3 << 20)).unwrap();

@@ -1,4 +1,4 @@
-//! Logs that fail: nobody is left to believe that all is well.
+//! Logs that fail: no client may believe that all is well.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn a_failed_log_ends_the_server_with_an_error() {
         message.contains("log failed") && message.contains("0 messages were acknowledged"),
         "{message}"
     );
-    // Nobody asked it to end.
+    // No signal asked it to end.
     let output = server.running.end();
     assert_code(&output, 2);
     let message = stderr(&output);
@@ -73,7 +73,7 @@ fn why_no_room_can_be_reserved_is_told() {
     });
     assert_code(&sent, 0);
     assert_eq!(server.read(&["--raw"]), input);
-    // Whoever sends is told what it waits for.
+    // The sender is told what it waits for.
     let told = stderr(&sent);
     assert!(
         told.contains("waiting") && told.contains("File too large"),

@@ -44,6 +44,7 @@ mod manners;
 mod memory;
 mod oracle;
 mod read_edges;
+mod reference;
 mod replicate;
 #[cfg(feature = "kafka")]
 mod restored;

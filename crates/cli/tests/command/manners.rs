@@ -267,7 +267,7 @@ fn the_version_says_what_is_running() {
     assert!(long.contains("engines: threads, epoll, uring"), "{long}");
 }
 
-/// Nothing is coloured where it is not wished, nor where nobody sees it.
+/// Nothing is coloured where it is not wished, nor where the output is no terminal.
 #[test]
 fn colours_are_left_out_where_they_are_not_wished() {
     let escape = '\u{1b}';

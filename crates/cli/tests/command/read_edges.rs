@@ -146,7 +146,7 @@ fn a_cursor_stands_where_the_output_was_taken() {
     server.stop();
 }
 
-/// It once waited for ever for somebody to take what could not be written.
+/// `read` once waited for ever until its output was taken, which could not be written.
 #[test]
 fn a_full_disk_ends_reading_and_the_cursor_stays() {
     let place = Place::new();

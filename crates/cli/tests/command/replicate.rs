@@ -83,7 +83,7 @@ fn without_the_feature_every_way_to_a_home_names_it() {
     assert!(!place.0.join("none").exists());
 }
 
-/// With the home of nobody: nothing listens there.
+/// The home does not exist: nothing listens there.
 #[cfg(feature = "kafka")]
 #[test]
 fn a_server_that_does_not_reach_its_home_serves_at_level_durable_and_says_so() {
@@ -109,7 +109,8 @@ fn a_sample_of_the_rounds_that_replicate_to_brokers() {
     use std::process::Command;
 
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // They are brought by what is run first with them (clients/ingest/brokers); a test installs nothing.
+    // The brokers are installed by clients/ingest/brokers, which runs first; a test installs
+    // nothing.
     let has_brokers = root.join("target/clients/kafka-4.1.0/done").exists();
     let has_java = Command::new("java").arg("-version").output().is_ok();
     if !has_brokers || !has_java {

@@ -53,7 +53,8 @@ fn offset(target: &Target, stream: &str, position: u64) -> Option<u64> {
     None
 }
 
-/// Its home has lost its first records meanwhile: what is left has its positions, and producers and readers go on.
+/// The home has lost its first records meanwhile: what is left has its positions, and producers and
+/// readers go on.
 #[test]
 fn a_log_is_made_anew_from_what_its_home_has_kept() {
     let Some(home) = home("restored") else { return };

@@ -104,7 +104,7 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// It once ended in a panic, with 101, which says nothing of why it failed.
+/// The command once ended in a panic, with 101, which says nothing of why it failed.
 #[test]
 fn a_failure_that_cannot_be_told_has_its_status_all_the_same() {
     for (args, status) in [
@@ -120,7 +120,7 @@ fn a_failure_that_cannot_be_told_has_its_status_all_the_same() {
     }
 }
 
-/// Nobody reads the pipe that stderr is: lines are dropped, connections are not.
+/// Stderr is a pipe that is not read: lines are dropped, connections are not.
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() {
     for engine in common::engines() {
@@ -161,7 +161,7 @@ fn a_second_signal_ends_a_stop_that_would_take_for_ever() {
         "1h",
     ]);
     let line = server.line();
-    // It was told that it is connected, and has said nothing: the stop waits for it.
+    // The client is connected, and has said nothing: the stop waits for it.
     let _silent = TcpStream::connect(addr(&line)).unwrap();
     drop(echoes(&line));
     server.signal(Signal::INT);
@@ -208,7 +208,7 @@ fn a_third_signal_does_not_wait_for_loops_that_are_stuck() {
     server.signal(Signal::TERM);
     server.hear("a third does not wait for the loops");
     server.signal(Signal::TERM);
-    // It is traced, so its end is told to this test before that of its process.
+    // The thread is traced, so its end is told to this test before the end of its process.
     let ended = waitpid(stuck, Some(WaitPidFlag::__WALL)).expect("it ends with its process");
     assert!(!matches!(ended, WaitStatus::PtraceEvent(..)), "{ended:?}");
     let output = server.end();
@@ -414,7 +414,7 @@ fn help_tells_the_defaults_in_force() {
     }
 }
 
-/// Whoever gives a flag means something by it.
+/// A user who gives a flag means something by it.
 #[test]
 fn flags_that_would_have_no_effect_are_refused() {
     for (args, said) in [

@@ -124,7 +124,7 @@ fn entries_of_the_journal_are_sent_again_from_the_servers_mark() {
     let said = stderr(&output);
     assert!(said.contains("they are sent again from there\n"), "{said}");
     assert_eq!(stored(&server), (1..=3000).collect::<Vec<_>>());
-    // Some of those that it lacks are not in the journal any more.
+    // Some of the entries that it lacks are not in the journal any more.
     let server = restored(&place, server);
     entries(151..=3001);
     let output = ship();

@@ -29,7 +29,7 @@ fn until_stored(server: &Server, count: usize) -> Vec<String> {
     until_read(server, &[], count)
 }
 
-/// The same, read with these options.
+/// The messages, read with these options.
 fn until_read(server: &Server, how: &[&str], count: usize) -> Vec<String> {
     let since = Instant::now();
     loop {
@@ -68,7 +68,7 @@ fn what_was_shipped_is_not_shipped_again() {
     assert_eq!(server.read(&["--raw"]), "one\ntwo\n");
     append(&log, "ee\n");
     assert_code(&once(&place, &server.to, &[path]), 0);
-    // Rotated while nobody looked, twice, and a last line without an end.
+    // Rotated while `ship` did not run, twice, and a last line without an end.
     fs::rename(&log, place.path("app.log.2")).unwrap();
     append(Path::new(&place.path("app.log.2")), "four");
     append(Path::new(&place.path("app.log.1")), "five\n");
@@ -103,7 +103,7 @@ fn a_directory_that_is_away_for_a_while_is_not_shipped_again() {
         "{}",
         stderr(&output)
     );
-    // It was told.
+    // The user was told before.
     assert_code(&once(&place, &server.to, &[&named]), 0);
     fs::rename(&away, &here).unwrap();
     append(&log, "two\n");
@@ -226,7 +226,7 @@ fn once_does_not_end_with_0_when_something_was_left() {
     server.stop();
 }
 
-/// What rotation has compressed while nobody looked is read, from where shipping was on.
+/// What rotation has compressed while `ship` did not run is read, from where shipping was on.
 #[test]
 fn rotated_files_that_were_compressed_are_shipped() {
     let place = Place::new();
@@ -277,7 +277,7 @@ fn an_entry_that_was_cut_is_not_stored() {
     server.stop();
 }
 
-/// Nobody listens there, and it is tried for a minute.
+/// No server listens there, and it is tried for a minute.
 #[test]
 fn a_signal_ends_what_connects_for_the_first_time() {
     let place = Place::new();
@@ -359,8 +359,8 @@ fn killed_and_rotated_with_tls() {
     killed_and_rotated(4, &files.serve(), &trusting);
 }
 
-/// Nothing is shipped to a server that cannot show who it is, nor in clear text to one that speaks TLS;
-/// what was not shipped is, once it can.
+/// Nothing is shipped to a server that cannot prove its identity, nor in clear text to one that
+/// speaks TLS; what was not shipped is, once it can.
 #[test]
 fn only_the_right_server_is_shipped_to() {
     let (files, others) = (pki::Files::new(), pki::Files::new());
@@ -385,7 +385,7 @@ fn only_the_right_server_is_shipped_to() {
 fn a_retry_of_0_is_not_at_all() {
     let place = Place::new();
     let path = place.file("app.log", "one\n");
-    // Nobody listens there.
+    // No server listens there.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let to = nobody.local_addr().unwrap().to_string();
     drop(nobody);
@@ -415,7 +415,7 @@ fn killed_and_rotated(rounds: u32, serving: &[&str], trusting: &[&str]) {
     let mut written = 1;
     let mut rotated = 0;
     let mut shipping = Some(following(&place, &to, &options));
-    // A file that comes and goes before anybody has looked for the first time is not known.
+    // A file that comes and goes before the first look is not known.
     append(&log, "line 1\n");
     until_read(server.as_ref().unwrap(), trusting, 1);
     for _ in 0..rounds {
@@ -618,11 +618,11 @@ fn the_journal_goes_to_the_next_server_when_one_fails() {
     assert_code(&output, 0);
     let said = stderr(&output);
     assert!(said.contains("has its turn"), "{said}");
-    // From the entry on that was acknowledged last: nobody asks for those before.
+    // From the entry on that was acknowledged last: earlier ones are not asked for.
     let found = messages(&second);
     assert_eq!(found.len(), 11, "{found:?}");
     assert!(found.values().all(|count| *count == 1));
-    // It stays in use.
+    // The journal stays in use.
     append(&journal, &entry(61));
     let output = once(&here, &to, &args);
     assert_code(&output, 0);

@@ -21,7 +21,7 @@ fn crowd() -> usize {
     1000.min(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
-/// Serves somebody else meanwhile.
+/// Checks that another client is served meanwhile.
 type Good<'a> = &'a dyn Fn(SocketAddr);
 
 /// One that is whole, and what answers it.
@@ -42,8 +42,8 @@ fn connect(at: SocketAddr) -> TcpStream {
     socket
 }
 
-/// `endless` is the beginning of a request; `late` counts, in what the server says at its end, those
-/// that were too slow.
+/// `endless` is the beginning of a request; `late` counts, in what the server says at its end, the
+/// clients that were too slow.
 fn drip(listen: &str, more: &[&str], endless: &[u8], good: Good<'_>, late: &str) {
     let service = listen.split_once('=').unwrap().0;
     let args = [

@@ -18,10 +18,10 @@ const MUCH: usize = 8 << 20;
 /// The first asks for [`MUCH`], without waiting for any of it, the second is called before each byte that is read. Whether
 /// the connection is still there.
 type Ask = [fn(&mut TcpStream) -> bool; 2];
-/// Somebody else's request, answered.
+/// Another client's request, answered.
 type Good = fn(&mut TcpStream);
 
-/// A client for whom the kernel keeps little that it has not read.
+/// A client for which the kernel keeps little unread data.
 fn narrow(to: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 8192).unwrap();

@@ -1,4 +1,4 @@
-//! `tidewire stream` against a running server, and who may use it.
+//! `tidewire stream` against a running server, and which tokens may use it.
 
 use crate::common;
 use crate::common::durable as with_log;
@@ -221,7 +221,7 @@ fn a_stream_at_its_limit_is_told_and_counted() {
         said.contains("waiting") && said.contains("stream full"),
         "{said}"
     );
-    // Nobody is refused any more.
+    // No producer is refused any more.
     done(&server, &["set", "logs", "--limit-bytes", "none"]);
     let again = server.send(&["--stream", "logs", "--producer", "q"], &lines(5));
     assert_code(&again, 0);

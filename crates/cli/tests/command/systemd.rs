@@ -174,7 +174,7 @@ impl Activated {
     fn start(sockets: [OwnedFd; 2], names: &str, args: &[&str]) -> Activated {
         let [third, fourth] = sockets;
         let mut command = Command::new("sh");
-        // They come as stdin and stderr, and are put in place before the server runs.
+        // The sockets come as stdin and stderr, and are put in place before the server runs.
         let script = "exec 3<&0 4<&2 </dev/null 2>&1; LISTEN_PID=$$ exec \"$0\" \"$@\"";
         command
             .args(["-c", script, env!("CARGO_BIN_EXE_tidewire")])
@@ -232,7 +232,7 @@ fn sockets_that_are_passed_on_are_served_under_their_names() {
         let (web, local) = (web.try_clone().unwrap(), local.try_clone().unwrap());
         [web.into(), local.into()]
     };
-    // Who comes before it runs waits.
+    // A client that comes before the server runs waits.
     let mut early = UnixStream::connect(&unix).unwrap();
     let args = [
         "serve",
@@ -271,7 +271,7 @@ fn sockets_that_are_passed_on_are_served_under_their_names() {
         std::fs::exists(&unix).unwrap(),
         "the service manager's file is left"
     );
-    // The manager has the sockets still: the next server serves who came in between.
+    // The manager has the sockets still: the next server serves clients that came in between.
     let mut between = UnixStream::connect(&unix).unwrap();
     let mut server = Activated::start(sockets(), "kv/resp:echo", &args);
     assert!(server.line().starts_with("listening "));

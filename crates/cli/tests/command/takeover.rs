@@ -1,4 +1,4 @@
-//! `serve --takeover`: a successor has the listeners, and nobody who connects is turned away.
+//! `serve --takeover`: a successor has the listeners, and no new client is turned away.
 
 use crate::common::durable;
 use std::fs::File;
@@ -18,8 +18,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use tidewire_handover::Claim;
 
-/// What was accepted stays, whoever comes is the successor's, and so are the admin listener, the Unix socket with
-/// its file, and the control socket, from which the next one takes over.
+/// Accepted connections stay, new ones are the successor's, and so are the admin listener, the Unix
+/// socket with its file, and the control socket, from which the next one takes over.
 #[test]
 fn a_successor_has_all_listeners_and_the_old_one_finishes() {
     for engine in engines() {
@@ -118,7 +118,8 @@ fn handovers_under_load_refuse_and_reset_nobody() {
     }
 }
 
-/// A log changes hands: every line that was sent is there once, in order, and nobody was refused.
+/// A log changes hands: every line that was sent is there once, in order, and no sender was
+/// refused.
 #[test]
 fn handovers_with_a_log_lose_and_repeat_nothing() {
     for engine in engines() {
@@ -234,7 +235,8 @@ fn keys_in_memory_alone_are_not_forgotten_unless_that_is_said() {
     third.stop();
 }
 
-/// Whatever becomes of a successor before it serves, the old one serves, with its log and all who waited.
+/// Whatever becomes of a successor before it serves, the old one serves, with its log and all
+/// waiting clients.
 #[test]
 fn a_successor_that_dies_changes_nothing() {
     for engine in engines() {
@@ -276,7 +278,8 @@ fn a_successor_that_dies_changes_nothing() {
         // With the listeners, and without a word.
         drop(Claim::ask(control.as_ref(), hello()).unwrap());
         echo_again(&mut stays);
-        // With the logs: who comes meanwhile waits, and is served by the old one when it goes on.
+        // With the logs: a client that comes meanwhile waits, and is served by the old one when it
+        // goes on.
         let (claim, _, handed) = Claim::ask(control.as_ref(), hello()).unwrap();
         assert_eq!(handed.len(), 5, "{handed:?}");
         claim.take(PATIENCE).unwrap();
@@ -300,8 +303,8 @@ fn a_successor_that_dies_changes_nothing() {
     }
 }
 
-/// One that was given the logs and hangs keeps nobody waiting for ever: as long as it holds none of them, the old one
-/// takes them back. One that holds one may be reading it.
+/// A successor that was given the logs and hangs keeps no client waiting for ever: as long as it
+/// holds none of them, the old one takes them back. One that holds one may be reading it.
 #[test]
 fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     let place = Place::new();
@@ -347,8 +350,8 @@ fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     new.stop();
 }
 
-/// One that does not take over may hold a log for a moment still, or may just have come to it. The old one ended then, as
-/// if somebody else had the log, and nobody served.
+/// One that does not take over may hold a log for a moment still, or may just have come to it. The
+/// old one ended then, as if another process had the log, and no server served.
 #[test]
 fn a_log_that_a_refused_successor_still_holds_is_awaited() {
     let place = Place::new();
@@ -485,7 +488,7 @@ fn one_takeover_at_a_time_and_none_while_stopping() {
     assert!(stderr(&second).contains("another takeover is under way"));
     drop(first);
     old.running.signal(Signal::TERM);
-    // It lingers, as the client does not go.
+    // The old server lingers, as the client does not go.
     (&stays).read_exact(&mut [0]).unwrap_err();
     let late = run(&with(&args, &["--takeover"]));
     assert_code(&late, 1);
@@ -505,10 +508,10 @@ fn sigusr2_starts_a_successor() {
         1,
     );
     let to = old.addr(0);
-    // Its parent stays for as long as this one does.
+    // The parent stays for as long as this one does.
     let stays = echo(to);
     old.running.signal(Signal::USR2);
-    // It says the same on the same pipe.
+    // The new server prints the same line on the same pipe.
     assert_eq!(old.running.line(), old.lines[0]);
     let begun = Instant::now();
     let pid = loop {

@@ -1,4 +1,5 @@
-//! `serve --takeover` under attack: who is killed, who stalls, who may not, and what must be there afterwards.
+//! `serve --takeover` under attack: processes are killed, stall, or have no right, and what must be
+//! there afterwards.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +30,8 @@ fn set_keys(to: SocketAddr, name: usize, over: &AtomicBool) -> Vec<String> {
         while !over.load(SeqCst) {
             let key = format!("key:{name}:{next}");
             next += 1;
-            // Whoever is told goodbye meanwhile does not know whether it was set, and goes on with the next one.
+            // A client that is disconnected meanwhile does not know whether the key was set, and
+            // goes on with the next one.
             if client
                 .write_all(format!("SET {key} {key}\r\n").as_bytes())
                 .is_err()
@@ -173,8 +175,8 @@ fn every_acknowledged_set_is_there_after_handovers_under_load() {
     }
 }
 
-/// Killed at any moment, be it while it starts, has the listeners, waits for the log, or serves: somebody serves
-/// afterwards, with all that was acknowledged.
+/// Killed at any moment, be it while it starts, has the listeners, waits for the log, or serves: a
+/// server serves afterwards, with all that was acknowledged.
 #[test]
 fn a_successor_killed_at_any_moment_loses_nothing() {
     let place = Place::new();
@@ -222,8 +224,8 @@ fn a_successor_killed_at_any_moment_loses_nothing() {
     server.stop();
 }
 
-/// Two at once: one of them serves afterwards, the other is told why it does not, or has come second and been
-/// succeeded; nobody who connects notices.
+/// Two at once: one of them serves afterwards, the other is told why it does not, or has come
+/// second and been succeeded; new clients notice nothing.
 #[test]
 fn of_two_successors_at_once_one_serves() {
     for _ in 0..5 {
@@ -262,7 +264,7 @@ fn of_two_successors_at_once_one_serves() {
     }
 }
 
-/// A packet to the control socket, from nobody who knows what it is for; the socket stays open.
+/// A meaningless packet to the control socket; the socket stays open.
 fn says(control: &str, packet: &[u8]) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let socket =
@@ -342,8 +344,8 @@ fn an_old_one_that_stalls_keeps_its_listeners() {
     new.stop();
 }
 
-/// In the last moments of a stop no handshake begins, so that nobody who has connected is reset. Not where a
-/// successor has the listeners too; where it has given up, as ever.
+/// In the last moments of a stop no handshake begins, so that no connected client is reset. Not
+/// where a successor has the listeners too; where it has given up, as ever.
 #[test]
 fn a_takeover_that_failed_leaves_a_stop_as_it_was() {
     let mut unheard = 0;
@@ -372,7 +374,7 @@ fn a_takeover_that_failed_leaves_a_stop_as_it_was() {
             let to = old.addr(0);
             let (claim, _, handed) = Claim::ask(control.as_ref(), hello()).unwrap();
             if with_log {
-                // It lets go of its log, and starts once more from what it has kept.
+                // The old server lets go of its log, and starts once more from what it has kept.
                 claim.take(PATIENCE).unwrap();
             }
             drop((handed, claim));
@@ -406,7 +408,8 @@ fn a_takeover_that_failed_leaves_a_stop_as_it_was() {
     assert!(unheard > 0, "handshakes began up to the last moment");
 }
 
-/// Somebody of another user reaches the socket, because its mode was changed, and is refused all the same.
+/// A process of another user reaches the socket, because its mode was changed, and is refused all
+/// the same.
 #[test]
 fn another_user_gets_nothing() {
     if !rustix::process::geteuid().is_root() {

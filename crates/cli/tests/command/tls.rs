@@ -77,7 +77,7 @@ fn every_service_speaks_tls_and_says_so() {
         for piece in large.chunks(64 << 10) {
             ask(&mut stream, piece, piece).unwrap();
         }
-        // Whoever does not speak it gets an alert and no service.
+        // A client without TLS gets an alert and no service.
         let mut plain = socket(addr(&lines[0]));
         plain.write_all(b"PING\r\n").unwrap();
         let mut said = Vec::new();
@@ -259,7 +259,7 @@ fn a_listed_proxy_speaks_for_others_and_nobody_else_does() {
         let said = last_words(socket(addr(&lines[0])), &quit);
         let said = String::from_utf8_lossy(&said);
         assert!(said.contains(" addr=192.0.2.7:5000 "), "{engine}: {said}");
-        // It is required.
+        // The certificate is required.
         assert_eq!(
             last_words(socket(addr(&lines[0])), b"PING\r\n"),
             b"",
@@ -276,7 +276,7 @@ fn a_listed_proxy_speaks_for_others_and_nobody_else_does() {
         assert!(!said.contains("192.0.2.7:5000 "), "{engine}: {said}");
         stop(server);
 
-        // Who is let in follows from both: the socket's address and the claimed one.
+        // The client's admission follows from both: the socket's address and the claimed one.
         let usual = ["--engine", engine, "--listen", "kv/resp=0"];
         let (server, lines) = serve(&[&usual[..], &["--proxy-from", "127.0.0.1"]].concat(), 1);
         let said = last_words(socket(addr(&lines[0])), &quit);
@@ -390,7 +390,7 @@ fn openssl_agrees() {
     stop(server);
 }
 
-/// Whoever runs a server learns why peers are not let in.
+/// The operator learns why peers are not let in.
 #[test]
 fn peers_that_are_not_let_in_are_logged_with_the_reason() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! `send` and `read` over TLS, and whom they will not talk to.
+//! `send` and `read` over TLS, and which servers they refuse.
 
 use crate::common;
 use std::fs;

@@ -122,7 +122,7 @@ fn the_keys_of_0_2_0_are_there_and_change() {
     assert_code(&running.end(), 0);
 }
 
-/// Its state, but for where its file is now.
+/// The state, but for the present place of its file.
 fn moved(place: &Place) -> PathBuf {
     let log = place.0.join("app.log");
     let seen = fs::metadata(&log).unwrap();
@@ -179,7 +179,7 @@ fn the_state_of_ship_of_0_2_0_is_gone_on_with() {
     server.stop();
 }
 
-/// It refuses, in words, and changes nothing; or reads it.
+/// Version 0.2.0 refuses, in words, and changes nothing; or reads it.
 #[test]
 fn version_0_2_0_says_what_a_newer_one_has_left() {
     let Some(older) = std::env::var_os("TIDEWIRE_0_2_0") else {

@@ -1,5 +1,5 @@
-//! `--write-stall`: a client that takes nothing of what it is sent is cut, counted and logged; those beside it are served
-//! on. Over real sockets, on each engine.
+//! `--write-stall`: a client that takes nothing of what it is sent is cut, counted and logged;
+//! clients beside it are served on. Over real sockets, on each engine.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ fn serve(engine: &str, service: &str) -> (Running, SocketAddr) {
     (server, addr(&line))
 }
 
-/// A client for whom the kernel keeps little that it has not read.
+/// A client for which the kernel keeps little unread data.
 fn narrow(to: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 8192).unwrap();

@@ -8,7 +8,7 @@ use crate::exit;
 /// A program whose help is checked.
 #[derive(Debug)]
 pub struct Checked<'a> {
-    /// Its commands, as they are parsed.
+    /// Commands of the program, as they are parsed.
     pub command: Command,
     /// What its help says beside the flags.
     pub texts: Texts,

@@ -30,8 +30,9 @@ impl Help {
 /// What a program says of its commands beside their flags. A command is named by its words: `bench ab echo`.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts {
-    /// What the short help shows of a command and of those below it: flags and places in the order of the help, and what
-    /// each is in a few words. Where several entries name a flag, the later one holds.
+    /// What the short help shows of a command and of its subcommands: flags and places in the order
+    /// of the help, and what each is in a few words. Where several entries name a flag, the later
+    /// one holds.
     pub brief: &'static [(&'static str, &'static [(&'static str, &'static str)])],
     /// How each command is used, for the end of its `--help`.
     pub examples: &'static [(&'static str, &'static [&'static str])],
@@ -72,7 +73,7 @@ fn dress(mut command: Command, words: &str, help: Help, texts: Texts) -> Command
             false => format!("{examples}\n\n{long}"),
         };
     }
-    // Those that have commands below them say in their last lines where more is.
+    // Commands with subcommands say in their last lines where more is.
     let more = match command.has_subcommands() {
         true => Resettable::Reset,
         false => format!("`tidewire {words} --help` has all, with examples.").into_resettable(),

@@ -1,5 +1,4 @@
-//! Acknowledgements: how they are written, gathered on the way out, and checked by whoever gets
-//! them.
+//! Acknowledgements: how they are written, gathered on the way out, and checked by their receiver.
 
 use crate::classic::codec::ID;
 

@@ -225,7 +225,7 @@ impl<'a> Batch<'a> {
         self.messages
     }
 
-    /// Their payload bytes together.
+    /// Payload bytes of all messages together.
     #[inline]
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
@@ -267,9 +267,9 @@ impl<'a> Batch<'a> {
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its id, opaque.
+    /// Id of the message, opaque.
     pub id: [u8; 8],
-    /// Its payload, perhaps empty.
+    /// Payload of the message, perhaps empty.
     pub payload: &'a [u8],
 }
 

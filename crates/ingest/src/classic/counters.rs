@@ -5,7 +5,7 @@ use crate::counted::counters;
 counters! {
     /// Messages received whole.
     messages,
-    /// Their payload bytes.
+    /// Payload bytes of these messages.
     payload_bytes,
     /// Acknowledgements written.
     acks,

@@ -53,12 +53,12 @@ impl Waiting {
 pub(super) struct Later {
     batches: usize,
     bytes: usize,
-    /// Replies to single messages, in order: those that were sent, those that may be, and those that
-    /// may not yet.
+    /// Replies to single messages, in order: sent ones, ones that may be sent, and ones that may
+    /// not yet.
     replies: Vec<u8>,
-    /// Where those begin that were not sent.
+    /// Where replies begin that were not sent.
     sent: usize,
-    /// Where those end that may be.
+    /// Where replies end that may be sent.
     ready: usize,
     /// The policy has not been told yet of what was committed.
     pub(super) fresh: bool,
@@ -80,14 +80,14 @@ pub(super) enum Pause {
 /// How the connection ends once everything is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It has been asked to.
+    /// The connection was asked to finish.
     Finish,
-    /// It has to, for this reason.
+    /// The connection must close, for this reason.
     Because(&'static str),
 }
 
 impl Later {
-    /// A batch was handed over; `replies` are those to its messages, if each gets one.
+    /// A batch was handed over; `replies` are the replies to its messages, if each gets one.
     pub(super) fn add(&mut self, bytes: usize, replies: &[u8]) {
         self.batches += 1;
         self.bytes += bytes;
@@ -134,7 +134,7 @@ impl Later {
     }
 }
 
-/// Bytes of replies that were sent before those behind them are moved up.
+/// Bytes of sent replies after which the rest is moved up.
 const COMPACT: usize = REPLIES_MAX / 4;
 
 #[cfg(test)]

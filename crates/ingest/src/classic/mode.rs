@@ -19,7 +19,7 @@ pub enum Mode {
     RequestReply,
     /// Acknowledgements by a 5 ms clock.
     Throttled,
-    /// The same; clients send many messages at once.
+    /// Acknowledgements by a 5 ms clock; clients send many messages at once.
     HeadRest,
     /// An acknowledgement for each chunk.
     Sync,
@@ -49,7 +49,7 @@ impl Mode {
         }
     }
 
-    /// Its name, as in settings and logs.
+    /// Name of the mode, as in settings and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -18,7 +18,7 @@ pub const PAYLOAD_MAX: u32 = 16 << 20;
 /// acknowledgements: what cannot be sent is covered by the next one instead. Only `EachMessage`
 /// pauses reading while its output is full.
 ///
-/// A chunk is what one call of [`received`](tidewire::Protocol::received) brings; only those that
+/// A chunk is what one call of [`received`](tidewire::Protocol::received) brings; only chunks that
 /// complete a message count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckPolicy {

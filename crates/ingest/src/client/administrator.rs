@@ -20,7 +20,7 @@ const BODY_MAX: usize = 1024;
 /// A stream, as its server shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamState {
-    /// Its name.
+    /// Name of the stream.
     pub name: String,
     /// The oldest position kept.
     pub first: u64,
@@ -70,7 +70,7 @@ impl StreamState {
     }
 }
 
-/// Somebody who reads a stream, or a named cursor.
+/// A reader of a stream, or a named cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceState {
     /// The next position to be read.

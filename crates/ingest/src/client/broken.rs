@@ -129,7 +129,7 @@ impl Broken {
             | Broken::ClosedUnanswered => true,
             Broken::Refused { reason, .. } => matches!(
                 reason,
-                // Of a hello, these close as well.
+                // After a hello, these close as well.
                 Reason::Stopping
                     | Reason::DiskFull
                     | Reason::OverQuota

@@ -112,8 +112,8 @@ impl Server {
         }
     }
 
-    /// The server that this one has named. It is spoken to in the same way; `None` if it is not of the form
-    /// `HOST:PORT`: nobody else says what is a socket on this host.
+    /// The server that this one has named. It is spoken to in the same way; `None` if it is not of
+    /// the form `HOST:PORT`: no other form may name a socket on this host.
     pub(super) fn named_by(&self, place: &str) -> Option<Server> {
         let to = To {
             name: place.to_owned(),

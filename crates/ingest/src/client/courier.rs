@@ -279,7 +279,7 @@ impl Line {
     /// Writes what the socket takes; whether that was anything.
     fn write(&mut self, shared: &Shared) -> io::Result<bool> {
         if self.socket.holds_output() {
-            // Of what was taken before; nothing more is taken meanwhile.
+            // Sends what was taken before; nothing more is taken meanwhile.
             match self.socket.flush() {
                 Ok(()) => self.blocked = false,
                 Err(e) if is_wait(&e) => {
@@ -357,7 +357,7 @@ fn is_wait(e: &io::Error) -> bool {
     )
 }
 
-/// Early returns do no harm: whoever waits looks again.
+/// Early returns do no harm: the caller looks again.
 fn wait(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
     let _ = poll(fds, timeout.as_ref());

@@ -31,7 +31,7 @@ pub(super) struct Window {
 pub struct Amount {
     /// How many.
     pub messages: u64,
-    /// Their bytes, headers included.
+    /// Bytes of the messages, headers included.
     pub bytes: u64,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct Outbox {
     open_last: u64,
     open_count: u64,
     open_stride: Option<usize>,
-    /// Of pieces that were acknowledged, empty.
+    /// Buffers of pieces that were acknowledged, empty.
     kept: Vec<BytesMut>,
     all: Amount,
     most: Amount,
@@ -208,7 +208,7 @@ impl Outbox {
         self.open.reserve(PIECE.max(len));
     }
 
-    /// Keeps the memory of a piece that was acknowledged, if nobody else has a part of it.
+    /// Keeps the memory of a piece that was acknowledged, if no other buffer shares a part of it.
     fn keep(&mut self, piece: Piece) {
         if self.kept.len() < KEPT
             && let Ok(mut bytes) = piece.bytes.try_into_mut()

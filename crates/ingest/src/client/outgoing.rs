@@ -25,8 +25,8 @@ const FRUITLESS_MAX: u32 = 5;
 /// What a program does with a producer. Called on a loop, so nothing here may block.
 pub trait Handler: Send + 'static {
     /// Messages may be pushed, as long as the session [has room](Session::has_room): after each
-    /// welcome, after each acknowledgement, and when somebody posts to the connection. Whether
-    /// there are any more to come; if not, the connection ends when all is acknowledged.
+    /// welcome, after each acknowledgement, and when a post reaches the connection. Whether there
+    /// are any more to come; if not, the connection ends when all is acknowledged.
     fn ready(&mut self, session: &mut Session) -> bool;
 
     /// A connection was welcomed. `handle` reaches it from anywhere: posting to it has
@@ -45,7 +45,7 @@ pub trait Handler: Send + 'static {
         let _ = refusal;
     }
 
-    /// It is over. The session has what was not acknowledged.
+    /// Called when the session is over. The session has what was not acknowledged.
     fn ended(self, session: Session, why: Ended);
 }
 
@@ -120,8 +120,8 @@ struct Producer<H> {
     handler: H,
     dial: Dial,
     token: u64,
-    /// Connections in a row without a welcome, those not counted that the server asked to be tried
-    /// again.
+    /// Connections in a row without a welcome; connections that the server asked to retry are not
+    /// counted.
     fruitless: u32,
     /// Spaces connections that break: a server in trouble is not dialled again at once.
     backoff: Backoff,

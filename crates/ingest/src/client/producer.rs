@@ -82,9 +82,10 @@ impl Producer {
     }
 
     /// Begins to connect to `HOST:PORT` and does not wait: for callers with several producers.
-    /// [`welcomed`](Producer::welcomed) says when it is there, and [`failure`](Producer::failure) that it will
-    /// not be. Whenever either may have changed, or something was acknowledged, `news` is called, by
-    /// the producer's thread and under its lock: it should wake somebody and do no more.
+    /// [`welcomed`](Producer::welcomed) says when it is there, and [`failure`](Producer::failure)
+    /// that it will not be. Whenever either may have changed, or something was acknowledged, `news`
+    /// is called, by the producer's thread and under its lock: it should wake a thread and do no
+    /// more.
     ///
     /// # Errors
     /// [`Error`]: what can be known at once.
@@ -299,8 +300,8 @@ impl Producer {
         self.flush()
     }
 
-    /// Gives up: every call, also those that wait in other threads, answers with an error from now
-    /// on, unless it has done so already.
+    /// Gives up: every call, including calls that wait in other threads, answers with an error from
+    /// now on, unless it has done so already.
     pub fn abandon(&self) {
         let closed = self.shared.server.broken(super::broken::Broken::Abandoned);
         let mut state = self.shared.lock();
@@ -359,7 +360,7 @@ impl Drop for Producer {
         self.shared.stop(&mut state);
         drop(state);
         if let Some(courier) = self.courier.take() {
-            // It has no way to panic that its own message would not tell more about.
+            // A panic of the thread has printed its own message, which says more.
             let _ = courier.join();
         }
     }

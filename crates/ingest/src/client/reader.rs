@@ -21,11 +21,11 @@ const RECEIVED: usize = 256 << 10;
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its place in the stream.
+    /// Position of the message in the stream.
     pub position: u64,
     /// The id that its producer gave it.
     pub id: u64,
-    /// Its producer; empty if it had no name.
+    /// Producer of the message; empty if it had no name.
     pub producer: Bytes,
     /// When the server received it: microseconds since the Unix epoch.
     pub timestamp_us: u64,

@@ -37,7 +37,7 @@ impl Route {
         if self.moves >= self.moves_max {
             return false;
         }
-        // The first one says how it is spoken to, whoever has named this one.
+        // The first server's settings say how the named one is reached, whichever server named it.
         let Some(named) = self.first.named_by(place) else {
             return false;
         };

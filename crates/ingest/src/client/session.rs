@@ -104,7 +104,7 @@ pub enum Event<'a> {
     Acknowledged {
         /// The last one.
         id: u64,
-        /// Those that this is news of.
+        /// Messages that this acknowledges newly.
         newly: Amount,
     },
     /// The server is still at it.
@@ -449,7 +449,8 @@ impl Session {
         if let Some(acknowledged) = self.settled
             && mark.is_none_or(|mark| mark < acknowledged)
             && self.wants.level >= Level::Durable
-            // What was forgotten with the producer is not lost, and whoever goes on then has agreed to that.
+            // What was forgotten with the producer is not lost, and a caller that goes on then has
+            // agreed to that.
             && !welcome.forgotten
         {
             return Err(Broken::Lost { acknowledged, mark });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::outbox::Amount;
 use crate::native::codec::Level;
 
-/// A producer: who it is, what it wants of the server, and what it may use here.
+/// A producer: its identity, what it wants of the server, and what it may use here.
 ///
 /// ```
 /// use tidewire_ingest::client::Producing;

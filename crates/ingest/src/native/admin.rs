@@ -40,9 +40,9 @@ impl fmt::Debug for Admin {
 /// What became of a request.
 enum Done {
     Answered,
-    /// It is answered when this is committed.
+    /// The request is answered when this is committed.
     When(Ticket),
-    /// It has to wait until the log has room.
+    /// The request has to wait until the log has room.
     Busy,
     Refused(Reason, u32, String),
 }
@@ -325,7 +325,7 @@ impl Admin {
         cx.link.finish();
     }
 
-    /// Its token is not good any more.
+    /// The client's token is not accepted any more.
     pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, impl Native>) {
         let text = "the token is not accepted any more";
         refuse(cx, self.answered + 1, Reason::Unauthorised, 0, text);
@@ -337,7 +337,7 @@ impl Admin {
     }
 }
 
-/// Sends the state of a stream; `readers` are where those are that are connected.
+/// Sends the state of a stream; `readers` are the positions of connected readers.
 fn show(status: &StreamStatus, readers: impl Iterator<Item = u64>, cx: &mut Cx<'_, impl Native>) {
     let next = status.range.next;
     let (count, farthest) = readers.fold((0, next), |(count, least), position| {

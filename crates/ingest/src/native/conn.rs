@@ -40,14 +40,14 @@ pub struct IngestConn {
 struct LetIn {
     pass: Pass,
     right: Right,
-    /// None for an administrator, who is asked for each stream.
+    /// None for an administrator, which names a stream in each request.
     stream: Option<String>,
 }
 
 enum Role {
-    /// It has not said yet what it wants.
+    /// The client has not sent its hello yet.
     Hello,
-    /// It waits for what the session before it handed over, and is not welcomed yet.
+    /// The producer waits for what the session before it handed over, and is not welcomed yet.
     Settling(Box<Producer>),
     Producer(Box<Producer>),
     Reader(Box<Reader>),
@@ -92,7 +92,7 @@ impl IngestConn {
             Hello::Administer(administer) => self.administer(&administer, cx),
         };
         match begun {
-            // It says so again when there is room.
+            // The client says hello again when there is room.
             Err(TurnedAway::Busy) => {
                 cx.local.crowded.push(cx.link.id());
                 cx.local.tally.add(Count::paused_by_log, 1);
@@ -142,7 +142,7 @@ impl IngestConn {
         let hold = match &self.shared.settings.fleet {
             None => None,
             Some(fleet) => {
-                // First armed, then looked: who comes to have it rings.
+                // The bell is armed first, then the state is read: later room rings.
                 cx.local.bell.arm();
                 match fleet.at(hello.producer) {
                     At::Here(hold) => hold,
@@ -164,7 +164,7 @@ impl IngestConn {
         let bound = bound.map(|guest| Bound::new(guest, stream, hello.producer));
         let mut begun = Producer::begin(&self.shared, stream, hello, bound.as_ref(), cx);
         if matches!(begun, Err(Refused::Busy)) {
-            // Once more, because there may be room since, and nobody has been told to ring for it.
+            // Once more, because there may be room since, which rang no bell.
             cx.local.bell.arm();
             begun = Producer::begin(&self.shared, stream, hello, bound.as_ref(), cx);
         }
@@ -387,7 +387,7 @@ impl Protocol for IngestConn {
         match &mut self.role {
             Role::Hello if unread == 0 => cx.link.finish(),
             Role::Hello => refuse(cx, 0, Reason::Malformed, 0, CUT_SHORT),
-            // It is welcomed first.
+            // The producer is welcomed first.
             Role::Settling(producer) => producer.finishes_early(),
             Role::Producer(producer) => producer.peer_finished(unread, cx),
             Role::Reader(reader) => reader.peer_finished(unread, &self.shared, cx),
@@ -471,13 +471,13 @@ impl Protocol for IngestConn {
 enum TurnedAway {
     /// The queue of the log is full: it has to wait.
     Busy,
-    /// It comes from another host, and there are no tokens to ask for.
+    /// The client comes from another host, and there are no tokens to ask for.
     Protected,
     /// The producer belongs to the server there.
     Moved(Arc<str>),
-    /// It cannot be answered yet, for this reason: it waits.
+    /// The hello cannot be answered yet, for this reason: it waits.
     Later(&'static str),
-    /// It is refused, and may be tried again after a time where that is not zero.
+    /// The hello is refused, and may be tried again after a time where that is not zero.
     For(Reason, Duration),
 }
 

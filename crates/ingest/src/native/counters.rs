@@ -6,7 +6,7 @@ use crate::counted::counters;
 counters! {
     /// Producers welcomed.
     producers,
-    /// Those of them that had been away for longer than they are remembered.
+    /// Producers among them that had been away for longer than they are remembered.
     forgotten,
     /// Readers welcomed.
     readers,
@@ -14,7 +14,7 @@ counters! {
     fenced,
     /// Messages handed to the log.
     messages,
-    /// Their payload bytes.
+    /// Payload bytes of these messages.
     payload_bytes,
     /// Batches that they were handed over in.
     batches,
@@ -28,7 +28,7 @@ counters! {
     dropped,
     /// Gaps adopted at level received.
     adopted,
-    /// Ids in those gaps.
+    /// Ids in these gaps.
     adopted_ids,
     /// Connections whose client finished sending in the middle of a frame.
     truncated,
@@ -46,7 +46,7 @@ counters! {
     read_batches,
     /// Records in them.
     read_messages,
-    /// Their bytes.
+    /// Bytes of these records.
     read_bytes,
     /// Cursors moved.
     cursors,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidewire_replicate::{Hold, Owners, Whose};
 
-/// Servers that share the named producers; anonymous messages are taken by all. Who has which partition of them is fixed, or
-/// changes.
+/// Servers that share the named producers; anonymous messages are taken by all. Which server has
+/// which partition is fixed, or changes.
 ///
 /// ```
 /// use tidewire_ingest::native::Fleet;
@@ -30,10 +30,10 @@ enum Kind {
 /// Where a producer is to be taken.
 #[derive(Clone, Debug)]
 pub(super) enum At {
-    /// Here, bound to a partition where those move.
+    /// Here, bound to a partition where partitions move.
     Here(Option<Arc<Hold>>),
     There(Arc<str>),
-    /// Nobody has its partition for now.
+    /// No server has its partition for now.
     Nowhere,
 }
 
@@ -49,7 +49,8 @@ impl Fleet {
         (own < nodes.len() && are_short).then_some(Fleet(Kind::Fixed { nodes, own }))
     }
 
-    /// Servers between which so many partitions move (0 is taken for 1); the table says who has which.
+    /// Servers between which so many partitions move (0 is taken for 1); the table says which
+    /// server has which.
     #[must_use]
     pub fn shared(owners: Owners, partitions: u32) -> Fleet {
         let partitions = partitions.max(1);

@@ -38,7 +38,8 @@ pub struct IngestLocal {
     pub(super) owed: VecDeque<Owed>,
     /// What is to be acknowledged when it is at home, in the same order.
     pub(super) owed_home: VecDeque<Owed>,
-    /// The same for each partition that moves; no queue is empty between calls.
+    /// What is to be acknowledged at home for each partition that moves; no queue is empty between
+    /// calls.
     pub(super) owed_bound: BTreeMap<Tenure, OwedBy>,
     /// What was just committed; empty between calls.
     pub(super) committed: Vec<Owed>,

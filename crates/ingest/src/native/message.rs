@@ -9,7 +9,7 @@ pub enum Message {
     /// A newer session of its producer has begun.
     Fenced,
     #[doc(hidden)]
-    /// The partition of its producer is handed over, or is somebody else's.
+    /// The partition of its producer is handed over, or belongs to another server.
     Unbound,
     #[doc(hidden)]
     /// What was read for it.

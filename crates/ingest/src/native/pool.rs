@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use tidewire::Permit;
 use tidewire_log::{Begin, Credit, Log, Range, ReadError};
 
-/// What is to be read, and who wants to know.
+/// What is to be read, and the connection that asks.
 pub(super) struct Job {
     pub(super) stream: Arc<str>,
     pub(super) what: Want,
@@ -59,7 +59,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts so many threads. Without any, whoever asks reads.
+    /// Starts so many threads. Without any, the asking thread reads.
     pub(super) fn new(threads: usize, log: &Arc<dyn Log>) -> Pool {
         let queue = Arc::new(Queue::default());
         let start = |n: usize| {

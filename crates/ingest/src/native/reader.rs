@@ -1,7 +1,7 @@
 //! A reader's connection: credit in, records out.
 //!
-//! It has at most one read outstanding, and asks for the next one only when it has credit and the
-//! output is not full; so a reader that is slow or has gone costs a few reads of memory.
+//! A reader has at most one read outstanding, and asks for the next one only when it has credit and
+//! the output is not full; so a reader that is slow or has gone costs a few reads of memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,15 +42,15 @@ pub(super) struct Reader {
     /// Where reading goes on.
     position: u64,
     state: State,
-    /// It has finished sending.
+    /// The client has finished sending.
     finished: bool,
-    /// Its stream was there.
+    /// The reader's stream was there.
     has_been: bool,
     /// The position asked for by number or by a cursor, if that is not just the oldest.
     asked: Option<u64>,
     /// Where the cursor is to stand as soon as the queue of the log has room.
     uncommitted: Option<u64>,
-    /// It ends when that is done; whether short of the tail.
+    /// The reader ends when that is done; whether short of the tail.
     ends: Option<bool>,
     /// Bytes that are asked for.
     reading: usize,
@@ -67,9 +67,9 @@ pub(super) struct Reader {
 enum State {
     /// A read is outstanding.
     Reading,
-    /// It waits for records to come.
+    /// The reader waits for records to come.
     AtTail,
-    /// It waits for credit, or for its output to drain.
+    /// The reader waits for credit, or for its output to drain.
     Held,
 }
 
@@ -286,7 +286,7 @@ impl Reader {
         }
     }
 
-    /// It is time to see what was taken.
+    /// The timer has expired: looks at what the client has taken.
     pub(super) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         self.account(shared, cx);
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
@@ -305,7 +305,7 @@ impl Reader {
         }
     }
 
-    /// Its token is not accepted any more.
+    /// The reader's token is not accepted any more.
     pub(super) fn shut_out(&mut self, cx: &mut Cx<'_, impl Native>) {
         let text = "the token is not accepted any more";
         refuse(cx, self.position, Reason::Unauthorised, 0, text);

@@ -1,4 +1,4 @@
-//! Who reads what, for whoever wants to know how far behind they are.
+//! The present readers and their positions, to show how far behind they are.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ impl Place {
         })
     }
 
-    /// It goes on here.
+    /// Notes the position at which the reader goes on.
     pub(super) fn at(&self, position: u64) {
         self.position.store(position, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Readers {
         self.lock().1.remove(&place.number.load(Ordering::Relaxed));
     }
 
-    /// Those that read a stream; of all streams, if none is named.
+    /// Readers of a stream; of all streams, if none is named.
     pub(super) fn of(&self, stream: Option<&str>) -> Vec<ReaderStatus> {
         let list = self.lock();
         let places = list.1.values();

@@ -13,10 +13,10 @@ use super::local::Native;
 pub(super) const PROTECTED: &str =
     "this server has no tokens, so it serves only clients on its own host";
 
-/// The stream of those who name none.
+/// The stream of clients that name none.
 pub(super) const DEFAULT_STREAM: &str = "default";
 
-/// What clients are told who name a cursor of the server's own.
+/// What clients are told that name a cursor of the server's own.
 pub(super) const RESERVED: &str = "cursors whose names begin with @ are the server's own";
 
 /// Whether a cursor is one of the server's own, which clients neither read from nor move.
@@ -24,7 +24,7 @@ pub(super) fn is_reserved(cursor: &str) -> bool {
     cursor.starts_with('@')
 }
 
-/// What a producer is told whose partition nobody has for now.
+/// What a producer is told while no server has its partition.
 pub(super) const NOWHERE: &str = "the producer's partition is between two servers: connect again";
 
 /// What is said of bytes at the end that are no whole frame.

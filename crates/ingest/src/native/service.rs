@@ -107,8 +107,8 @@ impl IngestService {
         self.shared.log.range(stream)
     }
 
-    /// From now on these tokens are accepted, and no others. Who is connected with one that is not
-    /// accepted any more, or not for that, is refused as soon as it says something or is to be sent
+    /// From now on these tokens are accepted, and no others. A connected client whose token is not
+    /// accepted any more, or not for that right, is refused as soon as it sends or is sent
     /// something.
     pub fn change_tokens(&self, tokens: Vec<Token>) {
         self.shared.tokens.change(tokens);
@@ -131,7 +131,7 @@ impl fmt::Debug for IngestService {
 
 /// Room for what is owed that a loop keeps when nothing is.
 const OWED_KEPT: usize = 4096;
-/// When who was turned away should come again.
+/// When a refused client should come again.
 const RETRY_AFTER_MS: u32 = 2000;
 
 impl Service for IngestService {
@@ -199,7 +199,7 @@ impl Service for IngestService {
             let home = hold.replicated();
             let n = owed.partition_point(|o| home.is_some_and(|home| o.ticket <= home));
             committed.extend(owed.drain(..n));
-            // Those who wait for what has ended are told otherwise.
+            // Clients that wait for an ended hold are told otherwise.
             !owed.is_empty() && hold.ending() != Ending::Over
         });
         // The newest first: it covers the others of its connection.
@@ -225,7 +225,7 @@ impl Service for IngestService {
                 all.with(owed.to, local, |conn, cx| conn.log_failed(&progress, cx));
             }
         }
-        // Those that still have to wait put themselves on the list again.
+        // Connections that still have to wait put themselves on the list again.
         for id in std::mem::take(&mut local.settling) {
             all.with(id, local, |conn, cx| conn.settle(&progress, cx));
         }

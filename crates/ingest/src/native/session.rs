@@ -1,8 +1,8 @@
 //! One live session for each producer: a newer one fences the older.
 //!
 //! A session's lock is held while it appends, so once it is fenced nothing of it can come to the
-//! log any more, and the producer's mark is final. It is taken once a chunk, and nobody else wants
-//! it unless the producer connects twice.
+//! log any more, and the producer's mark is final. It is taken once a chunk, and no other
+//! connection wants it unless the producer connects twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,7 +78,7 @@ impl Sessions {
         }
     }
 
-    /// Tells those whose partition is handed over, or is somebody else's.
+    /// Tells producers whose partition is handed over, or belongs to another server.
     pub(super) fn unbind(&self) {
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -37,18 +37,19 @@ pub struct Settings {
     /// The servers that share producers out among them: a producer of another one is refused as moved. Default none:
     /// all are taken.
     pub fleet: Option<Fleet>,
-    /// Cursors whose names begin with `@` are in use: a replicator remembers by them how far it is, and nobody may
-    /// delete them. Default false: an administrator may, as where nothing is replicated any more.
+    /// Cursors whose names begin with `@` are in use: a replicator remembers by them how far it is,
+    /// and no client may delete them. Default false: an administrator may, as where nothing is
+    /// replicated any more.
     pub replicated: bool,
-    /// Tokens, one of which every client must show. Default none: everybody is let in.
+    /// Tokens, one of which every client must show. Default none: all clients are let in.
     pub tokens: Vec<Token>,
     /// Without tokens, clients of other hosts are refused as unauthorised. Default true.
     pub protected: bool,
     /// Readers at once; one more is refused. Default 1,024.
     pub readers: usize,
-    /// Bytes that all readers may hold together of what was read for them and not taken yet; at their
-    /// limit they wait, and who has taken nothing for 10 s is refused with `gone`. One record more for
-    /// each reader may be held. Default 64 MiB, at least 4 KiB.
+    /// Bytes that all readers may hold together of what was read for them and not taken yet; at
+    /// their limit they wait, and a reader that has taken nothing for 10 s is refused with `gone`.
+    /// One record more for each reader may be held. Default 64 MiB, at least 4 KiB.
     pub reader_memory: usize,
     /// Most bytes of one read, fewer where the readers' memory is short. Default 256 KiB.
     pub read_max: usize,

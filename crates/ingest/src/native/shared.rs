@@ -29,9 +29,9 @@ pub(super) struct Shared {
     /// Held while a stream is changed by what is set about it.
     pub(super) administering: Mutex<()>,
     pub(super) memory: Memory,
-    /// Of log lines about clients of other hosts that are not let in.
+    /// Throttle of log lines about clients of other hosts that are not let in.
     pub(super) denials: Throttle,
-    /// Of log lines about other clients that are refused.
+    /// Throttle of log lines about other clients that are refused.
     pub(super) refusals: Arc<Lines>,
     pub(super) alarm: Arc<Alarm<Message>>,
     pub(super) tally: Tally,

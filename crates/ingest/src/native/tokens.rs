@@ -136,8 +136,8 @@ impl Tokens {
         self.list().is_empty()
     }
 
-    /// Whether who has shown this may do that with a stream; with any, if none is named. Without any
-    /// tokens, everybody may.
+    /// Whether a client with this pass has this right for a stream; for any, if none is named.
+    /// Without any tokens, all clients have all rights.
     pub(super) fn allow(&self, pass: &Pass, right: Right, stream: Option<&str>) -> bool {
         let changes = self.changes.load(Ordering::Acquire);
         let tokens = self.list();
@@ -168,8 +168,8 @@ impl Tokens {
         found
     }
 
-    /// As [`Tokens::allow`], for who was allowed it before: looked at again only when something has
-    /// changed.
+    /// As [`Tokens::allow`], for a client that was allowed it before: looked at again only when
+    /// something has changed.
     pub(super) fn still_allow(&self, pass: &Pass, right: Right, stream: Option<&str>) -> bool {
         let changes = self.changes.load(Ordering::Acquire);
         pass.seen.load(Ordering::Relaxed) == changes || self.allow(pass, right, stream)

@@ -54,7 +54,7 @@ pub(crate) fn acknowledged(classic: &Classic, acks: &[u8]) -> u64 {
         "a piece of an acknowledgement"
     );
     if classic.form == AckForm::IdOnly && classic.policy != AckPolicy::EachMessage {
-        // Says nothing of those before: only the order can be checked.
+        // Says nothing of earlier ids: only the order can be checked.
         let ids = acks
             .chunks_exact(8)
             .map(|id| u64::from_ne_bytes(id.try_into().unwrap()));

@@ -36,7 +36,7 @@ pub(crate) fn produce(producer: &str) -> Produce<'_> {
     }
 }
 
-/// The same of nobody, to a stream.
+/// The hello of an anonymous producer, to a stream.
 pub(crate) fn produce_to(stream: &str) -> Produce<'_> {
     Produce {
         stream,

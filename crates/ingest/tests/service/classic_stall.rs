@@ -61,8 +61,8 @@ fn who_takes_nothing_is_cut_by_the_shorter_limit() {
     }
 }
 
-/// Acknowledgements of many messages are so few that what lies between the two hardly ever fills: nothing waits, so
-/// nobody is late, whether he reads or not.
+/// Acknowledgements of many messages are so few that what lies between the two hardly ever fills:
+/// nothing waits, so no client is late, whether it reads or not.
 #[test]
 fn who_is_owed_little_is_not_late() {
     for mode in [Mode::Throttled, Mode::HeadRest, Mode::Sync, Mode::Async] {

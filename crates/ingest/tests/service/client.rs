@@ -127,7 +127,7 @@ fn what_is_flushed_is_stored_once_in_order_and_read_back() {
     assert_eq!(position, 10_000);
 }
 
-/// They once lay there until something else was sent.
+/// These messages once lay there until something else was sent.
 #[test]
 fn what_stands_before_a_message_that_is_too_large_is_sent() {
     let log = SteppedLog::new().auto();
@@ -532,7 +532,7 @@ fn who_was_forgotten_goes_on_only_if_that_is_accepted() {
     assert_eq!(payloads(&log), [b"one", b"one"]);
 }
 
-/// Addresses that nobody listens at.
+/// Addresses without a listener.
 fn free_addrs<const N: usize>() -> [SocketAddr; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
@@ -556,12 +556,13 @@ fn a_producer_of_another_server_goes_there_and_finds_it_again() {
     let producer = one.producer(named("web-7")).unwrap();
     producer.send(b"a").unwrap();
     producer.flush().unwrap();
-    // It loses the connection there, is sent there again by the first one, and nothing is stored twice.
+    // The producer loses the connection there, is sent there again by the first server, and nothing
+    // is stored twice.
     drop(other);
     producer.send(b"b").unwrap();
     let other = Server::at(addrs[1], &logs[1], member(addrs, 1));
     producer.flush().unwrap();
-    // Who has been named is found without the first one too.
+    // A server that has been named is found without the first one too.
     drop((one, other));
     producer.send(b"c").unwrap();
     let other = Server::at(addrs[1], &logs[1], member(addrs, 1));
@@ -584,7 +585,7 @@ fn messages_of_nobody_are_taken_by_every_server() {
     }
 }
 
-/// Of two that send everybody to each other.
+/// Two servers send every client to each other.
 #[test]
 fn a_circle_of_servers_is_left() {
     let addrs = free_addrs();

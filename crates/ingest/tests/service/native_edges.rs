@@ -1,5 +1,5 @@
-//! What a client written from docs/formats/protocol.md alone stumbles over: ends in the middle of something,
-//! places that do not exist, names that nobody should have.
+//! What a client written from docs/formats/protocol.md alone stumbles over: ends in the middle of
+//! something, places that do not exist, bad names.
 
 use crate::native;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn a_producer_that_half_closes_before_its_welcome_is_served() {
     let mut world = World::new(SteppedLog::new());
     let older = world.producer(produce("a"));
     world.send(older, &messages(1..=3));
-    // Its welcome waits for what the older session handed over.
+    // The newer welcome waits for what the older session handed over.
     let mut newer = world.client(Hello::Produce(produce("a")));
     world.sim.finish(newer.peer);
     assert_eq!(world.frames(&mut newer), []);

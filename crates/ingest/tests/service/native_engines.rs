@@ -294,7 +294,7 @@ fn rival(addr: SocketAddr, n: u64) -> u64 {
         if last == n {
             return sessions;
         }
-        // It may be fenced meanwhile, and the connection reset.
+        // The producer may be fenced meanwhile, and the connection reset.
         for from in (last + 1..=n.min(last + 100)).step_by(10) {
             if socket.write_all(&messages(from..=n.min(from + 9))).is_err() {
                 break;

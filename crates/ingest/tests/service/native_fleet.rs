@@ -14,7 +14,7 @@ use crate::native::{
     Client, Frame, World, messages, produce, reader, refusal, settings, subscribe,
 };
 
-/// Of two partitions these are in the first.
+/// Producers in the first of two partitions.
 const OURS: [&str; 2] = ["a", "web-8"];
 /// And this one in the other.
 const THEIRS: &str = "web-7";
@@ -97,7 +97,7 @@ fn who_belongs_here_goes_on_behind_what_is_at_home_and_others_are_sent_away() {
     world.log.commit_all();
     assert_eq!(world.frames(&mut a), [Frame::Ack(10), Frame::Ack(12)]);
     assert_eq!(world.stored(&tenure(3).name("a")), [11, 12]);
-    // Of a connection after it the log knows more than home does.
+    // For a connection after it, the log knows more than the home does.
     let mut again = node.client(produce("a"));
     let world = &mut node.world;
     assert_eq!(

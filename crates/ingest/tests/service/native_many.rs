@@ -1,5 +1,5 @@
-//! Many producers at once, on networks drawn from seeds: nobody starves, nothing is lost, nothing
-//! is stored twice, and memory stays bounded.
+//! Many producers at once, on networks drawn from seeds: no producer starves, nothing is lost,
+//! nothing is stored twice, and memory stays bounded.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -166,7 +166,7 @@ fn connected_many_times_at_once_each_id_is_stored_once() {
     }
 }
 
-/// The same with crashes of the server: what was acknowledged as durable is there.
+/// Many producers with crashes of the server: what was acknowledged as durable is there.
 #[test]
 fn what_was_acknowledged_survives_a_crash() {
     for seed in seeds(60) {

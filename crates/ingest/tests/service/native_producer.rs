@@ -117,7 +117,7 @@ fn duplicates_are_acknowledged_and_not_stored_again() {
     assert_eq!(world.frames(&mut a), [Frame::Ack(10)]);
     world.log.commit_all();
     assert_eq!(world.frames(&mut a), [Frame::Ack(15)]);
-    // On a new connection, and to somebody else they are new.
+    // On a new connection they are known, and from another producer they are new.
     let mut again = world.client(Hello::Produce(produce("a")));
     assert_eq!(world.frames(&mut again), [welcome(Some(15))]);
     world.send(again, &messages(14..=16));
@@ -267,7 +267,7 @@ fn a_newer_session_fences_the_older_and_waits_for_what_it_handed_over() {
     assert_eq!(world.frames(&mut newest), [Frame::Ack(12)]);
     assert_eq!(world.stored("a"), (1..=12).collect::<Vec<_>>());
     assert_eq!(world.counters().fenced, 2);
-    // The same name on another stream is another producer.
+    // One name on another stream is another producer.
     let mut other = world.client(Hello::Produce(Produce {
         stream: "other",
         ..produce("a")
@@ -671,7 +671,7 @@ fn a_hello_waits_for_room_in_the_queue_but_not_for_the_disk() {
     };
     assert_eq!(world.frames(&mut b), [full]);
     assert!(world.ended(b));
-    // Who is known already is let in.
+    // A known producer is let in.
     world.producer(produce("first"));
 }
 

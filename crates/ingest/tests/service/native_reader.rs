@@ -196,7 +196,7 @@ fn a_follower_sees_each_commit() {
         let expected: Vec<u64> = (from..from + 10).collect();
         assert_eq!(ids(&frames, &mut position), expected);
     }
-    // It half-closes: up to the tail, and no further.
+    // The reader half-closes: it gets records up to the tail, and no further.
     world.sim.finish(r.peer);
     assert_eq!(world.frames(&mut r), [Frame::End(200)]);
     assert!(world.ended(r));
@@ -408,7 +408,7 @@ fn a_slow_reader_holds_a_few_reads_and_gets_everything() {
     ));
     let read = world.counters().read_bytes as usize - stored;
     assert!(read <= 3 * READ + 2000, "{read} bytes read for nobody");
-    // Nor does it make anybody else wait, and nothing is lost.
+    // Other readers do not wait for it, and nothing is lost.
     world.sim.reading(slow.peer, true);
     world.quiet();
     let frames = native::frames(world.sim.received(slow.peer));
@@ -457,7 +457,7 @@ fn readers_that_take_nothing_are_bounded_together() {
     // One record above its share for each that got any.
     assert!(held <= 2 * LIMIT, "{held}");
     assert!(world.counters().paused_by_memory > 0);
-    // Those that take nothing make room for one that does.
+    // Readers that take nothing make room for one that does.
     let mut quick = reader(&mut world, subscribe());
     // Four crowds of them in turn: ten seconds until each is told, five quarters of `linger` until it is cut.
     world

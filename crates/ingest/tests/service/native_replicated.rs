@@ -32,7 +32,7 @@ fn without_a_home_or_a_sync_no_more_is_granted_than_there_is() {
     let mut world = World::new(SteppedLog::new());
     let mut a = world.client(Hello::Produce(replicated("a")));
     assert_eq!(world.frames(&mut a), [welcome(Level::Durable, None)]);
-    // It is what it says, too.
+    // The level holds what it promises, too.
     world.send(a, &messages(1..=3));
     world.log.commit_all();
     assert_eq!(world.frames(&mut a), [Frame::Ack(3)]);
@@ -70,7 +70,8 @@ fn a_hello_waits_until_it_is_known_whether_there_is_a_home() {
     assert_eq!(world.frames(&mut a), [welcome(Level::Durable, None)]);
 }
 
-/// It comes again: to a client that was granted the level before, the server has only been started again.
+/// The refused client comes again: to a client that was granted the level before, the server has
+/// only been started again.
 #[test]
 fn a_hello_that_has_waited_for_the_home_long_enough_is_to_come_again() {
     let mut world = World::new(SteppedLog::new());

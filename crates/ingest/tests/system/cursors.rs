@@ -18,7 +18,7 @@ struct Line {
     heard: usize,
     /// Where it began, once it is welcomed.
     start: Option<u64>,
-    /// It has said all.
+    /// The reader has said all.
     leaves: bool,
 }
 
@@ -64,7 +64,7 @@ impl Cursors {
             return Ok(());
         };
         if self.hear(&mut line, sim)? {
-            // It has ended in order: whatever it said was heard.
+            // The connection has ended in order: whatever it said was heard.
             return Ok(());
         }
         if !matches!(
@@ -104,7 +104,7 @@ impl Cursors {
         Ok(())
     }
 
-    /// Nobody knows what of what it said was heard, or will be.
+    /// It is unknown which of its words were heard, or will be.
     fn lost(&mut self) {
         self.stands = None;
         self.haunted = true;

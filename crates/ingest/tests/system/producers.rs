@@ -1,4 +1,5 @@
-//! Producers: the client library on the loops of clients, each with messages that say who they are.
+//! Producers: the client library on the loops of clients, each with messages that name their
+//! producer.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub(crate) struct Known {
     pub(crate) welcomes: u32,
     pub(crate) done: bool,
     pub(crate) wrong: Option<String>,
-    /// Given up because the log had failed, until somebody starts it again.
+    /// Given up because the log had failed, until an operator starts it again.
     stopped: Option<(Session, Numbers)>,
 }
 
@@ -159,7 +160,7 @@ impl Producers {
         sim.dial(self.on, dial);
     }
 
-    /// Has those go on who gave up, as their operators would once the server is there again.
+    /// Has producers go on that gave up, as their operators would once the server is there again.
     pub(crate) fn encourage(&self, sim: &mut Sim) {
         for (number, known) in self.all.iter().enumerate() {
             let stopped = lock(known).stopped.take();

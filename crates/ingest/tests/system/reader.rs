@@ -108,7 +108,7 @@ impl Protocol for Following {
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
         match self.hear(input) {
             Ok(()) => self.write(cx),
-            // It is stopping, or its log has failed: there will be another.
+            // The server is stopping, or its log has failed: there will be another.
             Err(Broken::Refused { .. }) => cx.link.finish(),
             Err(broken) => {
                 self.seen.lock().unwrap().wrong = Some(broken.to_string());
@@ -118,7 +118,7 @@ impl Protocol for Following {
         Next::More
     }
 
-    /// It waits for what comes.
+    /// The reader waits for what comes.
     fn idle(&mut self, _: &mut Cx<'_, Self>) {}
 
     fn closed(self, _: Closed, turn: &mut Turn<'_, Self>) {

@@ -1,5 +1,6 @@
-//! Clients that all speak for one producer: they say hello while the connection before is still there and has
-//! messages on their way, leave before they are welcomed, and go on where whoever came before them stopped.
+//! Clients that all speak for one producer: they say hello while the connection before is still
+//! there and has messages on their way, leave before they are welcomed, and go on where their
+//! predecessor stopped.
 
 use fastrand::Rng;
 use tidewire::sim::{PlainId, PlainState, Sim};
@@ -27,14 +28,14 @@ struct Line {
     next: Option<u64>,
     /// The highest id acknowledged on it.
     acked: u64,
-    /// It was refused, or has said that it sends no more.
+    /// The client was refused, or has said that it sends no more.
     over: bool,
 }
 
 /// All of them.
 pub(crate) struct Takers {
     lines: Vec<Line>,
-    /// Of all of them together.
+    /// The highest id acknowledged to all of them together.
     pub(crate) acked: u64,
     sent: u64,
     pub(crate) welcomes: u64,
@@ -63,7 +64,7 @@ impl Takers {
         self.acked >= self.each
     }
 
-    /// Goes on: with accidents as it comes, otherwise so that nobody is in anybody's way.
+    /// Goes on: with accidents as it comes, otherwise so that no client disturbs another.
     ///
     /// # Errors
     /// What a server may not say.
@@ -82,7 +83,8 @@ impl Takers {
         let is_welcome = newest.is_some_and(|line| line.next.is_some());
         let is_owed = newest.is_some_and(|line| line.next > Some(line.acked + 1));
         let comes = if quiet {
-            // Who waits for a welcome is left waiting. Who comes next finds something uncommitted.
+            // A client that waits for a welcome is left waiting. The next client finds something
+            // uncommitted.
             !is_up || is_welcome && is_owed && rng.u8(..4) == 0
         } else {
             self.lines.len() < LINES && rng.u8(..if is_up { 16 } else { 5 }) == 0
@@ -93,7 +95,7 @@ impl Takers {
             }
             self.come(sim, rng);
         }
-        // Who came before may not know that somebody has come since.
+        // The client before may not know that another has come since.
         let from = if quiet {
             self.lines.len().saturating_sub(1)
         } else {

@@ -1,4 +1,4 @@
-//! A run: everybody at work, accidents, and what must be so afterwards.
+//! A run: all clients at work, accidents, and what must be so afterwards.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -22,7 +22,7 @@ use crate::takers::{self, Takers};
 
 const SHAPES: [Shape; 3] = [Shape::Readiness, Shape::Completion, Shape::Threads];
 
-/// What happened in a run: for those who want to know whether it was worth it.
+/// What happened in a run, to see whether it tested anything.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Summary {
     deaths: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Summary {
     read: u64,
     taken_over: u64,
     behind_cursors: u64,
-    /// Of all that was on the network, bytes and times included.
+    /// Hash of all that was on the network, bytes and times included.
     trace: u64,
 }
 
@@ -186,7 +186,7 @@ impl World {
         self.check(&log)
     }
 
-    /// Whether what a log holds can be so, after what everybody was told.
+    /// Whether what a log holds can be so, after what all clients were told.
     fn check(&mut self, log: &dyn Log) -> Result<(), String> {
         let records = contents(log, "default")?;
         let mut ids: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
@@ -239,7 +239,7 @@ impl World {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        // At last they have a loop for themselves, where nobody else has it woken.
+        // At last the takers have a loop for themselves, where no other connection wakes it.
         if !quiet || self.producers.are_done() {
             self.takers.go_on(&mut self.sim, &mut self.rng, quiet)?;
         }
@@ -277,7 +277,7 @@ impl World {
         Ok(())
     }
 
-    /// Without any more accidents everybody comes to an end.
+    /// Without any more accidents all clients come to an end.
     fn quiet(&mut self) -> Result<(), String> {
         if self.server.is_some() {
             self.died(true);

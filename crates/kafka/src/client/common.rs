@@ -20,7 +20,8 @@ pub(super) fn config(target: &Target, settings: &Settings) -> ClientConfig {
     config
 }
 
-/// What is set here under one name is not to be set under another: which of the two would hold is nobody's choice.
+/// What is set here under one name is not to be set under another: which of the two would hold
+/// cannot be chosen.
 fn only_name(name: &str) -> &str {
     match name {
         "metadata.broker.list" => "bootstrap.servers",

@@ -1,4 +1,5 @@
-//! A member of the group that shares the partitions: Kafka's own, of consumers of the marks who read nothing.
+//! A member of the group that shares the partitions: Kafka's own, of consumers of the marks that
+//! read nothing.
 //!
 //! The thread of it waits inside the client's callback while partitions are handed over, as Kafka's protocol has it: the
 //! group goes on when the callback is over.
@@ -19,7 +20,7 @@ use super::topics;
 use crate::assignment::{by_place, client_id, partitions, place};
 use crate::{Settings, Target, Unavailable};
 
-/// How often the group is asked who has what.
+/// How often the group is asked for its assignments.
 const DESCRIBE: Duration = Duration::from_secs(5);
 /// How long a broker may take for one answer. What the group decides is heard only behind it.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -231,7 +232,7 @@ fn be_member(
                     }
                     shared_places = twice;
                     settle(&consumer, config, &all, shared);
-                    // Nobody is sent to where he is.
+                    // A producer is never sent to the member that it is connected to.
                     let own = config.get("client.id").and_then(place);
                     let others = all.into_iter().filter(|(place, _)| Some(&**place) != own);
                     let of_all = others.flat_map(|(place, partitions)| {
@@ -246,7 +247,7 @@ fn be_member(
                         shared.tell(Event::Places(of_all));
                     }
                 }
-                // It is about to change.
+                // The group is about to change.
                 Ok(None) => described = None,
                 Err(why) => tracing::debug!(why, "the group is not described"),
             }
@@ -255,7 +256,7 @@ fn be_member(
     Ok(())
 }
 
-/// The members, each by its place, if everybody knows what is whose.
+/// The members, each by its place, if the group is stable.
 fn describe(
     consumer: &BaseConsumer<Callbacks>,
     target: &Target,

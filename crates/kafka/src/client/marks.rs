@@ -24,7 +24,8 @@ const END: Duration = Duration::from_secs(30);
 /// How far to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// To the end, or as far as is committed after a while: somebody else may have something under way.
+    /// To the end, or as far as is committed after a while: another process may have a transaction
+    /// under way.
     Soon,
     /// To the end.
     End,
@@ -44,7 +45,7 @@ pub(super) fn read(
     Ok(held)
 }
 
-/// The same, with the producers of whatever share.
+/// Reads the marks, with the producers of any share.
 pub(super) fn read_with_producers(
     target: &Target,
     share: Share,

@@ -45,7 +45,7 @@ impl Brokers {
         Ok((Brokers(cluster), target))
     }
 
-    /// Nobody reaches them, or everybody does again.
+    /// Makes all brokers unreachable, or reachable again.
     ///
     /// # Errors
     /// What the client says.

@@ -96,7 +96,7 @@ fn share_home(
     let (asks, asked) = channel::<(u64, Ask)>();
     let (said, answers) = channel();
     let thread = Builder::new().name("tidewire-kafka".into()).spawn(move || {
-        // Not joined: it may wait for a broker, and ends when nobody asks any more.
+        // The thread is not joined: it may wait for a broker, and ends when the channel is closed.
         while let Ok((number, ask)) = asked.recv() {
             let answer = worker.answer(ask);
             if said.send((number, answer)).is_err() {
@@ -111,7 +111,7 @@ fn share_home(
     Ok(Box::new(Asker { asks, answers }))
 }
 
-/// What the marks of a share's home say, those of its producers included.
+/// What the marks of a share's home say, including its producers' marks.
 ///
 /// # Errors
 /// What the client says.

@@ -66,8 +66,9 @@ fn client(error: &KafkaError) -> Unavailable {
     Unavailable::Client(told(error))
 }
 
-/// Sends a snapshot of these bytes to the topic of snapshots, as `id`. It counts when the word for it, which is returned, stands
-/// among the marks. Until then, and if this fails, its pieces are of no use to anybody. `goes_on` is asked before each.
+/// Sends a snapshot of these bytes to the topic of snapshots, as `id`. It counts when the word for
+/// it, which is returned, stands among the marks. Until then, and if this fails, its pieces are of
+/// no use. `goes_on` is asked before each.
 ///
 /// # Errors
 /// What the client says, or the reader.
@@ -89,7 +90,7 @@ pub fn send_snapshot(
             "message.max.bytes",
             topics::message_max(settings).to_string(),
         )
-        // Of memory, in KiB.
+        // Bound of memory, in KiB.
         .set("queue.buffering.max.kbytes", "8192");
     let producer: BaseProducer<Deliveries> = config
         .create_with_context(Deliveries::default())

@@ -93,7 +93,7 @@ pub(super) struct Transactional {
 }
 
 impl Transactional {
-    /// Nobody else's transactions go on after it.
+    /// No other process's transactions go on after it.
     ///
     /// # Errors
     /// What the client says, or no thread.
@@ -164,7 +164,7 @@ impl Transactional {
     pub(super) fn settle(&self, until: Instant) {
         // A record that was refused is known to the commit, too.
         self.producer.context().wait(self.sent, until);
-        // They are told of before they count as answered.
+        // Delivery reports arrive before the records count as answered.
         while self.producer.in_flight_count() > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -175,7 +175,7 @@ impl Transactional {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.producer.commit_transaction(left) {
-                // The same commit once more, which is what the protocol allows.
+                // The commit once more, which is what the protocol allows.
                 Err(KafkaError::Transaction(error))
                     if error.is_retriable() && Instant::now() < until =>
                 {

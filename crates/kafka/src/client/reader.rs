@@ -30,7 +30,8 @@ pub enum Polled {
     End,
     /// Nothing has come.
     Nothing,
-    /// There is a record that cannot be read: it is damaged, or none of this format. Those behind it come next.
+    /// There is a record that cannot be read: it is damaged, or none of this format. Records behind
+    /// it come next.
     Unreadable(String),
 }
 
@@ -64,7 +65,8 @@ pub struct Reader {
     /// Where it began.
     first: u64,
     is_empty: bool,
-    /// Records of somebody else that [`next`](Reader::next) has passed over, and what was wrong with the first.
+    /// Foreign records that [`next`](Reader::next) has passed over, and what was wrong with the
+    /// first.
     passed: Option<(u64, String)>,
 }
 
@@ -143,8 +145,8 @@ impl Reader {
         }
     }
 
-    /// The offset of the first record that ends behind this position, where positions rise with offsets: those of the one log or
-    /// store whose home it is. Or the end.
+    /// The offset of the first record that ends behind this position, where positions rise with
+    /// offsets: in the home of one log or store. Or the end.
     ///
     /// # Errors
     /// What the client says, and records that are not of this format.

@@ -45,8 +45,9 @@ impl ProducerContext for Said {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// What was told of an error, with its cause where one is found: brokers are asked once more, by a client that listens for it. Only
-/// where brokers are to be shown who asks: else there is nothing to be found that was not told.
+/// What was told of an error, with its cause where one is found: brokers are asked once more, by a
+/// client that listens for it. Only where the client authenticates to brokers: otherwise there is
+/// no cause to find beyond what was told.
 pub(super) fn with_cause(told: String, target: &Target, settings: &Settings) -> String {
     let is_guarded = |name: &str| {
         name.starts_with("sasl.") || name.starts_with("ssl.") || name == "security.protocol"

@@ -25,7 +25,7 @@ const REPLICAS: usize = 3;
 const IN_SYNC: usize = 2;
 /// What a record and the batch that it is in take beside its messages.
 const EXTRA: u64 = 64 << 10;
-/// Of one record of many messages, and the least that is asked for.
+/// Size of one record of many messages, and the least that is asked for.
 const LEAST: u64 = 1 << 20;
 
 /// A whole transaction in one batch: the client has one on its way to a partition, and spends the time in which others wait for that
@@ -102,7 +102,7 @@ fn refusal(topic: &str, faults: &[String]) -> String {
     )
 }
 
-/// The same of the topic of snapshots.
+/// Makes sure that the topic of snapshots is there.
 pub(super) fn ensure_snapshots(target: &Target, settings: &Settings) -> Result<(), String> {
     let admin = admin(target, settings)?;
     let pieces = Kind {

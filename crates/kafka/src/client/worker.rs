@@ -19,7 +19,7 @@ use crate::{Settings, Target};
 
 /// How long a broker may take to let the partition be opened.
 const OPEN: Duration = Duration::from_secs(30);
-/// The same for a transaction, from its beginning to its commit.
+/// Time-out of a transaction, from its beginning to its commit.
 const CARRY: Duration = Duration::from_secs(45);
 /// And to say where the partition ends.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -31,7 +31,8 @@ const LINGER_MS: &str = "5";
 
 /// How long records go without a time after a broker has refused theirs.
 const UNTIMED: Duration = Duration::from_secs(600);
-/// Of a record without a time. Brokers take it whatever their clocks and limits; 0 would be the client's clock.
+/// Timestamp of a record without a time. Brokers take it whatever their clocks and limits; 0 would
+/// be the client's clock.
 const NO_TIME: i64 = -1;
 /// Between looks at what readers see.
 const SEEN: Duration = Duration::from_millis(1);
@@ -54,7 +55,7 @@ pub(super) struct Worker {
     share: Share,
     settings: Settings,
     producer: Option<Transactional>,
-    /// Of records, in bytes, where the topics are there, and as they should be.
+    /// Largest batch of records in bytes, once the topics are there and in order.
     batch_max: Option<u64>,
     /// When that was looked at.
     checked: Instant,
@@ -138,7 +139,7 @@ impl Worker {
     fn open(&mut self) -> Result<Answer, String> {
         self.producer = None;
         self.producer = Some(Transactional::open(&self.config(), OPEN)?);
-        // What was under way is committed or aborted now, and nobody else can begin anything.
+        // What was under way is committed or aborted now, and no other process can begin anything.
         let held = marks::read(&self.target, self.share, &self.settings, marks::Until::End)?;
         Ok(Answer::Held(held))
     }
@@ -280,7 +281,8 @@ impl Worker {
 /// The times of records at home, in milliseconds. A header has the true one.
 enum Stamps {
     None,
-    /// None is later than now: brokers refuse those that are an hour ahead, and a clock that was ahead has left such in the log.
+    /// None is later than now: brokers refuse times that are an hour ahead, and a clock that was
+    /// ahead has left such in the log.
     UpTo(i64),
 }
 

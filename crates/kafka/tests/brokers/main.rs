@@ -1,6 +1,6 @@
-//! A log and its home, with brokers that run already: `TIDEWIRE_KAFKA=host:port,...` says where, at least three. Without
-//! it nothing is tested. `TIDEWIRE_KAFKA_SECONDS` (2) is how long messages are appended while somebody breaks the
-//! brokers, perhaps.
+//! A log and its home, with brokers that run already: `TIDEWIRE_KAFKA=host:port,...` says where, at
+//! least three. Without it nothing is tested. `TIDEWIRE_KAFKA_SECONDS` (2) is how long messages are
+//! appended during which a person may break the brokers.
 
 mod strange;
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 fn target(name: &str) -> Option<Target> {
     let Ok(brokers) = std::env::var("TIDEWIRE_KAFKA") else {
-        // Not by `println`, which nobody sees of a test that passes.
+        // Not by `println`, whose output a passing test does not show.
         let test = std::thread::current();
         let test = test.name().unwrap_or("a test");
         let told = writeln!(
@@ -259,7 +259,8 @@ fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
     wait("it does not come home", || ids(&target) == 30);
 }
 
-/// They follow what is at home and never go before it, also from a log that is started anew; what is gone goes there, too.
+/// Cursors follow what is at home and never go before it, also from a log that is started anew;
+/// what is gone goes there, too.
 #[test]
 fn cursors_of_readers_come_home() {
     let Some(target) = target("cursors") else {
@@ -412,7 +413,7 @@ fn a_fleet_shares_its_partitions_and_goes_on_without_a_member() {
         assert!(first.append(partition));
     }
 
-    // Another one joins: some are handed over, and everybody knows where they are.
+    // Another member joins: some partitions are handed over, and every member knows where they are.
     let second = member(places[1].path(), &target, "b.example:7400");
     wait("they share", || {
         second.has().len() == 2 && first.has().len() == 2
@@ -436,7 +437,7 @@ fn a_fleet_shares_its_partitions_and_goes_on_without_a_member() {
         Some(0)
     );
 
-    // It ends without a word, and what it had goes on where it was.
+    // The member ends without a word, and its partitions go on where they were.
     let first_had = first.has();
     for &partition in &first_had {
         assert!(first.append(partition));

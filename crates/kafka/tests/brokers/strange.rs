@@ -65,7 +65,7 @@ fn is_remembered(log: &EmbeddedLog, position: u64) {
     });
 }
 
-/// The times of the records of a home, in milliseconds; `None` for those without one.
+/// The times of the records of a home, in milliseconds; `None` for records without one.
 fn times(target: &Target) -> Vec<Option<i64>> {
     let mut config = config(target);
     let config = config
@@ -394,7 +394,7 @@ fn copy_as_of_0_2_0(target: &Target, from: &str, to: &str) {
     producer.flush(PATIENCE).expect("written");
 }
 
-/// It has records and marks as they are now, with times, and no notes.
+/// The home has records and marks as they are now, with times, and no notes.
 #[test]
 fn a_home_of_version_0_2_0_is_gone_on_with() {
     let (Some(target), Some(old)) = (target("newer"), target("older")) else {

@@ -10,7 +10,7 @@ use tidewire_command::span::Span;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ArrivalArgs {
     /// Messages a second over all connections, each sent at its time however long replies take, as
-    /// far as the pipeline or window has room; those that find none go out as soon as there is some.
+    /// far as the pipeline or window has room; messages that find none go out as soon as there is some.
     /// Such as 500 or 200k [default: as many as are answered]
     #[arg(long, value_name = "N", value_parser = count::rate)]
     rate: Option<f64>,
@@ -84,6 +84,6 @@ pub(super) fn described(arrivals: &Arrivals) -> String {
     };
     format!(
         ", {} a second{how}",
-        super::numbers::grouped(rate.per_second)
+        tidewire_load::numbers::grouped(rate.per_second)
     )
 }

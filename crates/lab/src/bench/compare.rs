@@ -72,7 +72,7 @@ enum Change {
     Better,
     Same,
     Worse,
-    /// They differ, and nothing says how far two equal servers do.
+    /// The results differ, and nothing says how far two equal servers do.
     NoControl,
     /// Fewer runs than an interval needs.
     TooFew,

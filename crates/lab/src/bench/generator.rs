@@ -1,13 +1,12 @@
-//! Who makes the load, and where both sides run.
+//! The generator of the load, and where both sides run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewire::{EngineChoice, TcpOptions};
-use tidewire_load::workload::{Arrivals, Generator, Rate};
+use tidewire_load::workload::{Arrivals, Chosen, Generator, Rate};
 
 use super::arrivals::ArrivalArgs;
-use super::load::Load;
 use super::part::PartAt;
 use tidewire_command::count;
 use tidewire_command::exit::Failure;
@@ -29,7 +28,7 @@ pub(crate) struct GeneratorArgs {
     /// process may hold, and for more than one can load. What they find is added up exactly
     #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
     processes: u32,
-    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: for
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and the following ones: for
     /// more connections to one server than one address has ports for [default: one for each 20,000 connections to
     /// 127.0.0.1]
     #[arg(long, value_name = "N", value_parser = count::some)]
@@ -72,7 +71,7 @@ pub(crate) struct GeneratorArgs {
     no_pin: bool,
     #[command(flatten)]
     tls: TlsArgs,
-    /// This process makes only this part of the load; given to those that --processes starts
+    /// This process makes only this part of the load; given to processes that --processes starts
     #[arg(long, hide = true, value_name = "I/N@IP:PORT")]
     part: Option<PartAt>,
     /// This process is the server of --ceiling
@@ -96,7 +95,7 @@ impl GeneratorArgs {
         self.null
     }
 
-    /// The same over TLS, with a server of this name.
+    /// These arguments over TLS, with a server of this name.
     pub(super) fn over_tls(mut self, host: &str) -> GeneratorArgs {
         self.tls = self.tls.for_host(host);
         self
@@ -141,8 +140,8 @@ impl GeneratorArgs {
         self.arrivals.rate()
     }
 
-    /// The same with server and generator on other cores, for what runs beside others of its kind: the `place`-th of
-    /// them. Cores that were said stay.
+    /// These arguments with server and generator on other cores, for one of several runs beside
+    /// each other: the `place`-th. Cores that were said stay.
     pub(super) fn elsewhere(&self, place: usize) -> GeneratorArgs {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let on = |core: usize| self.by_default(core % cores);
@@ -179,7 +178,7 @@ impl GeneratorArgs {
         (!self.no_pin && cores >= 2).then_some(core)
     }
 
-    /// Who makes the load and where, in a few words.
+    /// The generator and its place, in a few words.
     pub(crate) fn described(&self) -> String {
         let core =
             |cpu: Option<usize>| cpu.map_or("any core".to_owned(), |cpu| format!("core {cpu}"));
@@ -204,7 +203,7 @@ impl GeneratorArgs {
     }
 
     /// The generator for a load.
-    pub(crate) fn generator(&self, load: &Load) -> Result<Generator, Failure> {
+    pub(crate) fn generator(&self, load: &Chosen) -> Result<Generator, Failure> {
         if self.stall.0.is_zero() {
             return Err(Failure::usage("--stall must be more than 0"));
         }

@@ -12,8 +12,8 @@ use super::generator::GeneratorArgs;
 use super::part::PartAt;
 use tidewire_command::exit::Failure;
 
-/// Makes a run, in this process or in as many as are wanted. `words` are those behind the name of this command that make
-/// the same load.
+/// Makes a run, in this process or in as many as are wanted. `words` are the arguments of this
+/// command that make this load.
 pub(super) fn run(
     args: &GeneratorArgs,
     words: impl Iterator<Item = OsString>,

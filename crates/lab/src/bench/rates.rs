@@ -7,7 +7,7 @@ use tidewire_load::search::{Held, Objective};
 use tidewire_load::trust::Kind;
 use tidewire_load::workload::Workload;
 
-use super::numbers::{grouped, micros};
+use tidewire_load::numbers::{grouped, micros};
 
 /// What a run was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -130,7 +130,7 @@ impl RatesFound<'_> {
         ];
         let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| micros(ns as f64 / 1e3));
         let rows = self.points.iter().filter(|point| match self.held {
-            // Of a search, the runs of the rate that it came to.
+            // A search gives the runs of the rate that it found.
             Some(held) if point.phase == Phase::Search => point.offered == held.rate,
             _ => point.phase == Phase::Sweep || self.held.is_none(),
         });

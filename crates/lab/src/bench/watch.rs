@@ -1,4 +1,4 @@
-//! What happens beside a run: Ctrl-C, and progress for whoever looks on.
+//! What happens beside a run: Ctrl-C, and progress on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use tidewire_load::workload::Progress;
 
-use super::numbers::grouped;
 use tidewire_command::exit::Failure;
+use tidewire_load::numbers::grouped;
 
 /// Runs shorter than this show no progress.
 const SILENT: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ impl Watcher {
         !self.interrupted()
     }
 
-    /// Shows one line in the place of the last, if anybody looks.
+    /// Shows one line in the place of the last, if a terminal is there.
     pub(crate) fn show(&mut self, line: &str) {
         let mut err = io::stderr().lock();
         if err.is_terminal() {

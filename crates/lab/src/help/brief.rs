@@ -1,7 +1,8 @@
 //! What `-h` shows of commands with many flags: these, each on a line, so that the whole fits on a screen of 24 lines of 80.
 
-/// Of a command, by its words, and of those below it: flags and places in the order of the help, and what each is in a few
-/// words. Of several, the later one says what a flag is.
+/// What the short help shows of a command and of its subcommands, by the command's words: flags and
+/// places in the order of the help, and what each is in a few words. Of several, the later one says
+/// what a flag is.
 pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
     (
         "bench",
@@ -22,17 +23,6 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("rounds", "How many [default: 20]"),
             ("duet", "Loads both at once, not in turns"),
         ],
-    ),
-    ("bench ack", ACK),
-    ("bench ack", &[("rounds", "Instead of some time")]),
-    ("bench ab ack", ACK),
-    ("bench kv", KV),
-    ("bench ab kv", KV),
-    ("bench http", HTTP),
-    ("bench ab http", HTTP),
-    (
-        "bench idle",
-        &[("active", "Share that is active [default: 0]")],
     ),
     (
         "bench compare",
@@ -60,26 +50,4 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("html", "Writes the result as a page"),
         ],
     ),
-];
-
-const ACK: &[(&str, &str)] = &[
-    ("preset", "Loads as the classic client of a mode"),
-    ("mode", "The server's mode"),
-    ("protocol", "classic or native"),
-    ("level", "Of acknowledgements"),
-];
-
-const KV: &[(&str, &str)] = &[
-    ("keys", "How many, and how chosen [default: 1m]"),
-    ("value-size", "Bytes [default: 64]"),
-    ("reads", "GET in percent [default: 50]"),
-    ("command", "Instead of GET and SET"),
-];
-
-const HTTP: &[(&str, &str)] = &[
-    ("path", "Path and query [default: /]"),
-    ("method", "Of the request [default: GET]"),
-    ("header", "A field of the request"),
-    ("body", "Bytes of the request's body"),
-    ("status", "That every reply has [default: 200]"),
 ];

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// Messages of a segment; there are at least three in each of two starts of a server
-    /// [default: those of the table that is compared with, or 1k]
+    /// [default: as in the table that is compared with, or 1k]
     #[arg(long, value_name = "N", value_parser = count::some)]
     messages: Option<u32>,
     /// Leaves system calls out

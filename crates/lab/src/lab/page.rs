@@ -30,7 +30,7 @@ pub(super) fn page(matrix: &Matrix, facts: &Environment) -> Page {
     }
 }
 
-/// Of how many workloads what can be said.
+/// Says for how many workloads there is a verdict, and which.
 fn verdict(matrix: &Matrix) -> Vec<String> {
     if let Some(doubt) = matrix.doubt() {
         return vec![doubt];
@@ -73,7 +73,7 @@ fn names(matrix: &Matrix) -> Vec<&str> {
     names
 }
 
-/// A server's runs of a workload, those of the control left out.
+/// A server's runs of a workload, without runs of the control.
 fn of<'a>(row: &'a Row, name: &str) -> Option<&'a Column> {
     let mut plain = row.servers.iter().filter(|column| !column.control);
     plain.find(|column| column.name == name)
@@ -146,7 +146,7 @@ fn cell(value: f64, times: f64, more_is_better: bool, is_shown: bool) -> Cell {
     }
 }
 
-/// The words of a load without those that say how many connections it has, and from where.
+/// The words of a load without its number of connections and their sources.
 fn besides_connections(load: &str) -> String {
     let mut words = load.split_ascii_whitespace();
     let mut rest = Vec::new();

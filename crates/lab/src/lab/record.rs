@@ -24,7 +24,7 @@ pub(super) struct Header {
     pub(super) run_ms: u64,
     pub(super) warm_up_ms: u64,
     pub(super) seed: u64,
-    /// Of the command.
+    /// Version of the command.
     pub(super) version: String,
     pub(super) environment: serde_json::Value,
 }
@@ -49,14 +49,14 @@ pub(super) struct Place {
     pub(super) round: u32,
     pub(super) workload: String,
     pub(super) server: String,
-    /// It is the second run of the base.
+    /// The column is the second run of the base.
     pub(super) control: bool,
 }
 
 /// What speaks against a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Doubt {
-    /// In a few words, the same for each run.
+    /// The machine in a few words, equal for each run.
     pub(super) kind: String,
     /// With its figures.
     pub(super) text: String,

@@ -314,7 +314,7 @@ impl Column {
         self.medians.get(metric).copied()
     }
 
-    /// Its name in a table.
+    /// Name of the column in a table.
     pub(super) fn label(&self) -> String {
         match self.control {
             true => format!("{} again", self.name),

@@ -108,7 +108,7 @@ fn ship(
         match child.try_wait().map_err(|e| cannot("wait for ship", e))? {
             Some(status) => break status,
             None if begin.elapsed() > WITHIN => {
-                // It may have ended by now.
+                // The process may have ended by now.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(Failure::failed("ship under valgrind does not end"));

@@ -11,7 +11,7 @@ use tidewire_command::exit::Failure;
 use tidewire_command::host;
 use tidewire_command::span::Span;
 
-/// Those built in.
+/// Suites that are built in.
 const BUILT_IN: [(&str, &str); 6] = [
     ("engines", include_str!("suites/engines.toml")),
     ("classic", include_str!("suites/classic.toml")),
@@ -62,14 +62,16 @@ pub(super) struct Host {
     /// One of this command's own: more arguments of `serve`, such as `--engine uring`.
     #[serde(default)]
     pub(super) serve: Option<String>,
-    /// Another program and its arguments, run as whoever calls. `{port}` is a free port.
+    /// Another program and its arguments, run as the caller's user. `{port}` is a free
+    /// port.
     #[serde(default)]
     pub(super) command: Option<Vec<String>>,
     /// Where the program listens, unless it says so itself in a line `listening addr=IP:PORT`; it
     /// is ready when it accepts there. May have `{port}`.
     #[serde(default)]
     pub(super) addr: Option<String>,
-    /// It is left out, and that is said, where its program is not there.
+    /// The server is left out, with a message, where its program is not
+    /// installed.
     #[serde(default)]
     pub(super) optional: bool,
 }
@@ -216,7 +218,7 @@ impl Work {
     }
 }
 
-/// Words with blanks between; those in single or double quotes may have blanks.
+/// Splits at blanks; words in single or double quotes may have blanks.
 pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
@@ -274,7 +276,7 @@ impl Host {
         }
     }
 
-    /// Its program, if that cannot be found.
+    /// The server's program, if it cannot be found.
     pub(super) fn missing(&self) -> Option<&str> {
         let program = self.command.as_ref()?.first()?;
         let there = match program.contains('/') {

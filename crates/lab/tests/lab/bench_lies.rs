@@ -348,7 +348,7 @@ fn a_process_that_sleeps_is_no_server_of_no_nanoseconds() {
         reasons.to_string().contains("server_elsewhere"),
         "{reasons}"
     );
-    // Without it, whoever holds the connections is measured.
+    // Without it, the process that holds the connections is measured.
     let (_, said, json) = told(dir.path(), &load);
     let metered = &json.unwrap()["result"]["metered"]["server"]["total_ns"];
     assert!(
@@ -515,7 +515,8 @@ fn a_server_that_forks_itself_away_is_measured_and_ended() {
             "{run}"
         );
     }
-    // It has no parent here that could be asked; its port says when it has gone.
+    // The server has no parent here that could be asked; its port says when it
+    // has gone.
     let port: u16 = std::fs::read_to_string(at).unwrap().trim().parse().unwrap();
     let begin = std::time::Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_ok() {

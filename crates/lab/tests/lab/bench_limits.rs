@@ -1,4 +1,4 @@
-//! `tidewire bench` with values that nobody should give, and what it says of its own limits.
+//! `tidewire bench` with values out of range, and what it says of its own limits.
 
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ fn weighted_paths_and_commands_are_each_checked_against_their_own_replies() {
         &paths[..],
     ]
     .concat();
-    // The demo server has one of them only; whoever asks for both is told.
+    // The demo server has one of them only; a request for both is an error.
     let output = run(&http);
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     assert!(

@@ -71,7 +71,7 @@ fn counts_histograms_and_rounds_of_several_processes_are_added_up() {
 fn a_rate_is_that_of_all_processes_together() {
     let echo = good(&["echo", "-c", "7", "--rate", "700", "--duration", "2s"]);
     let due = echo["schedule"]["latency"]["count"].as_f64().unwrap();
-    // Nobody measures for less than two seconds, and nobody for longer than this.
+    // No process measures for less than two seconds, or for longer than this.
     let elapsed = &echo["elapsed"];
     let longest = elapsed["secs"].as_f64().unwrap() + elapsed["nanos"].as_f64().unwrap() / 1e9;
     // Seven schedules, each of which may have one more or less at either end.

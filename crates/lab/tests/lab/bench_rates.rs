@@ -1,4 +1,5 @@
-//! Every workload by the clock, and those that hold or make connections.
+//! Every workload by the clock, and the workloads that hold or make
+//! connections.
 
 use crate::common::{run, server, stderr, stdout};
 use serde_json::Value;

@@ -293,7 +293,7 @@ fn a_table_of_paths_is_written_compared_and_a_change_is_named() {
     assert_eq!(changed.status.code(), Some(3), "{said}");
     let named = said.lines().find(|line| line.starts_with("  +"));
     assert!(named.is_some_and(|line| line.ends_with(name)), "{said}");
-    // Of another compiler it says nothing.
+    // The table says nothing of another compiler.
     let mark = "toolchain: rustc version ";
     write(
         &table,

@@ -89,7 +89,7 @@ fn a_matrix_is_run_resumed_and_shown_in_every_way() {
         again.starts_with(&(half.join("\n") + "\n")),
         "kept as they were"
     );
-    // Of another seed they are not.
+    // Another seed gives other results.
     let output = run(&[&lab[..], &["--seed", "2"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
 }

@@ -10,7 +10,7 @@ use crate::common::{Running, run, server, stderr, stdout};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// What somebody may call a server.
+/// A server's name as an attacker may give it.
 const HOSTILE: &str = "</script><script>alert(1)</script>\"><img src=x onerror=alert(1)>&'";
 
 /// The page fits its screen: tables scroll within themselves.
@@ -215,8 +215,9 @@ fn an_objective_is_held_or_missed() {
         let output = run(&[&["bench", "echo"], args, &short[..]].concat());
         (output.status.code(), stdout(&output) + &stderr(&output))
     };
-    // Of 20 messages the last may be so late on a busy machine that fewer than 99 a second were answered: that is missed,
-    // rightly, and another run is another chance. Nothing but that may miss it.
+    // On a busy machine the last of 20 messages may be so late that fewer than 99 a second were
+    // answered: the objective is then rightly missed, and another run is another chance. Nothing
+    // but that may miss it.
     let mut tries = (0..20).map(|_| status(&["--rate", "100", "--slo", "p50<9s"]));
     let held = tries.find(|(code, said)| {
         let too_few = said.lines().any(|line| {

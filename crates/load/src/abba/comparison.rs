@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::table::percent;
-use super::{Better, Recording, Sample, Side};
+use super::recording::Recording;
+use super::sample::{Better, Sample};
+use super::schedule::Side;
+use crate::numbers::percent;
 use crate::stats::{Bootstrap, Estimate, ROUNDS_MIN, Samples, StatsError};
 
 /// Why recorded runs can't be compared.
@@ -36,8 +38,8 @@ pub enum CompareError {
 }
 
 impl Recording {
-    /// Compares the sides, metric by metric. `a` and `b` are what the sides are called in
-    /// the report. Metrics are those of A's first run.
+    /// Compares the sides, metric by metric. `a` and `b` are what the sides are called in the
+    /// report. The metrics of A's first run are compared.
     ///
     /// # Errors
     /// [`CompareError`] if a run lacks a metric or has one that isn't finite.

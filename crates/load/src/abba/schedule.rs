@@ -1,4 +1,4 @@
-//! Who runs when; the reasons stand in the parent module.
+//! Which side runs when; the reasons stand in the parent module.
 
 use std::fmt;
 

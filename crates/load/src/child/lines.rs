@@ -1,7 +1,7 @@
 //! What a child prints, read by threads so that it never waits for us.
 //!
-//! The idea: a child must not be able to fill our memory nor we its pipe, so every line
-//! is cut, and only as many are kept as somebody would read.
+//! The idea: a child must not be able to fill our memory nor we its pipe, so every line is cut, and
+//! only as many are kept as a person would read.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
@@ -58,7 +58,7 @@ pub(super) fn forward_lines(stdout: impl io::Read + Send + 'static) -> Receiver<
     let (sender, receiver) = mpsc::sync_channel(64);
     thread::spawn(move || {
         for_each_line(stdout, |line| {
-            // Fails once the server is ready and nobody listens any more.
+            // Fails once the server is ready and the receiver is gone.
             let _ = sender.send(line);
         });
     });

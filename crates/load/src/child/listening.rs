@@ -33,7 +33,7 @@ pub struct ListeningError {
 const OTHER: &str = "other";
 
 impl Listening {
-    /// Of a server that says nothing.
+    /// The place of a server that announces nothing.
     pub(super) fn unannounced(addr: SocketAddr) -> Listening {
         Listening {
             service: OTHER.to_owned(),

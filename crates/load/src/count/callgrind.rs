@@ -1,9 +1,10 @@
 //! A server under valgrind's callgrind: instructions, function by function.
 //!
-//! The idea: callgrind is asked by `vgdb` to put away what it has counted and to begin anew. `vgdb` wakes a server whose threads
-//! all sleep in system calls. One that sleeps in `io_uring_enter` cannot be woken: valgrind keeps its one lock during
-//! this call, which it does not know to be one that waits, so nothing else of the process runs until the call returns. Then
-//! the reading is made when the next message arrives; whoever reads sends one.
+//! The idea: callgrind is asked by `vgdb` to put away what it has counted and to begin anew. `vgdb`
+//! wakes a server whose threads all sleep in system calls. One that sleeps in `io_uring_enter`
+//! cannot be woken: valgrind keeps its one lock during this call, which it does not know to be one
+//! that waits, so nothing else of the process runs until the call returns. Then the reading is made
+//! when the next message arrives; the reader sends one.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,8 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counter::{CountError, Counter, Threads, version};
+use super::profile::Profile;
 use super::quiet::Quiet;
-use super::{CountError, Counter, Profile, Threads, version};
 use crate::child::Launch;
 
 /// How long a server may take to start under valgrind.
@@ -92,8 +94,9 @@ impl Callgrind {
     }
 }
 
-/// Has a loop that waits in io_uring go around once, if one does. While it waits, valgrind lets no other thread run, and the one
-/// that is to say where the server listens may be among those; valgrind changes threads when one has run for long enough.
+/// Has a loop that waits in io_uring go around once, if one does. While it waits, valgrind lets no
+/// other thread run, and the one that is to say where the server listens may be among these;
+/// valgrind changes threads when one has run for long enough.
 fn nudge(pid: u32) {
     for _ in 0..NUDGES {
         if !in_io_uring(pid) {
@@ -204,7 +207,7 @@ impl Counter for Callgrind {
 impl Drop for Callgrind {
     fn drop(&mut self) {
         for child in &mut self.asking {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }

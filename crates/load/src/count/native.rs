@@ -1,4 +1,5 @@
-//! Programs whose instructions say something about them, and those that another program executes.
+//! Programs whose instructions say something about them, and programs that another program
+//! executes.
 
 use std::env;
 use std::fs;

@@ -14,9 +14,9 @@ pub struct Profile(BTreeMap<String, f64>);
 pub struct Change {
     /// The function.
     pub function: String,
-    /// Its cost before.
+    /// Cost of the function before.
     pub before: f64,
-    /// Its cost after.
+    /// Cost of the function after.
     pub after: f64,
 }
 
@@ -30,7 +30,7 @@ impl Change {
 /// What is wrong with a file of callgrind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It does not count instructions in the first place.
+    /// The profile's first event is not instructions.
     #[error("the first event is not Ir")]
     Events,
     /// A line cannot be understood.
@@ -128,7 +128,7 @@ impl Profile {
         self
     }
 
-    /// It without so many times the costs of another; no cost goes below 0.
+    /// This profile less so many times the costs of another; no cost goes below 0.
     #[must_use]
     pub fn without(mut self, other: &Profile, times: f64) -> Profile {
         for (function, cost) in &mut self.0 {
@@ -177,8 +177,8 @@ impl FromIterator<(String, f64)> for Profile {
     }
 }
 
-/// A name, which the file says once, `(7) name`, and then by its number, `(7)`. Those of recursive calls, `name'2`, are one
-/// function.
+/// A name, which the file says once, `(7) name`, and then by its number, `(7)`. The names of
+/// recursive calls, `name'2`, are one function.
 fn named<'a>(text: &'a str, names: &mut HashMap<&'a str, &'a str>) -> Option<&'a str> {
     let Some(end) = text.find(')').filter(|_| text.starts_with('(')) else {
         return Some(plain(text));

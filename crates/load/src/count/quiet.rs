@@ -14,7 +14,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// A server's process and those below it.
+/// A server's process and its descendants.
 #[derive(Debug)]
 pub struct Quiet {
     pid: u32,
@@ -23,7 +23,7 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// Of this process and its children.
+    /// Watches this process and its children.
     pub fn of(pid: u32) -> Quiet {
         Quiet {
             pid,

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::counter::{CountError, Counter, Threads};
+use super::profile::Profile;
 use super::quiet::Quiet;
 use super::verdict::Mean;
-use super::{CountError, Counter, Profile, Threads};
 use crate::workload::Failure;
 
 /// How long is waited for a reading before the server is given something to do.
 const WAKE_AFTER: Duration = Duration::from_millis(1_500);
-/// The same, of a server that cannot be woken.
+/// How long is waited for a reading of a server that cannot be woken.
 const ASLEEP_AFTER: Duration = Duration::from_millis(30);
 /// Rounds until a reading has to have been made.
 const READ_WITHIN: u32 = 200;
@@ -96,7 +97,7 @@ pub fn sample(
     let (idle, mut from) = sampler.mark()?;
     let beside = match woken == begin {
         true => Beside { wake, idle },
-        // It could not be read without a message, and shows nothing of what it does without one.
+        // The server could not be read without a message, so its work without messages is unknown.
         false => Beside::default(),
     };
     let mut counted = Counted::default();
@@ -193,7 +194,7 @@ impl Sampler<'_> {
             if self.counter.is_done(patience).map_err(failed)? {
                 return Ok((self.counter.take().map_err(failed)?, at));
             }
-            // It is read when it runs next, before it has done anything with what comes.
+            // The counter is read when the server runs next, before it has handled what comes.
             at = self.answered;
             self.round()?;
             patience = ASLEEP_AFTER;

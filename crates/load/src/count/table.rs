@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{Change, Profile};
+use super::profile::{Change, Profile};
 
 /// Functions below this share of a path are lumped together.
 const SHOWN: f64 = 0.004;
@@ -16,7 +16,7 @@ const OTHERS: &str = "(others)";
 /// One path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// Its name.
+    /// Name of the path.
     pub name: String,
     /// The cost of a message.
     pub cost: f64,
@@ -40,15 +40,15 @@ pub struct Table {
 /// A path that has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
-    /// Its name.
+    /// Name of the path.
     pub name: String,
-    /// Its cost in the table.
+    /// Cost of the path in the table.
     pub before: f64,
-    /// Its cost now.
+    /// Cost of the path now.
     pub after: f64,
-    /// Its system calls in the table, and now, if they have changed.
+    /// System calls of the path in the table, and now, if they have changed.
     pub calls: Option<(f64, f64)>,
-    /// Its functions, the largest change first.
+    /// Functions of the path, the largest change first.
     pub functions: Vec<Change>,
 }
 
@@ -108,7 +108,7 @@ impl Table {
         Some(())
     }
 
-    /// In what the circumstances of this table differ from those of another: name, here, there.
+    /// Circumstances in which this table differs from another: name, here, there.
     pub fn elsewhere(&self, other: &Table) -> Vec<(String, String, String)> {
         let mut differ = Vec::new();
         for (name, here) in &self.made_on {

@@ -10,7 +10,7 @@ pub const EXACT: f64 = 0.001;
 /// The counts of one server: of several segments, of several starts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Their median.
+    /// Median of the counts.
     pub median: f64,
     /// The lowest.
     pub min: f64,
@@ -19,7 +19,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these counts; all 0 if there are none.
+    /// The spread of these counts; all 0 if there are none.
     pub fn of(counts: &[f64]) -> Spread {
         let mut sorted = counts.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -56,7 +56,8 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Of the segments of several starts. What starts differ by is in the interval as well.
+    /// The mean of the segments of several starts. What starts differ by is in the interval as
+    /// well.
     pub fn of(starts: &[&[f64]]) -> Mean {
         let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
         let all = starts.concat();
@@ -95,7 +96,7 @@ pub enum Judgement {
 }
 
 impl Judgement {
-    /// Of the counts of both.
+    /// Judges the counts of both.
     pub fn of(a: &Spread, b: &Spread) -> Judgement {
         let ratio = b.median / a.median.max(f64::MIN_POSITIVE);
         if (ratio - 1.0).abs() <= EXACT {
@@ -109,7 +110,7 @@ impl Judgement {
         }
     }
 
-    /// It in a sentence, about `what` is counted.
+    /// The judgement in a sentence, about `what` is counted.
     pub fn sentence(self, what: &str, a: &Spread, b: &Spread) -> String {
         let by = (b.median / a.median.max(f64::MIN_POSITIVE) - 1.0) * 100.0;
         match self {
@@ -127,14 +128,14 @@ impl Judgement {
 /// Whether both halves of a verdict say one thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Agreement {
-    /// They contradict each other.
+    /// Counts and times contradict each other.
     pub disagree: bool,
     /// What it comes to, in a sentence.
     pub sentence: String,
 }
 
 impl Agreement {
-    /// Of instructions counted, `ratio` of B to A, and the CPU time of a request.
+    /// The verdict on instructions counted, `ratio` of B to A, and the CPU time of a request.
     pub fn of(counted: Judgement, ratio: f64, timed: Option<&MetricComparison>) -> Agreement {
         let said = |disagree, sentence: &str| Agreement {
             disagree,

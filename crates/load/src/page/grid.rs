@@ -1,12 +1,20 @@
 //! Figures in rows and columns, each tinted by how it compares: where a design wins and where it does not, at a glance.
 //!
-//! The idea: the tint repeats what the figure says, so nobody needs to tell colours apart; blue is better, orange worse,
-//! the stronger the more, up to twice.
+//! The idea: the tint repeats what the figure says, so no reader needs to tell colours apart; blue
+//! is better, orange worse, the stronger the more, up to twice.
 
 use std::fmt;
 
-use super::chart::Cell;
-use super::escape;
+use super::escape::escape;
+
+/// A cell of a grid.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
+    /// How many times as bad it is as what it is held against, below 1 better: its tint.
+    pub worse: Option<f64>,
+}
 
 /// Strength of the strongest tint, in percent.
 const TINT: f64 = 45.0;

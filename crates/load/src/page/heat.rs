@@ -1,11 +1,20 @@
 //! How latencies are spread, a column for each measurement: what one percentile over another hides.
 //!
-//! The idea: a column is cut into cells of equal height on the logarithmic axis, and the share of replies in each is
-//! its opacity. One colour in shades needs no key and is the same for everybody's eyes.
+//! The idea: a column is cut into cells of equal height on the logarithmic axis, and the share of
+//! replies in each is its opacity. One colour in shades needs no key and looks alike to all eyes.
 
 use std::fmt::Write as _;
 
-use super::chart::{BOTTOM, Column, Decades, HEIGHT, LEFT, WIDTH, short, svg};
+use super::axes::{BOTTOM, Decades, HEIGHT, LEFT, WIDTH, short, svg};
+
+/// A column of a heat map: how the latencies of one measurement are spread.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Where it stands across.
+    pub at: f64,
+    /// Quantile and latency in ns, ascending.
+    pub spectrum: Vec<(f64, f64)>,
+}
 
 /// Cells of a column.
 const CELLS: usize = 40;

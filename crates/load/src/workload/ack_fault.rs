@@ -57,7 +57,7 @@ impl Inquest {
         Ok(taken)
     }
 
-    /// It did not come.
+    /// The acknowledgement did not come.
     pub(super) fn lost(&self) -> Wrong {
         Fault::LostAck.because(self.what.clone())
     }

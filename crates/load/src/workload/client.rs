@@ -37,7 +37,7 @@ pub(super) trait Driver: Sized + Send + 'static {
         desk: &mut Desk,
     ) -> Result<usize, Wrong>;
 
-    /// Its timer has expired.
+    /// The connection's timer has expired.
     fn expired(&mut self, link: &mut Link<'_>, desk: &mut Desk) -> Result<(), Wrong>;
 
     /// The server sends nothing more on this connection.
@@ -310,8 +310,8 @@ impl<D: Driver> Protocol for Client<D> {
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) to: SocketAddr,
-    /// How many addresses of this host they come from: 127.0.0.1 and those behind it. 1 leaves it
-    /// to the system.
+    /// How many addresses of this host they come from: 127.0.0.1 and the following ones. 1 leaves
+    /// it to the system.
     pub(super) sources: u32,
     /// How long nothing may move on a connection that is owed something.
     pub(super) stall: Duration,
@@ -420,7 +420,7 @@ impl<D: Driver> Service for Clients<D> {
         }
         let error = error.to_string();
         stage.fail(match stage.phase() {
-            // It took connections before.
+            // The server took connections before.
             Phase::Sending | Phase::Ending if by_server => Failure::Lost {
                 connection: token,
                 why: format!("no other connection could be made: {error}"),

@@ -11,28 +11,29 @@ use std::thread;
 use std::time::Duration;
 
 use super::course::Course;
+use super::execution::STOP_WITHIN;
+use super::extent::Extent;
 use super::failure::Failure;
+use super::generator::{Generator, Progress, Target, Watch, now_ns, to_next_look};
 use super::member::{Order, Said, write_line};
 use super::outcome::{Kernel, MemoryUse, Outcome};
 use super::part::Share;
-use super::run::{
-    Extent, Generator, Plan, Progress, STOP_WITHIN, Target, Watch, now_ns, to_next_look,
-};
+use super::plan::Plan;
 use crate::histogram::Latencies;
 use crate::meter::Meter;
 use crate::procfs::Process;
 use crate::serving::{self, Serving};
 
-/// From the order to begin until it has to have reached everybody.
+/// Time from the order to begin until it must have reached every part.
 const LEAD: Duration = Duration::from_millis(100);
 /// Longest line that is read: the rounds of many connections are in one.
 const LINE_MAX: u64 = 64 << 20;
 /// What a process may take longer than the times that it keeps itself.
 const GRACE: Duration = Duration::from_secs(10);
-/// Of a time that does not come.
+/// A time that does not come.
 const NEVER: u64 = u64::MAX;
 
-/// Processes that make one load. Those that still run when it is dropped are killed.
+/// Processes that make one load. Processes that still run when it is dropped are killed.
 #[derive(Debug)]
 pub struct Crew {
     members: Vec<Member>,
@@ -58,7 +59,8 @@ impl Crew {
     /// One of them cannot be started.
     pub fn start(commands: impl IntoIterator<Item = Command>) -> io::Result<Crew> {
         let (tell, said) = channel();
-        // With those that were started before one that cannot be, for they have to end.
+        // The crew is made first, so that a failed start ends the processes that were started
+        // before.
         let mut crew = Crew {
             members: Vec::new(),
             said,
@@ -308,7 +310,7 @@ impl Drop for Crew {
     }
 }
 
-/// Whoever looks on.
+/// The onlooker of a run.
 struct Look<'a> {
     began: u64,
     generator: &'a Generator,

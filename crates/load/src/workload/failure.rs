@@ -1,4 +1,4 @@
-//! Why a run came to nothing, and who is to blame.
+//! Why a run came to nothing, and which side is to blame.
 
 use std::io;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub enum Failure {
     /// Not all connections were established in time.
     #[error("only {opened} of {wanted} connections were established within {within:?}")]
     ConnectSlow {
-        /// Those that were.
+        /// Connections that were opened.
         opened: usize,
-        /// Those that were to be.
+        /// Connections that were to be opened.
         wanted: usize,
         /// The time that they had.
         within: Duration,
@@ -70,15 +70,15 @@ pub enum Failure {
     Unfinished {
         /// How long was waited.
         after: Duration,
-        /// Those that were.
+        /// Rounds that were done.
         done: usize,
-        /// Those that were to be.
+        /// Rounds that were to be done.
         wanted: usize,
     },
     /// The processes that make the load together could not be started.
     #[error("cannot start a process of the load generator: {0}")]
     Processes(#[from] io::Error),
-    /// It went wrong in one of the processes that make the load together.
+    /// The run went wrong in one of the processes that make the load together.
     #[error("process {process} of the generator: {what}")]
     InProcess {
         /// Which, from 1.
@@ -88,7 +88,7 @@ pub enum Failure {
         /// What that process says.
         what: String,
     },
-    /// It was interrupted before there was anything to show.
+    /// The run was interrupted before there was anything to show.
     #[error("interrupted before all connections were there")]
     Interrupted,
     /// A script of rounds could not go on.

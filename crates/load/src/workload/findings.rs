@@ -41,9 +41,9 @@ pub(super) struct Moved {
 /// Reads of a key-value load, while it was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
-    /// Those that found something.
+    /// Reads that found something.
     pub hits: u64,
-    /// Those that found nothing.
+    /// Reads that found nothing.
     pub misses: u64,
 }
 
@@ -68,7 +68,8 @@ pub struct Reconnects {
     pub connections: u64,
     /// Messages that were sent again on them, because the one before had ended without a reply to them.
     pub resent: u64,
-    /// Of these, those that were in flight when the server closed without having said that it would.
+    /// Requests among them that were in flight when the server closed without having said that it
+    /// would.
     pub unannounced: u64,
     /// Messages that were lost with a connection, where that does not end the run.
     pub lost: u64,

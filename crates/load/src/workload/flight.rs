@@ -52,8 +52,8 @@ impl Flight {
         self.room_since = None;
     }
 
-    /// How many messages, of at most `room`, are to be sent now; they count as sent. By the clock, those
-    /// that are due, and the timer is set to the next time.
+    /// How many messages, of at most `room`, are to be sent now; they count as sent. By the clock,
+    /// the messages that are due, and the timer is set to the next time.
     pub(super) fn take(&mut self, room: u64, link: &mut Link<'_>, desk: &mut Desk) -> u64 {
         if room == 0 || link.full() {
             self.room_since = None;
@@ -148,8 +148,9 @@ impl Flight {
 /// Messages left behind that are counted one by one, on each connection.
 const UNSENT_EACH: u64 = 1 << 16;
 
-/// Counts what a schedule has left behind at its end. Beyond [`UNSENT_EACH`] so many are taken together with the first of
-/// them that their times are right to a sixty-fourth: a rate that nobody can keep must not take as long to count as to send.
+/// Counts what a schedule has left behind at its end. Beyond [`UNSENT_EACH`] so many are taken
+/// together with the first of them that their times are right to a sixty-fourth: a rate beyond
+/// reach must not take as long to count as to send.
 pub(super) fn unsent(pace: &mut Pace, mut left: u64, now: Instant, desk: &mut Desk) {
     let end = desk.end_of_measuring().unwrap_or(now);
     if !pace.has_begun() {

@@ -88,7 +88,7 @@ impl Reading {
         Ok(())
     }
 
-    /// It is whole: what it was, if it has been kept; else its length and digest alone.
+    /// Ends the body: its bytes, if they were kept; else its length and digest alone.
     fn end(self) -> Body {
         Body {
             digest: self.beyond.value(),
@@ -97,8 +97,8 @@ impl Reading {
         }
     }
 
-    /// It is whole: compares all that has not been compared with the body that the place has, which is this one if it
-    /// has none.
+    /// Ends the body: compares all that has not been compared with the body that the place has,
+    /// which is this one if it has none.
     pub(super) fn whole(
         self,
         place: &std::sync::OnceLock<Body>,
@@ -166,9 +166,10 @@ fn same(came: &[u8], wanted: Option<&[u8]>, from: usize) -> Result<(), Wrong> {
     })
 }
 
-/// A digest of a stream of bytes, however they come in pieces. Each step is a bijection of the state and of the word that
-/// goes in, so streams that differ in one word alone have different digests; of others, one in 2^64 is missed. It is no
-/// protection from somebody who means to deceive.
+/// A digest of a stream of bytes, however they come in pieces. Each step is a bijection of the
+/// state and of the word that goes in, so streams that differ in one word alone have different
+/// digests; of others, one in 2^64 is missed. The digest is no protection from a server that means
+/// to deceive.
 #[derive(Clone, Debug, Default)]
 struct Digest {
     state: u64,

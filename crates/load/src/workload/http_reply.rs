@@ -73,9 +73,9 @@ impl Replies {
         }
     }
 
-    /// Takes at most `owed` replies: how many bytes they are, and how many replies ended. `asked` has the numbers of
-    /// the requests that are owed a reply, the first at the front, and loses those that ended; empty where there is
-    /// one request only.
+    /// Takes at most `owed` replies: how many bytes they are, and how many replies ended. `asked`
+    /// has the numbers of the requests that are owed a reply, the first at the front, and loses the
+    /// ended ones; empty where there is one request only.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -323,7 +323,7 @@ impl Framing {
                     length = Some(n);
                 }
             } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-                // Of several fields, the last one has the last coding.
+                // The last of several fields has the last coding.
                 if let Some(last) = tokens(field.value).last() {
                     chunked = Some(last.eq_ignore_ascii_case(b"chunked"));
                 }

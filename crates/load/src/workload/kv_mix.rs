@@ -57,7 +57,7 @@ impl Mix {
         })
     }
 
-    /// It as text, to be shown.
+    /// The mix as text, to be shown.
     pub fn shown(&self) -> &str {
         &self.shown
     }

@@ -47,7 +47,7 @@ pub struct Template {
 /// What every reply has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Want {
-    /// Of the kind that the first one has, or nothing.
+    /// A reply of the first one's kind, or nothing.
     LikeTheFirst,
     /// Whatever is no error.
     Any,
@@ -56,7 +56,8 @@ enum Want {
 }
 
 impl Template {
-    /// Reads a command, and what its reply has to be: without one, any kind but an error, the same for all.
+    /// Reads a command, and what its reply has to be: without one, any kind but an error, and one
+    /// kind for all.
     ///
     /// A command is words with blanks between; quotes hold words with blanks together. `{key}` is the key as text,
     /// `{n}` its number, `{value}` its value; `{{` and `}}` are braces. A reply is `any`, or kinds with `|` between:
@@ -97,7 +98,7 @@ impl Template {
         (load, sha)
     }
 
-    /// It as text, to be shown.
+    /// The command as text, to be shown.
     pub fn shown(&self) -> &str {
         &self.shown
     }
@@ -157,7 +158,8 @@ fn front(reply: &Reply<'_>) -> Front {
     }
 }
 
-/// Whether a reply is one of those that are wanted; if only its content is wrong, by how much decides its fault.
+/// Whether a reply is one of the wanted ones; if only its content is wrong, by how much decides its
+/// fault.
 fn one_of(
     all: &[(Kind, Option<Word>)],
     bytes: &[u8],

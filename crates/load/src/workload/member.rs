@@ -1,7 +1,8 @@
 //! One process of several that make a load: it is told when to begin, and says what it has found.
 //!
-//! The idea: lines of JSON over the pipes of its stdin and stdout, and times on the monotonic clock, which all processes of
-//! a machine share. It holds nothing that the one who started it needs: when its stdin ends, so does it.
+//! The idea: lines of JSON over the pipes of its stdin and stdout, and times on the monotonic
+//! clock, which all processes of a machine share. The member holds nothing that its starter needs:
+//! when its stdin ends, so does it.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,8 +13,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::generator::{Generator, Progress, Target, now_ns};
 use super::part::{Gate, Part, Share};
-use super::run::{Generator, Plan, Progress, Target, now_ns, run_part};
+use super::plan::Plan;
+use super::run::run_part;
 use crate::histogram::Latencies;
 
 /// How often one that waits for its orders looks whether a connection has failed meanwhile.
@@ -35,7 +38,7 @@ pub(super) enum Order {
 pub(super) enum Said {
     /// All its connections are there.
     Connected,
-    /// What was answered so far, and with what latencies if somebody looks on.
+    /// What was answered so far, and with what latencies if the run is watched.
     Progress {
         requests: u64,
         latencies: Option<Latencies>,
@@ -44,15 +47,16 @@ pub(super) enum Said {
     Measured,
     /// All of it.
     Done(Box<Share>),
-    /// It has come to nothing.
+    /// The part has come to nothing.
     Failed { wrong: bool, what: String },
 }
 
-/// Makes one part of a load for whoever started this process with [`Crew::start`](super::Crew::start), which is to be reached
-/// by `input` and `output`. Whatever comes of the load is said there.
+/// Makes one part of a load for the process that started this one with
+/// [`Crew::start`](super::Crew::start), which is to be reached by `input` and `output`. Whatever
+/// comes of the load is said there.
 ///
 /// # Errors
-/// `output` cannot be written to: nobody wants to know any more.
+/// `output` cannot be written to: the starter has gone.
 pub fn serve_part(
     plan: &Plan,
     generator: &Generator,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::findings::{Reads, Reconnects};
-use super::run::Target;
+use super::generator::Target;
 use super::stage::Round;
 use crate::abba::Sample;
 use crate::histogram::{Latencies, LatencySummary, Mode, Quantile};
@@ -18,7 +18,7 @@ use crate::serving::Serving;
 pub struct Outcome {
     /// Messages answered while it was measured; for discard, taken by the kernel.
     pub requests: u64,
-    /// Their bytes, one way.
+    /// Bytes of the messages, one way.
     pub bytes: u64,
     /// How long it was measured.
     pub elapsed: Duration,
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub schedule: Option<Schedule>,
     /// The distribution: from when messages were due where they have times, else from their sends.
     pub spectrum: Vec<Quantile>,
-    /// Its two summits, if it has two.
+    /// The two summits of the latencies, if they have two.
     pub modes: Vec<Mode>,
     /// Messages answered by then, seconds since the load began, every 200 ms; longer runs have fewer
     /// points.
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub server_cores: usize,
     /// Rounds, if the workload has them.
     pub rounds: Vec<Round>,
-    /// It was ended before its time.
+    /// The run was ended before its time.
     pub interrupted: bool,
     /// The generator's engine.
     pub client_engine: String,
@@ -103,8 +103,8 @@ pub struct MemoryUse {
     pub bytes_per_connection: Option<f64>,
 }
 
-/// Counters of a whole network namespace: the server's where its process is known, else the generator's. Of whoever
-/// uses it besides, too.
+/// Counters of a whole network namespace: the server's where its process is known, else the
+/// generator's. The counts include other users of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
     /// Segments of TCP.
@@ -160,9 +160,9 @@ impl Kernel {
 /// How a load by the clock went.
 #[derive(Clone, Debug, Serialize)]
 pub struct Schedule {
-    /// From the time at which each message was to be sent to its reply. Counts each message that was to
-    /// be sent while it was measured, whenever it was answered; those never sent with the time that
-    /// they had waited by the end. Absent if nothing is ever answered.
+    /// From the time at which each message was to be sent to its reply. Counts each message that
+    /// was to be sent while it was measured, whenever it was answered; messages never sent count
+    /// with the time that they had waited by the end. Absent if nothing is ever answered.
     pub latency: Option<LatencySummary>,
     /// From the time at which each message could have been sent (its time, or when the window had room
     /// again) to the send: the generator's own lateness.

@@ -1,7 +1,8 @@
 //! A run that several processes make together: which connections are whose, and what is found is added up.
 //!
-//! The idea: connections are dealt out in turns by their numbers, which are those of the whole run. So what depends on the
-//! number (when it sends, which keys are its, where it comes from, whether it is active) is the same as in one process.
+//! The idea: connections are dealt out in turns by their numbers, which are numbers of the whole
+//! run. So what depends on the number (when it sends, which keys are its, where it comes from,
+//! whether it is active) is the same as in one process.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ impl Part {
         (number < of).then_some(Part { number, of })
     }
 
-    /// Its place among the parts, from 0.
+    /// Place of this part among the parts, from 0.
     pub fn number(&self) -> usize {
         self.number
     }
@@ -80,7 +81,7 @@ impl Share {
         self.rounds.extend(other.rounds);
     }
 
-    /// The figures; those of the server are not in them.
+    /// The figures, without the server's.
     pub(super) fn outcome(self, progress: Vec<(f64, u64)>) -> Outcome {
         let taken = self.taken;
         let findings = taken.findings;

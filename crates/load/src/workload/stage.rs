@@ -341,11 +341,12 @@ pub(super) struct Taken {
 /// The times of messages that are sent by the clock.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Scheduled {
-    /// From the time at which they were to be sent to the reply; for those not sent, to the end.
+    /// Latency from the time at which a message was to be sent to its reply; for messages not sent,
+    /// to the end.
     pub(super) latencies: Latencies,
     /// From the time at which they could have been sent to the send.
     pub(super) slip: Latencies,
-    /// Those that were due and not sent when the measured time was over.
+    /// Messages that were due and not sent when the measured time was over.
     pub(super) unsent: u64,
 }
 

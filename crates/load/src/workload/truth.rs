@@ -10,11 +10,10 @@ use tidewire::{
     Cx, Dial, Input, Instant, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
 };
 
-use super::EchoLoad;
 use super::arrivals::{Arrivals, Rate, Spacing};
 use super::client::{Clients, Driver, Route};
 use super::connect::{Connect, ConnectLoad};
-use super::echo::Echo;
+use super::echo::{Echo, EchoLoad};
 use super::flight::Flight;
 use super::pace::Pace;
 use super::stage::{Phase, Stage};
@@ -120,7 +119,7 @@ pub(super) fn found(
     found_with(&stage, connections, measured, when, make)
 }
 
-/// The same of connections that are made so.
+/// What is found with connections that are made so.
 fn found_with<D: Driver>(
     stage: &Arc<Stage>,
     connections: u64,
@@ -201,7 +200,7 @@ fn the_rate_is_that_which_was_asked_for_and_a_fixed_delay_is_found() {
         });
         let all = found.intended.unwrap();
         assert!((all.count as f64 / 79_190.0 - 1.0).abs() < 0.001, "{all:?}");
-        // Those of the last 1.1 ms are answered after the end.
+        // Messages of the last 1.1 ms are answered after the end.
         assert!(found.answered.abs_diff(79_181) <= 3, "{}", found.answered);
         assert_eq!(found.unsent, 0);
         for (of, ticks) in [(all, 2), (found.sent.unwrap(), 1)] {
@@ -364,7 +363,7 @@ fn what_is_due_at_the_end_and_was_never_sent_counts() {
     });
     let all = found.intended.unwrap();
     assert_eq!((all.count, found.unsent), (1_000, 49));
-    // The one that was sent waits for 10.5 s, those behind it for less and less.
+    // The message that was sent waits for 10.5 s, later ones for less and less.
     assert!(all.max_ns > 10_400_000_000, "{all:?}");
     assert!(all.p99_ns > 350_000_000, "{all:?}");
     assert_eq!(found.sent.unwrap().count, 951);

@@ -12,7 +12,7 @@ use super::flight::{self, Flight};
 use super::pace::Pace;
 use super::stage::Desk;
 
-/// What the connections of one token share. They follow each other, so nobody waits for its lock.
+/// What the connections of one token share. They follow each other, so nothing waits for its lock.
 pub(super) struct Slot {
     /// Requests still to be sent; `u64::MAX` has no end.
     left: AtomicU64,

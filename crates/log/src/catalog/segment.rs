@@ -4,8 +4,8 @@ use super::spacing::Spacing;
 use crate::format::Missing;
 use crate::note::{NOTE_BYTES, Note};
 
-/// Most entries in memory, of 40 bytes each: those of 16 GiB at 64 KiB. Every stream has one in each
-/// segment that has records of it, however many these are.
+/// Most entries in memory, of 40 bytes each: enough for 16 GiB at 64 KiB. Every stream has one in
+/// each segment that has records of it, however many these are.
 const ENTRIES_MAX: usize = 1 << 18;
 
 /// What no two entries of a stream need be further apart: the length of a segment.
@@ -16,11 +16,11 @@ const APART_MAX: u64 = 1 << 30;
 pub(crate) struct Entry {
     /// The position of the first record of the run at `offset`.
     pub(crate) first: u64,
-    /// Of a run, in the segment's file.
+    /// Offset of a run in the segment's file.
     pub(crate) offset: u64,
     /// Where the batch of that run ends.
     pub(crate) batch_end: u64,
-    /// Of that run; they never go back within a stream.
+    /// Timestamp of that run; timestamps never go back within a stream.
     pub(crate) timestamp_us: u64,
     /// Bytes of the stream's records in the segment before that run, as they are stored.
     pub(crate) before: u64,
@@ -145,9 +145,10 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Whether all in it is older than `age`, when the wall clock and the log's own clock show `now`, all in microseconds.
-    /// A wall clock that once ran ahead has left timestamps that are never old, and those of a stream do not go back
-    /// after it; but what was written so long ago by the log's own clock is old whatever they say.
+    /// Whether all in it is older than `age`, when the wall clock and the log's own clock show
+    /// `now`, all in microseconds. A wall clock that once ran ahead has left timestamps that are
+    /// never old, and later timestamps of a stream do not go back; but what was written so long ago
+    /// by the log's own clock is old whatever they say.
     pub(crate) fn is_older(&self, age: u64, (unix_us, lived_us): (u64, u64)) -> bool {
         let is_past = |then: u64, now: u64| then.saturating_add(age) < now;
         is_past(self.newest_us, unix_us) || is_past(self.lived_us, lived_us)

@@ -1,8 +1,9 @@
 //! How far apart the entries of indexes stand.
 //!
-//! The one idea: all entries together have a limit. Whenever there are more, they are to stand twice as
-//! far apart, and those between are left out. So a log of any length is found one's way in by the same
-//! few megabytes, and a reader that begins in the middle of a longer log looks over more headers.
+//! The one idea: all entries together have a limit. Whenever there are more, they are to stand
+//! twice as far apart, and every second one is left out. So a log of any length is found one's way
+//! in by the same few megabytes, and a reader that begins in the middle of a longer log looks over
+//! more headers.
 
 use crate::note::NOTE_BYTES;
 

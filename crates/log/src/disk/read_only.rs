@@ -12,8 +12,8 @@ use super::interface::{Disk, patient};
 use super::real::{LOCK, RealFile, listed};
 use crate::format::number_of;
 
-/// A directory with a log in it, of which nothing is changed: no file is made, written or locked for
-/// longer than a question takes. Whoever writes the log meanwhile is not disturbed.
+/// A directory with a log in it, of which nothing is changed: no file is made, written or locked
+/// for longer than a question takes. A process that writes the log meanwhile is not disturbed.
 #[derive(Debug)]
 pub struct ReadOnlyDisk {
     path: PathBuf,
@@ -45,7 +45,8 @@ impl ReadOnlyDisk {
         let Ok(lock) = File::open(self.path.join(LOCK)) else {
             return false;
         };
-        // Held for the time of the question only; who opens the log asks more than once.
+        // The lock is held for the time of the question only; opening the log tries it more than
+        // once.
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
     }
 }
@@ -74,7 +75,7 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        // A pipe that somebody has put there would keep who opens it waiting for whoever writes.
+        // A pipe in its place would block the open until something writes to it.
         let mut options = fs::OpenOptions::new();
         options
             .read(true)

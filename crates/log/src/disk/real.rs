@@ -67,13 +67,13 @@ impl RealDisk {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true);
         let lock = patient(|| options.open(&lock_path))?;
-        // More than once: whoever asks whether the log is open holds the lock for a moment.
+        // More than once: a process that asks whether the log is open holds the lock for a moment.
         patient(|| {
             let taken = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
             taken.map_err(io::Error::from)
         })
         .map_err(|error| match error.kind() {
-            // Whoever opens it knows where, and says so.
+            // The caller knows where, and says so.
             io::ErrorKind::WouldBlock => io::Error::new(
                 io::ErrorKind::WouldBlock,
                 "another process has this log open",

@@ -60,13 +60,13 @@ pub(crate) struct BatchHeader {
     pub(crate) log: u64,
     /// The segment it was written to.
     pub(crate) segment: u64,
-    /// Its own number, dense over the log, from 1.
+    /// Number of the batch, dense over the log, from 1.
     pub(crate) number: u64,
     /// The last batch that was known to be durable when this one was written.
     pub(crate) durable_through: u64,
     /// When it was written: microseconds since the Unix epoch.
     pub(crate) written_us: u64,
-    /// Its length, header and padding included.
+    /// Length of the batch, header and padding included.
     pub(crate) length: u32,
     pub(crate) runs: u32,
     pub(crate) records: u32,

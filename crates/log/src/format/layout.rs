@@ -94,7 +94,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Of the file whose name says `number`.
+    /// The header of the file whose name says `number`.
     pub(crate) fn decode(bytes: &[u8], number: u64) -> Result<SegmentHeader, Fault> {
         let Some(bytes) = bytes.get(..SEGMENT_HEADER) else {
             let found = format!("a file of {} bytes", bytes.len());

@@ -3,9 +3,9 @@
 //!
 //! The one idea: a batch is valid or it is not. Its header has a checksum that covers the identity
 //! of log and segment and the checksum of its body; the body's checksum covers the headers of its
-//! runs, and each run of records brings a checksum of its own. So whoever appends computes the
-//! checksum of what it brings, the writer touches no record, and a reader verifies the run it
-//! reads without the rest of the batch.
+//! runs, and each run of records brings a checksum of its own. So an appending thread computes the
+//! checksum of what it brings, the writer touches no record, and a reader verifies the run it reads
+//! without the rest of the batch.
 
 mod batch;
 mod layout;

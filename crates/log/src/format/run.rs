@@ -52,8 +52,8 @@ pub(crate) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Its header, for frames with this checksum. The checksum in it goes on from there over the
-    /// header itself: so the frames can be summed before their position is known.
+    /// The header of the run, for frames with this checksum. The checksum in it goes on from there
+    /// over the header itself: so the frames can be summed before their position is known.
     pub(crate) fn header(
         run: &crate::Run<'_>,
         timestamp_us: u64,
@@ -75,7 +75,7 @@ impl<'a> Records<'a> {
         bytes
     }
 
-    /// The same with its frames in another form.
+    /// The run with its frames in another form.
     pub(crate) fn with<'b>(self, frames: &'b [u8]) -> Records<'b>
     where
         'a: 'b,
@@ -210,7 +210,7 @@ pub(crate) struct Missing {
     pub(crate) next: u64,
 }
 
-/// Length of one of those.
+/// Length of one such entry.
 const MISSING_ENTRY: usize = 20;
 
 impl Missing {
@@ -257,7 +257,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Its length in bytes, with its prefix.
+    /// Length of the run in bytes, with its prefix.
     pub(crate) fn length(&self) -> usize {
         let frames = match self {
             RunView::Records(run) => run.frames.len(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::layout::{u32_at, u64_at};
 use crate::{Compression, StreamSettings};
 
-/// Its length.
+/// Length of the encoded settings.
 pub(crate) const LENGTH: usize = 28;
 /// No limit.
 const NONE: u64 = u64::MAX;
@@ -18,7 +18,7 @@ pub(crate) fn put(to: &mut Vec<u8>, settings: &StreamSettings) {
     }
 }
 
-/// Of `bytes`, which have [`LENGTH`] bytes at least.
+/// Decodes `bytes`, which have [`LENGTH`] bytes at least.
 pub(crate) fn decode(bytes: &[u8]) -> Option<StreamSettings> {
     let compression = u8::try_from(u32_at(bytes, 0)).ok()?;
     let limit = |at| Some(u64_at(bytes, at)).filter(|&limit| limit != NONE);

@@ -69,7 +69,7 @@ impl<F> Readers<F> {
             if let Some(oldest) = holding.next()
                 && holding.count() + 1 >= HELD_MAX
             {
-                // Its run will be read and verified again.
+                // The run will be read and verified again.
                 oldest.held = None;
             }
         }
@@ -84,7 +84,7 @@ impl<F> Readers<F> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) segment: u64,
-    /// Of a run, or of a batch if it is `batch_end`.
+    /// Offset of a run, or of a batch if it is `batch_end`.
     pub(super) offset: u64,
     pub(super) batch_end: u64,
 }

@@ -28,7 +28,7 @@ pub(super) fn settle<D: Disk>(
     let mut kept_in = Vec::new();
     for &number in loaded.beyond.iter().chain(&loaded.stale).rev() {
         // From the back and one at a time: a crash must not leave a later segment without the
-        // earlier ones, which would look as if retention had removed those.
+        // earlier ones, which would look as if retention had removed the earlier ones.
         kept_in.extend(set_aside(disk, number).map_err(|error| {
             OpenError::io(format!("setting {} aside", segment_name(number)), error)
         })?);
@@ -155,7 +155,7 @@ fn prove<D: Disk>(
     write_anew(bytes, from, used)
 }
 
-/// [`prove`], later than at the opening: only who wants a sync pays for that.
+/// [`prove`], later than at the opening: only a log that syncs pays for that.
 pub(crate) fn prove_late<D: Disk>(
     disk: &D,
     number: u64,
@@ -170,7 +170,7 @@ pub(crate) fn prove_late<D: Disk>(
 /// new name, or nothing if it had no content and is gone.
 fn set_aside<D: Disk>(disk: &D, number: u64) -> io::Result<Option<String>> {
     let name = segment_name(number);
-    // It is made anew when it is missing, and there may be none.
+    // The index is made anew when it is missing, and there may be none.
     let _ = disk.remove(&index_name(number));
     let kept = if Window::open(disk, &name)?.is_zero(0)? {
         disk.remove(&name)?;
@@ -184,7 +184,7 @@ fn set_aside<D: Disk>(disk: &D, number: u64) -> io::Result<Option<String>> {
     Ok(kept)
 }
 
-/// Most files with torn tails that are kept; those of further ones are not.
+/// Most files with torn tails that are kept; further tails are dropped.
 const TAILS_MAX: usize = 8;
 
 /// Keeps what is about to be cut off in a file of its own, if there is room for it: nothing depends
@@ -231,7 +231,7 @@ fn clear<F: DiskFile>(bytes: &mut Window<F>, used: u64) -> io::Result<bool> {
 }
 
 /// A sync that failed in an earlier process may have left pages that the system believes to be
-/// clean and that are on no disk. Whoever writes them again and syncs knows.
+/// clean and that are on no disk. Writing them again and syncing makes it known.
 fn write_anew<F: DiskFile>(bytes: &mut Window<F>, from: u64, to: u64) -> io::Result<()> {
     let file = bytes.file().clone();
     bytes.pieces(from, to, |at, piece| {
@@ -239,8 +239,8 @@ fn write_anew<F: DiskFile>(bytes: &mut Window<F>, from: u64, to: u64) -> io::Res
     })
 }
 
-/// Where the first batch is that nobody says was durable: with the header of the segment, if it is
-/// the first of all.
+/// Where the first batch is that nothing claims to be durable: with the header of the segment, if
+/// it is the first of all.
 fn first_unclaimed<F: DiskFile>(
     bytes: &mut Window<F>,
     number: u64,

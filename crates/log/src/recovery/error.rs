@@ -71,7 +71,7 @@ pub enum OpenError {
         /// What is there.
         found: String,
     },
-    /// It is of something else than what it was to be opened as.
+    /// The log is of another kind than it was to be opened as.
     #[error(
         "this is a log of {found}, and not of {wanted}. Nothing was changed; --data is the directory of a server's data, in \
          which messages are, and keys in `kv`"

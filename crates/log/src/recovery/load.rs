@@ -31,7 +31,7 @@ pub(crate) struct Loaded<F> {
     pub(crate) next_batch: u64,
     pub(crate) batches: u64,
     pub(crate) records: u64,
-    /// Those that are good, at least at their beginning.
+    /// Segments that are good, at least at their beginning.
     pub(crate) segments: Vec<Found>,
     /// Where the good part ends, if something follows that is bad.
     pub(crate) fault: Option<Damage>,
@@ -46,10 +46,10 @@ pub(crate) struct Loaded<F> {
     pub(crate) is_closed: bool,
     /// See [`Short`].
     pub(crate) short: Option<Short>,
-    /// Of the last batch: which opening wrote it, and the log's own clock.
+    /// From the last batch: which opening wrote it, and the log's own clock.
     pub(crate) epoch: u32,
     pub(crate) lived_us: u64,
-    /// Bytes in those, and behind the good part of the last good one, that are not zero.
+    /// Bytes in later segments, and behind the good part of the last good one, that are not zero.
     pub(crate) beyond_bytes: u64,
     /// Set when the log was made ready for writing.
     pub(crate) active: Option<Active<F>>,
@@ -65,7 +65,7 @@ pub(crate) struct Loaded<F> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) number: u64,
-    /// Its header.
+    /// Header of the segment.
     pub(crate) header: SegmentHeader,
     /// Batches up to before this one are in it or before.
     pub(crate) next_batch: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Its number, and what readers see of it.
+    /// The segment's number, and what readers see of it.
     pub(crate) fn of_catalog(self) -> (u64, Segment) {
         (self.number, self.view)
     }
@@ -103,7 +103,7 @@ pub struct Opening {
 /// Is told how far the opening of a log has come.
 pub(crate) type Watcher<'a> = &'a mut dyn FnMut(Opening);
 
-/// Reads all segments, or those that need it.
+/// Reads all segments, or the ones that need it.
 pub(crate) fn load<D: Disk>(
     disk: &D,
     verify: Verify,

@@ -47,7 +47,7 @@ pub struct Cut {
 pub struct Short {
     /// The file.
     pub file: String,
-    /// Its length; bytes.
+    /// Length of the file; bytes.
     pub length: u64,
     /// The last batch that is whole.
     pub last: u64,

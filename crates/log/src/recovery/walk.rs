@@ -67,7 +67,7 @@ pub(crate) struct Walked {
     pub(crate) claims: Claims,
     /// The number of the next batch.
     pub(crate) next_batch: u64,
-    /// Of the last batch.
+    /// Opening that wrote the last batch.
     pub(crate) epoch: u32,
     /// The log's own clock at the last batch.
     pub(crate) lived_us: u64,
@@ -311,7 +311,7 @@ pub(crate) fn scan_claims(
         let Ok(batch) = BatchHeader::decode(header, 0, number) else {
             continue;
         };
-        // Nobody claims what was not written yet.
+        // No batch claims what was not written yet.
         if log.is_some_and(|log| log != batch.log) || batch.durable_through >= batch.number {
             continue;
         }

@@ -124,7 +124,7 @@ impl<F: DiskFile> Bytes for Window<F> {
             let into = &mut self.bytes[kept..];
             let count = self.file.read_at(into, offset + kept as u64)?;
             if count < into.len() {
-                // It has become shorter.
+                // The file has become shorter.
                 self.bytes.truncate(kept + count);
                 self.length = offset + (kept + count) as u64;
             }

@@ -64,8 +64,8 @@ impl State {
             + 16 * (self.deleted.len() + self.streams.len()) as u64
     }
 
-    /// The state in a checkpoint. In the form of version 1 times are of the wall clock: then
-    /// everybody counts as just seen.
+    /// The state in a checkpoint. In the form of version 1 times are of the wall clock: then every
+    /// producer counts as just seen.
     pub(crate) fn decode(bytes: &[u8], form: Form) -> Option<State> {
         let mut from = Cut(bytes);
         let mut state = State {

@@ -20,7 +20,7 @@ pub(crate) struct State {
     producers: BTreeMap<u32, Producer>,
     last_producer: u32,
     cursors: usize,
-    /// Those that were forgotten, by a hash of their names, the oldest first.
+    /// Forgotten producers, by a hash of their names, the oldest first.
     forgotten: VecDeque<u64>,
     /// Streams that were deleted, by a hash of their names, and where each ended; the oldest first.
     deleted: VecDeque<(u64, u64)>,
@@ -33,7 +33,7 @@ const FORGOTTEN_MAX: usize = 100_000;
 /// Most deleted streams whose ends are remembered.
 const DELETED_MAX: usize = 100_000;
 
-/// Of a producer's name in a stream.
+/// Hash of a producer's name in a stream.
 fn hash_of(stream: &str, name: &str) -> u64 {
     fnv(stream.bytes().chain([0xff]).chain(name.bytes()))
 }
@@ -53,7 +53,7 @@ pub const NAMELESS: &str = "lost-stream-";
 /// Stands for the name of a stream that is lost, where hashes of names do.
 const ANY_NAME: u64 = 0;
 
-/// Of the name of a stream that is deleted.
+/// Hash of the name of a stream that is deleted.
 fn hash_of_deleted(name: &str) -> u64 {
     match name.starts_with(NAMELESS) {
         true => ANY_NAME,
@@ -92,7 +92,7 @@ pub(crate) struct Producer {
     pub(crate) name: Arc<str>,
     pub(crate) mark: Mark,
     /// When it was last heard of, by the log's own clock, which counts the time that the log is
-    /// open: setting the wall clock, or leaving the log closed for a month, makes nobody idle.
+    /// open: setting the wall clock, or leaving the log closed for a month, makes no producer idle.
     pub(crate) seen_us: u64,
     /// How often it is [held](crate::Log::hold): as long as it is, it is not away.
     held: u32,
@@ -134,7 +134,7 @@ impl State {
         if !self.streams.contains(id) {
             let stream = self.insert_stream(id, name);
             (stream.next, stream.trimmed) = (first, first);
-            // It is remembered by the stream from now on.
+            // The stream remembers it from now on.
             let hash = fnv(name.bytes());
             self.deleted.retain(|&(deleted, _)| deleted != hash);
         }
@@ -149,7 +149,7 @@ impl State {
         self.administered = true;
         self.numbers.remove(&stream.name);
         self.cursors -= stream.cursors.len();
-        // Also those that others of the same names have followed.
+        // Also producers that were replaced by later ones of their names.
         self.producers.retain(|_, producer| producer.stream != id);
         if stream.next > 0 {
             let hash = hash_of_deleted(&stream.name);
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// The end of those of this name that were deleted.
+    /// The end of deleted streams of this name.
     pub(crate) fn first_of(&self, name: &str) -> u64 {
         self.end_of_deleted(fnv(name.bytes()))
     }
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// What whoever reads what is written from now on must know.
+    /// What a reader of later records must know.
     pub(crate) fn needs(&self) -> Needs {
         if !self.administered {
             return Needs::default();
@@ -276,8 +276,8 @@ impl State {
         self.producers.get_mut(&producer)
     }
 
-    /// Forgets the producers that were not seen since; those with batches behind `settled`, which
-    /// are not committed yet, stay, and so do those that are held, which are seen now.
+    /// Forgets the producers that were not seen since; producers with batches behind `settled`,
+    /// which are not committed yet, stay, and so do held ones, which are seen now.
     pub(crate) fn expire(&mut self, since_us: u64, settled: Ticket, lived_us: u64) {
         let streams = &mut self.streams;
         let forgotten = &mut self.forgotten;
@@ -289,7 +289,7 @@ impl State {
             let keep = producer.seen_us >= since_us || producer.mark.ticket > settled;
             if !keep {
                 let stream = &mut streams[producer.stream];
-                // It may have been forgotten before, and come again.
+                // The producer may have been forgotten before, and come again.
                 if stream.producers.get(&producer.name) == Some(id) {
                     stream.producers.remove(&producer.name);
                     forget(forgotten, &stream.name, producer);

@@ -50,7 +50,7 @@ fn retention_stops_at_what_is_not_at_home() {
     settle_at(&mut writer, 2000);
     let first = log.range("s").expect("it is there").first;
     assert!(first > 0 && first <= 1500, "{first}");
-    // It does not come back from there.
+    // A lower position at home brings nothing back.
     log.carried(home(&[("s", 10)]));
     assert_eq!(ids(&log, "s", first, 1 << 20).len() as u64, 2000 - first);
 }
@@ -134,7 +134,7 @@ fn a_full_backlog_takes_nothing_until_some_is_at_home() {
     };
     assert_eq!(refused, Refused::Busy);
     assert!((3000..3000 + 2048).contains(&log.backlog_bytes()));
-    // Nor does who asks for room first get any.
+    // A caller that reserves room gets none either.
     assert_eq!(log.reserve(1), Err(Refused::Busy));
     assert_eq!(log.begin_growing(0), Err(Refused::Busy));
     // A cursor is no message.
@@ -213,7 +213,7 @@ fn streams_that_are_not_carried_are_neither_kept_nor_bounded_for_a_home() {
     assert_eq!(log.backlog_bytes(), 0);
     let first = log.range("local").expect("it is there").first;
     assert!(first > 0, "nothing was removed");
-    // Where those that are carried are at the limit, the others go on.
+    // When carried streams are at the limit, the others go on.
     let carried = log.stream("home-1").expect("a stream");
     let mut last = 0;
     while append(&log, carried, NOBODY, last + 1..=last + 10).is_ok() {

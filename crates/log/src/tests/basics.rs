@@ -421,7 +421,7 @@ fn a_released_log_is_anothers_to_open() {
     let stream = new.stream("s").expect("a stream");
     append(&new, stream, ProducerId::ANONYMOUS, 4..=4).expect("room");
     assert_eq!(ids(&old, "s", 0, 1 << 20), [1, 2, 3]);
-    // Its end takes nothing away from the other one.
+    // The end of the released log takes nothing away from the other one.
     drop(old);
     assert!(EmbeddedLog::start(directory.path(), small()).is_err());
 }
@@ -486,7 +486,7 @@ fn a_sync_is_done_when_it_is_asked_for() {
     }
 }
 
-/// Those who were told of a commit come back in the next group, if they are waited for.
+/// Callers that were told of a commit come back in the next group, if it waits for them.
 #[test]
 fn a_group_waits_for_those_who_were_released_and_no_longer_than_it_may() {
     let settings = Settings {
@@ -566,7 +566,8 @@ fn a_group_never_waits_longer_than_is_allowed() {
     assert_eq!(log.progress().committed, last);
 }
 
-/// Nobody waits for it, so it is written when it is worth a write, or old; what it waited counts against the interval.
+/// No caller waits for the group, so it is written when it is worth a write, or old; the time that
+/// it waited counts against the interval.
 #[test]
 fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
     let interval = Duration::from_secs(1);
@@ -628,7 +629,7 @@ fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
     assert_eq!(log.progress().durable, last, "and at the end");
 }
 
-/// They would be a second write of every byte, for syncs that nobody waits for.
+/// The zeros would be a second write of every byte, for syncs that no caller waits for.
 #[test]
 fn zeros_are_written_ahead_only_where_somebody_waits_for_syncs() {
     for (policy, wants) in [

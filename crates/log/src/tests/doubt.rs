@@ -1,4 +1,4 @@
-//! What becomes of names after a repair where nobody knows what was in what is lost.
+//! What becomes of names after a repair where it is unknown what the lost part held.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -198,7 +198,7 @@ fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
         open.append("s", "p", 7..=7);
         settle(&mut open.writer);
         assert_eq!(ids(&open.log, "s", next, 1000), [7]);
-        // It may have been the name of any stream; also when it is gone.
+        // Any stream may have had this name; also when it is gone.
         assert!(open.beginning("x") >= 11);
         open.change(Change::Delete { stream: &nameless });
         settle(&mut open.writer);
@@ -207,7 +207,8 @@ fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
     }
 }
 
-/// What is in doubt is said by the last gap: when that is written last, and never is, nobody doubts it any more.
+/// What is in doubt is said by the last gap: if that gap were written last, and never is, the doubt
+/// would be lost.
 #[test]
 fn a_repair_that_loses_power_leaves_no_doubt_out() {
     let mut open = Open::administered();
@@ -443,8 +444,8 @@ fn a_change_behind_the_making_of_another_makes_no_stream() {
     }
 }
 
-/// Seed 61,776 of journal 0038, and the same in a batch of its own: who appends to a stream that only seems to be made, and was not
-/// made with it, was there before.
+/// Seed 61,776 of journal 0038, and the same in a batch of its own: a producer that appends to a
+/// stream that only seems to be made, and was not made with it, was there before.
 #[test]
 fn a_producer_of_before_shows_that_a_stream_was_there() {
     for is_one_batch in [true, false] {
@@ -472,7 +473,7 @@ fn a_producer_of_before_shows_that_a_stream_was_there() {
 #[test]
 fn an_end_is_claimed_of_no_stream_that_is_deleted() {
     let mut open = Open::administered();
-    // It keeps the first segment; the removal of one would be said anew.
+    // This record keeps the first segment; the removal of one would be written anew.
     open.append("kept", "p", 1..=1);
     let first = open.batch().file;
     // Each batch deletes the stream and makes the next one of its name, also the first batch of the next segment.
@@ -519,7 +520,7 @@ fn ends_that_may_be_of_before_tell_of_the_least_alone() {
     open.batch();
     settle_at(&mut open.writer, 5);
     let whole = open.kill();
-    // The ends are those of both streams as of the end, or of before, without saying of when they are.
+    // The ends of both streams are as of the end, or earlier, without saying of when they are.
     for (is_exact, end) in [(true, 7), (false, 7), (false, 5)] {
         let disk = whole.fork();
         lost.zero(&disk);

@@ -292,7 +292,8 @@ fn what_was_reserved_is_taken_on_a_full_disk_and_counts_until_then() {
     let (log, mut writer, _) = open(&disk).expect("the log");
     let stream = log.stream("s").expect("a stream");
     let anonymous = ProducerId::ANONYMOUS;
-    // All that a group holds is promised: nobody else gets in, then what was given back is free.
+    // All that a group holds is promised: no other caller gets in, then what was given back is
+    // free.
     let mut promised = 0;
     while log.reserve(100).is_ok() {
         promised += 1;

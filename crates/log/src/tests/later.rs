@@ -56,7 +56,7 @@ fn every_tool_refuses_a_later_version_and_changes_nothing() {
         ("format version 9", |disk, file| say(disk, file, 8, 9)),
         ("needed features 0x8", |disk, file| say(disk, file, 12, 8)),
         ("needed features 0x1", |disk, file| say(disk, file, 12, 7)),
-        // Its header is of another length, or damaged besides.
+        // The batch's header is of another length, or damaged besides.
         ("a batch of format version 3", |disk, file| {
             overwrite(disk, file, 12, &[0xff; 8]);
             batches_of_version_3(disk, file);

@@ -180,7 +180,7 @@ fn unclaimed(batches: u64) -> SimDisk {
     let stream = log.stream("s").expect("a stream");
     for id in 1..=batches {
         append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("room");
-        // What nobody waits for is held for a moment.
+        // A group without a waiting caller is held for a moment.
         settle_at(&mut writer, 2 * id);
         settle_at(&mut writer, 2 * id + 1);
     }
@@ -267,7 +267,7 @@ fn after_a_second_of_silence_the_last_group_is_claimed() {
     disk.flip(FIRST, at + 13, 0);
     let (damage, claimed) = damage(open(&disk));
     assert_eq!((&*damage.file, damage.batch, claimed), (FIRST, 3, 3));
-    // Killed before that, nobody can tell, and what is cut off is kept.
+    // After a kill before that, the cause is unknown, and what is cut off is kept.
     busy.flip(FIRST, at + 13, 0);
     let (_log, _writer, recovery) = open(&busy).expect("nothing claims it");
     let cut = recovery.cut.expect("a cut");
@@ -339,7 +339,7 @@ fn a_segment_that_is_missing_refuses() {
 fn batches_and_segments_from_elsewhere_are_not_believed() {
     let ours = segments();
     let names = names(&ours);
-    // The same log, another segment: its batches are whole, and not where they belong.
+    // One log, another segment: its batches are whole, and not where they belong.
     let first = ours.contents(&names[0]).expect("a segment");
     let (whole, ends) = batches(5);
     let disk = whole.fork();
@@ -431,7 +431,7 @@ fn a_torn_first_batch_of_a_segment_takes_its_checkpoint_with_it() {
         disk.flip(&last, 64 + 72 + 48, 0),
         "a byte of its first record"
     );
-    // It was acknowledged, and the file of claims says so.
+    // The batch was acknowledged, and the file of claims says so.
     let (told, claimed) = damage(open(&disk));
     assert_eq!((&told.file, claimed), (&last, told.batch));
     for verify in [crate::Verify::All, crate::Verify::Tail] {

@@ -393,7 +393,7 @@ fn a_payload_that_looks_like_a_run_is_none() {
         .iter()
         .find(|run| run.keys == [(1, 7)])
         .expect("it is there");
-    // Its length leads nowhere now.
+    // The batch's length leads nowhere now.
     disk.flip(&carrier.file, carrier.from as u64 + 6, 3);
     let would_lose = loss(&disk).expect("reading").expect("damage");
     repair(&disk, &would_lose).expect("repairing");

@@ -35,7 +35,7 @@ fn a_newest_segment_that_was_cut_short_is_said_to_be() {
     }
 }
 
-/// It is as short as it is because it was closed.
+/// The segment is as short as it is because the log was closed.
 #[test]
 fn a_log_that_was_closed_is_not_said_to_be_short() {
     let (disk, _) = batches(3);

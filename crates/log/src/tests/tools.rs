@@ -252,8 +252,8 @@ fn segments_that_are_gone_are_a_gap_and_what_they_defined_is_learned_from_what_f
             ids.len()
         );
         let lost: u64 = gaps.iter().map(|(first, next)| next - first).sum();
-        // At the end nobody knows: at least what was durable when the segment was first heard of, which the file of claims
-        // says. It goes on behind all that there can have been.
+        // At the end the number is unknown: at least what was durable when the segment was first
+        // heard of, which the file of claims says. It goes on behind all that there can have been.
         let end = ids.len() as u64 + lost;
         match gone == &names[names.len() - 1..] {
             true => {

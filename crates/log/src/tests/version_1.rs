@@ -1,5 +1,5 @@
-//! A log that version 1 has written, and that was killed: two segments, stream `s` with 200 records of
-//! the producer `p` and a cursor at 42, stream `t` with 20 of nobody in particular.
+//! A log that version 1 has written before it was killed: two segments, stream `s` with 200 records
+//! of the producer `p` and a cursor at 42, stream `t` with 20 anonymous records.
 
 use std::io::IoSlice;
 

@@ -25,7 +25,7 @@ pub struct Backup {
     pub batches: u64,
     /// How many records.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of the records.
     pub bytes: u64,
     /// How many of the segments an earlier copy had already.
     pub shared_segments: u64,
@@ -208,7 +208,7 @@ fn copy<F: DiskFile, D: Disk>(from: &F, into: &D, name: &str, used: u64) -> io::
     to.sync_data()
 }
 
-/// Reads the copy as anybody would who restores it.
+/// Reads the copy as a restore would.
 fn compare<D: Disk, F>(copy: &D, loaded: &Loaded<F>) -> Result<(), BackupError> {
     let report = check(copy)?;
     if let Some(problem) = report.problems.first() {
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(copied.records, 30);
         assert!(copied.segments > 2);
         assert!(matches!(backup(&disk, &into), Err(BackupError::Occupied)));
-        // It goes on meanwhile; the copy does not.
+        // The log goes on meanwhile; the copy does not.
         append(&log, 31);
         writer.step(crate::Now::default());
         let after = into.crash();

@@ -19,7 +19,7 @@ pub struct Report {
     pub segments: u64,
     /// How many batches are as they were written.
     pub batches: u64,
-    /// How many records are in those.
+    /// How many records are in these batches.
     pub records: u64,
     /// The last batch that another one says was durable.
     pub durable_through: u64,

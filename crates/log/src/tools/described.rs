@@ -5,7 +5,7 @@ use crate::StreamSettings;
 /// A stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Its name.
+    /// Name of the stream.
     pub name: String,
     /// The oldest position kept.
     pub first: u64,
@@ -26,7 +26,7 @@ pub struct StreamInfo {
 pub struct CursorInfo {
     /// The stream's name.
     pub stream: String,
-    /// Its name.
+    /// Name of the cursor.
     pub name: String,
     /// Where it stands.
     pub position: u64,

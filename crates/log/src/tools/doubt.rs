@@ -1,5 +1,5 @@
-//! What nothing tells of: positions that may have been given in what is lost, and streams that may not be
-//! those of their names any more.
+//! What nothing tells of: positions that may have been given in what is lost, and streams that may
+//! not own their names any more.
 //!
 //! The one idea: no position of a name is given twice. Where nothing tells how far a stream went in what is lost, it
 //! goes on behind the most that it can have had. Where a stream without a name may be the one that followed another,
@@ -59,7 +59,7 @@ impl Told {
         self.set.get(&stream).map(String::as_str)
     }
 
-    /// Those of them that may have been made in it, after all.
+    /// Names among them that may have been made in it, after all.
     pub(super) fn take_set(&mut self) -> Names {
         std::mem::take(&mut self.set)
     }
@@ -95,7 +95,7 @@ impl Told {
                         self.set.insert(id, name.to_owned());
                     }
                     if !before.streams.contains(id) {
-                        // Numbers are dense: whoever is made tells that all before it were.
+                        // Numbers are dense: a stream that is made tells that all before it were.
                         self.count = gaps;
                     }
                 }
@@ -146,9 +146,9 @@ struct Nameless {
     stream: u32,
     /// In which gap.
     gap: usize,
-    /// Its first position that is known: a stream that it followed ended there or before.
+    /// The stream's first position that is known: a stream that it followed ended there or before.
     low: u64,
-    /// It ends there or before.
+    /// The stream ends there or before.
     high: u64,
 }
 
@@ -208,7 +208,7 @@ impl Doubt<'_> {
         known.saturating_add(self.told.unseen(stream, self.gaps))
     }
 
-    /// Also those that whole batches delete.
+    /// Also streams that whole batches delete.
     fn nameless(&self) -> Vec<Nameless> {
         let made = self.gaps.iter().enumerate();
         let made = made.flat_map(|(gap, lost)| lost.streams.iter().map(move |made| (gap, made)));

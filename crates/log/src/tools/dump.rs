@@ -32,9 +32,9 @@ pub enum Item<'a> {
     Batch {
         /// Where it is in the file.
         offset: u64,
-        /// Its number.
+        /// Number of the batch.
         number: u64,
-        /// Its length in bytes.
+        /// Length of the batch in bytes.
         length: u32,
         /// The last batch that was known to be durable when it was written.
         durable_through: u64,
@@ -64,25 +64,25 @@ pub enum Item<'a> {
     },
     /// A stream has this name from here on.
     Stream {
-        /// Its number.
+        /// Number of the stream.
         id: u32,
-        /// Its name.
+        /// Name of the stream.
         name: &'a str,
     },
     /// A producer has this name from here on.
     Producer {
-        /// Its number.
+        /// Number of the producer.
         id: u32,
         /// The number of its stream.
         stream: u32,
-        /// Its name.
+        /// Name of the producer.
         name: &'a str,
     },
     /// A cursor was set.
     Cursor {
         /// The number of its stream.
         stream: u32,
-        /// Its name.
+        /// Name of the cursor.
         name: &'a str,
         /// Where it stands.
         position: u64,
@@ -93,7 +93,7 @@ pub enum Item<'a> {
         streams: Vec<(String, u64)>,
         /// How many producers have a mark.
         producers: usize,
-        /// Its length in bytes.
+        /// Length of the checkpoint in bytes.
         length: usize,
     },
     /// Batches from the one it is in up to this one are lost, as a repair found.
@@ -105,16 +105,16 @@ pub enum Item<'a> {
     },
     /// A stream has this name and these settings from here on.
     Settings {
-        /// Its number.
+        /// Number of the stream.
         id: u32,
-        /// Its name.
+        /// Name of the stream.
         name: &'a str,
         /// What is set about it.
         settings: StreamSettings,
     },
     /// A stream is deleted from here on.
     Deleted {
-        /// Its number.
+        /// Number of the stream.
         id: u32,
     },
     /// Records of a stream are kept from a position on.

@@ -32,7 +32,7 @@ pub struct Extracted {
     pub count: u32,
     /// The records, in the form of [`Run::frames`](crate::Run::frames); of a run that is damaged all that is there.
     pub frames: Vec<u8>,
-    /// Their checksum does not hold: anything of this may be wrong.
+    /// The records' checksum does not hold: anything of this may be wrong.
     pub is_damaged: bool,
 }
 

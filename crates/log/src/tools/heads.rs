@@ -1,8 +1,9 @@
 //! What a damaged batch still tells of what was in it.
 //!
 //! The one idea: whatever a checksum that holds says of itself is so, whichever other one does not.
-//! Where only frames are damaged, the body's checksum proves all heads; where the batch's header is,
-//! it does the same if it is whole itself; and each run of records has one of its own.
+//! Where only frames are damaged, the body's checksum proves all heads; where the batch's header is
+//! damaged, it still proves them if it is whole itself; and each run of records has a checksum of
+//! its own.
 
 use super::lost::{Lost, Names, pass};
 use crate::format::{
@@ -30,8 +31,8 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Of the batch that begins `rest`, at `offset` of a segment. If its header does not tell its
-    /// number, it is the `expected` one.
+    /// The heads of the batch that begins `rest`, at `offset` of a segment. If its header does not
+    /// tell its number, it is the `expected` one.
     pub(super) fn of(rest: &[u8], offset: u64, segment: u64, expected: u64) -> Option<Heads> {
         if let Ok(batch) = BatchHeader::decode(rest, offset, segment) {
             let runs = batch.runs(rest, offset).ok()?;

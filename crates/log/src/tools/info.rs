@@ -43,7 +43,7 @@ pub struct SegmentInfo {
     pub batches: (u64, u64),
     /// Bytes in use.
     pub bytes: u64,
-    /// Its highest timestamp: microseconds since the Unix epoch.
+    /// Highest timestamp of the segment: microseconds since the Unix epoch.
     pub newest_us: u64,
 }
 

@@ -6,8 +6,8 @@ use crate::Compression;
 use crate::format::{BatchHeader, FRAME_HEADER, Fault, Records, RunView, u32_at};
 use crate::pack::{UNPACKED_MAX, unpack};
 
-/// Whether all records of a batch, which was verified, can be read: those that are compressed are
-/// unpacked, and there are as many, from end to end, as their runs say.
+/// Whether all records of a batch, which was verified, can be read: compressed ones are unpacked,
+/// and there are as many, from end to end, as their runs say.
 pub(super) fn look(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<(), Fault> {
     for run in batch.runs(rest, offset)? {
         let (at, run) = run?;

@@ -27,7 +27,7 @@ pub(super) struct Lost {
     pub(super) unseen: u64,
     /// Streams that go on behind where they are known to have ended, with that position.
     pub(super) certain: BTreeMap<u32, u64>,
-    /// Those that may have been deleted in it, and others of their names made.
+    /// Streams that may have been deleted in it, and others of their names made.
     pub(super) unsure: BTreeSet<u32>,
     /// Runs of records that are whole in it, in order.
     pub(super) rescued: Vec<Rescued>,
@@ -37,7 +37,7 @@ pub(super) struct Lost {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) name: String,
-    /// Where it begins: behind those of the same name that were deleted.
+    /// Where the stream begins: behind deleted ones of its name.
     pub(super) first: u64,
 }
 
@@ -63,8 +63,8 @@ impl Lost {
         }
     }
 
-    /// Has the state know a stream that was made in the gap as the next one; who has had its name was
-    /// deleted there.
+    /// Has the state know a stream that was made in the gap as the next one; the former stream of
+    /// its name was deleted there.
     pub(super) fn make(&mut self, state: &mut State, name: String) {
         let id = state.streams.next_number();
         if let Some(before) = state.stream(&name) {
@@ -87,7 +87,7 @@ pub(super) fn know(state: &mut State, gap: &mut Lost, names: &Names, stream: u32
         let id = state.streams.next_number();
         let name = names.get(&id).cloned().unwrap_or_else(|| {
             let mut name = format!("{NAMELESS}{id}");
-            // That nobody has it is not told of one that does.
+            // The made-up name must not be the name of another stream.
             while state.stream(&name).is_some() {
                 name.push('-');
             }

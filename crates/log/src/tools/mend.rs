@@ -97,11 +97,11 @@ pub(super) fn mend(
             let restored =
                 restored(rest).map(|header| BatchHeader::decode(&header, offset, segment));
             let (header, runs) = match restored {
-                // Its first bytes alone are damaged.
+                // The file's first bytes alone are damaged.
                 Some(Ok(header)) if header.log == known.log => {
                     (header, proven(&header, rest, offset)?.0)
                 }
-                // It is of another segment, or of another log.
+                // The file is of another segment, or of another log.
                 Some(_) => return None,
                 None => proven_without_header(rest, offset, segment, known)?,
             };

@@ -34,7 +34,7 @@ pub use extract::{Extracted, extract};
 pub use info::{Info, SegmentInfo, info};
 pub use repair::{Gap, Loss, RepairError, Repaired, loss, repair};
 
-/// What a log is of, if one of its segments says it: those that version 0.2.0 and earlier ones have made do not.
+/// What a log is of, if one of its segments says it: segments of version 0.2.0 and earlier do not.
 ///
 /// # Errors
 /// [`OpenError::Later`] if a later version has written it; what the system says.

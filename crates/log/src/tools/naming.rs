@@ -18,7 +18,7 @@ use crate::recovery::{FOUND, MOVED, Window, free_name};
 /// What is in which file.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
-    /// Of each segment its file.
+    /// The file of each segment.
     files: BTreeMap<u64, String>,
     /// Files under the names of segments that are in others.
     displaced: Vec<String>,
@@ -41,7 +41,8 @@ impl Candidate {
 }
 
 impl Naming {
-    /// Of all segments in a directory, but for those of which the file of claims says that they were removed.
+    /// The files of all segments in a directory, without segments that the file of claims calls
+    /// removed.
     ///
     /// # Errors
     /// [`OpenError::Io`]: what the system says, or that two files say that they are one segment, and neither has its name.

@@ -1,8 +1,8 @@
 //! Going on after damage: everything that is whole is kept, and what is lost is marked.
 //!
-//! The one idea: whoever repairs must know what is lost. [`loss`] says it, [`repair`] takes what was
-//! said and refuses if it is not what would be lost now. Nothing is destroyed: each file that is
-//! changed is kept beside the log as it was.
+//! The one idea: a repair must know what is lost. [`loss`] says it, [`repair`] takes what was said
+//! and refuses if it is not what would be lost now. Nothing is destroyed: each file that is changed
+//! is kept beside the log as it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
@@ -38,7 +38,7 @@ pub struct Loss {
     pub durable_through: u64,
     /// How many batches are whole and stay.
     pub batches: u64,
-    /// How many records are in those.
+    /// How many records are in these batches.
     pub records: u64,
     /// The files that are changed or replaced would be kept under these names.
     pub kept_in: Vec<String>,
@@ -153,7 +153,7 @@ fn changed(plan: &Plan) -> impl Iterator<Item = u64> {
 }
 
 impl Plan {
-    /// Of a segment that is written.
+    /// The header of a segment that is written.
     fn header(&self, number: u64) -> SegmentHeader {
         SegmentHeader {
             version: VERSION,
@@ -201,7 +201,7 @@ impl Plan {
         }
     }
 
-    /// Of a batch that stays without some of its records.
+    /// The gap of a batch that stays without some of its records.
     fn gap_in(&self, batch: &Mended) -> Gap {
         let number = batch.header.number;
         let missing = batch.missing.iter();
@@ -235,8 +235,8 @@ pub fn repair<D: Disk>(disk: &D, agreed: &Loss) -> Result<Repaired, RepairError>
     naming
         .settle(disk)
         .map_err(|error| OpenError::io("giving segments their names", error))?;
-    // From the end: where positions and names are in doubt, the last gap says so. Who goes on when this was broken off
-    // finds that there, or everything that it was found from.
+    // From the end: where positions and names are in doubt, the last gap says so. A repair that
+    // goes on after an interruption finds that there, or everything that it was found from.
     let changed = plan.segments.iter().rev();
     for (&number, _) in changed.filter(|(_, mended)| mended.rewrite) {
         let name = segment_name(number);
@@ -283,7 +283,7 @@ fn replace<D: Disk>(
     }
     after.sync_data()?;
     disk.sync_directory()?;
-    // It would tell of what was there before.
+    // The index would tell of what was there before.
     let _ = disk.remove(&index_name(number));
     disk.rename(REPAIR, name)?;
     disk.sync_directory()
@@ -349,7 +349,7 @@ fn before<F>(opened: io::Result<Window<F>>) -> io::Result<Option<Window<F>>> {
     }
 }
 
-/// Has a segment be as it is to be; `gaps` are the batches that stand in the place of those that are lost.
+/// Has a segment be as it is to be; `gaps` are the batches that stand in the place of lost ones.
 fn rewrite<D: Disk>(disk: &D, plan: &Plan, number: u64, gaps: &[Vec<Part>]) -> io::Result<()> {
     let name = segment_name(number);
     let mut before = before(Window::open(disk, &name))?;
@@ -381,7 +381,7 @@ struct Rehearsal<'a, D> {
     plan: &'a Plan,
     disk: &'a D,
     naming: &'a Naming,
-    /// The batches that stand in the place of those that are lost, by the plan's gaps.
+    /// The batches that stand in the place of lost ones, by the plan's gaps.
     gaps: Vec<Vec<Part>>,
 }
 
@@ -477,7 +477,7 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
         Ok(batch.length.into())
     }
 
-    /// The batch that stands in the place of those that are lost.
+    /// The batch that stands in the place of lost ones.
     fn gap(&self, segment: u64, lost: &Lost, is_first: bool) -> Result<Vec<Part>, OpenError> {
         let mut gap = Runs::of(lost, &self.walked.state);
         let before = lost.deleted.iter();
@@ -502,7 +502,7 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
             }
         }
         gap.tell(|stream| !lost.deleted.contains_key(&stream));
-        // It says in any case where it ends.
+        // The gap says in any case where it ends.
         gap.put(|to| put_missing(to, lost.through, &[]));
         for &id in lost.deleted.keys() {
             gap.delete(id);
@@ -579,9 +579,9 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
 
 /// A run of a batch that stands in the place of others.
 enum Put<'a> {
-    /// It says something about them.
+    /// The run says something about them.
     Said(Vec<u8>),
-    /// It was in one of them.
+    /// The run was in one of them.
     Kept(&'a Rescued),
 }
 
@@ -656,7 +656,7 @@ impl<'a> Runs<'a> {
     fn delete(&mut self, id: u32) {
         let all = self.lost.checkpoint.as_ref().map(|all| &all.streams);
         if all.is_some_and(|all| id < all.next_number() && !all.contains(id)) {
-            // Its checkpoint says so.
+            // The lost checkpoint says so.
             return;
         }
         if !self.lost.deleted.contains_key(&id) || !self.deleted.insert(id) {

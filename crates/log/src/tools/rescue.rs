@@ -34,7 +34,7 @@ impl Rescued {
         records
     }
 
-    /// Its header, as it stands there.
+    /// The run's header, as it stands there.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
@@ -177,16 +177,17 @@ impl Search<'_> {
                     self.end = end;
                     (at + batch.header, true)
                 }
-                // Of an earlier opening.
+                // The batch is of an earlier opening.
                 Some(_) => {
                     self.end = end;
                     (end, true)
                 }
-                // Of another segment or log, and anybody may have written that.
+                // The batch is of another segment or log, and any client may have written these
+                // bytes.
                 None => (end, false),
             };
         }
-        // Its header is damaged, and with it its length and version.
+        // The batch's header is damaged, and with it its length and version.
         let lengths = [BATCH_HEADER, BATCH_HEADER_BEFORE];
         let mut firsts = lengths.into_iter().map(|length| at + length);
         let first = firsts.find(|&first| self.plausible(first).is_some());
@@ -197,7 +198,7 @@ impl Search<'_> {
     fn plausible(&self, at: usize) -> Option<usize> {
         let prefix = self.bytes.get(at..at + RUN_PREFIX)?;
         let is_records = Records::is(prefix);
-        // Kinds of this version, and flags that are 0 but for those that say how records are compressed.
+        // Kinds of this version, and flags that are 0 but for the flags of compression.
         let has_kind = (1..=12).contains(&prefix[0]);
         let flags = if is_records {
             prefix[1] & 0x0f

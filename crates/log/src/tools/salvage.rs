@@ -38,14 +38,14 @@ pub(super) struct Plan {
     pub(super) kind: Option<Kind>,
     /// The segments that stay or are made, by number.
     pub(super) segments: BTreeMap<u64, SegmentPlan>,
-    /// Segments without anything whole, among those that stay.
+    /// Segments without anything whole, among the ones that stay.
     pub(super) dropped: Vec<u64>,
     pub(super) gaps: Vec<Lost>,
     /// Batches without the records that are damaged in them.
     pub(super) mended: Vec<Mended>,
     /// Names of streams, by number, as far as anything tells them.
     pub(super) streams: BTreeMap<u32, String>,
-    /// The same of producers.
+    /// Names of producers, by number, as far as anything tells them.
     pub(super) producers: Producers,
     /// What is saved.
     pub(super) batches: u64,
@@ -76,8 +76,8 @@ pub(super) enum Piece {
 enum Again {
     /// A whole batch makes no sense where it is: without it.
     Senseless(u64, u64),
-    /// What a stream is called was found out behind where it had to be known: who has had that name
-    /// before was deleted there.
+    /// What a stream is called was found out behind where it had to be known: the former stream of
+    /// that name was deleted there.
     Named(Names),
     /// Streams that were taken to be made behind a gap were made in it: others with higher numbers were.
     Made(Names),
@@ -89,7 +89,7 @@ pub(super) const HEADS_MAX: usize = 24 << 20;
 /// Most times that it does; there are no more in a log that was ever written by one.
 const RESTARTS_MAX: usize = 10_000;
 
-/// Of the segments of a log, under the names that they have or should have.
+/// Plans the repair of a log's segments, under the names that they have or should have.
 pub(super) fn plan<D: Disk>(
     disk: &D,
     naming: &Naming,
@@ -156,7 +156,7 @@ struct Salvage<'a, D> {
     last: Option<u64>,
     /// Where the last whole batch ends in its segment.
     end: u64,
-    /// Of the batch that should be the next one, if these are whole.
+    /// Heads of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
     /// Runs of records that are whole in what is not, since the last batch that stays.
     rescued: Vec<Rescued>,
@@ -166,7 +166,7 @@ struct Salvage<'a, D> {
     told: Told,
     /// That batch is the last one: nothing is behind it in its segment.
     is_end_seen: bool,
-    /// A segment is lost whole, or its header is: nobody knows what may have been in it.
+    /// A segment is lost whole, or its header is: it is unknown what may have been in it.
     lost_header: bool,
 }
 
@@ -383,7 +383,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 false => at.max((SEGMENT_HEADER + ALIGN) as u64),
             };
             if mended.is_some() {
-                // Whom it has lost records of may be deleted before names are looked for again.
+                // Streams and producers of lost records may be deleted before names are looked for
+                // again.
                 self.remember_names();
             }
             match take_batch(rest, place, header, &mut self.walked, &mut view) {
@@ -536,7 +537,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let rest = batch_at(bytes, at, number)?;
         let rest = match BatchHeader::decode(rest, at, number) {
             Ok(_) => rest,
-            // Its length is not known.
+            // The batch's length is not known.
             Err(_) if is_next => bytes.get(at, HEADS_MAX)?,
             Err(_) => return Ok(None),
         };
@@ -636,7 +637,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let pieces = |mended: &SegmentPlan| mended.pieces.is_empty();
         let is_first = home == first && self.plan.segments.get(&home).is_none_or(pieces);
         let checkpoint = heads.as_mut().and_then(|heads| heads.checkpoint.take());
-        // Who is deleted by it is not there to be remembered later.
+        // What it deletes is not there to be remembered later.
         self.remember_names();
         match (heads, checkpoint.filter(|_| is_first)) {
             (Some(heads), Some(all)) => self.begin_with(all, &heads.records, &mut gap),
@@ -650,7 +651,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     Some(heads) if heads.is_proven => {
                         heads.apply(&mut self.walked.state, &mut gap, &self.names);
                     }
-                    // Records alone are known of it, and those that are whole stay.
+                    // Records alone are known of it, and whole ones stay.
                     heads => {
                         self.keep_rescued(&mut gap, behind)?;
                         let told = heads.map_or(0, |heads| records_in(&heads.records));
@@ -665,7 +666,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         self.remember_names();
         self.told.forget_set();
         self.plan.gaps.push(gap);
-        // It has a file again.
+        // The segment has a file again.
         self.plan.dropped.retain(|number| *number != home);
         let mended = self.plan.segments.entry(home).or_default();
         mended.rewrite = true;
@@ -854,7 +855,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         (is_counted || !made.is_empty()).then_some(made)
     }
 
-    /// Streams that whole batches behind the last gap only seemed to make: somebody appends to them who was defined in it.
+    /// Streams that whole batches behind the last gap only seemed to make: a producer that was
+    /// defined in it appends to them.
     fn appended_by_older(&self, batch: &BatchHeader, rest: &[u8]) -> Names {
         let runs = batch.runs(rest, 0).into_iter().flatten();
         let runs = runs.filter_map(Result::ok).map(|(_, run)| run);
@@ -911,7 +913,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     let is_known = is_known(run.producer, &runs, state);
                     if !is_known && checkpoint.is_none() && state.streams.contains(run.stream) {
                         let name = format!("lost-producer-{}", run.producer);
-                        // Its stream may be deleted before names are looked for again.
+                        // The producer's stream may be deleted before names are looked for again.
                         let known = (run.stream, name.clone());
                         self.plan.producers.entry(run.producer).or_insert(known);
                         state.add_producer(run.producer, run.stream, 0, &name);
@@ -958,7 +960,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     }
                     deleted.insert(id);
                 }
-                // It went at least as far as that.
+                // The stream went at least as far as that.
                 RunView::Trimmed {
                     stream, position, ..
                 } if !seen.contains(&stream)
@@ -1008,7 +1010,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
     /// What the end of the log should be, if it is known to be missing. With streams that were made in what is lost, if it
     /// shows some to be: then the walk begins again.
     fn end(&mut self, claimed: &Claimed) -> Result<Option<Names>, OpenError> {
-        // What there is behind this nobody was told of, as far as is known: opening cuts it off.
+        // As far as is known, no client was told of what is behind this: opening cuts it off.
         let is_missing = self.walked.claims.through >= self.walked.next_batch;
         let is_open = match is_missing {
             true => self
@@ -1138,7 +1140,7 @@ fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
     let Some(at) = runs.iter().position(|run| about(run) == Some(stream)) else {
         return false;
     };
-    // Who appends to a stream that was just made is new, too.
+    // A producer that appends to a stream that was just made is new, too.
     let is_older = |run: &RunView<'_>| match run {
         RunView::Records(run) => {
             run.stream == stream && run.producer != 0 && !names(runs, run.producer)
@@ -1170,13 +1172,13 @@ fn about(run: &RunView<'_>) -> Option<u32> {
     }
 }
 
-/// The same for a producer.
+/// Whether a batch names a producer.
 fn names(runs: &[RunView<'_>], producer: u32) -> bool {
     let is_it = |run: &RunView<'_>| matches!(run, RunView::Producer { id, .. } if *id == producer);
     runs.iter().any(is_it)
 }
 
-/// Whether a producer is nobody in particular, was there before a batch, or is defined by it.
+/// Whether a producer is the anonymous one, was there before a batch, or is defined by it.
 fn is_known(producer: u32, runs: &[RunView<'_>], state: &State) -> bool {
     producer == 0 || state.find(producer).is_some() || names(runs, producer)
 }

@@ -1,11 +1,13 @@
 //! Waiting a little with the next group, so that more share it.
 //!
-//! The one idea: a group is worth more when others have come to it, and there are two whom a bounded wait
-//! harms little. With [`Policy::Sync`](crate::Policy::Sync), a writer that takes a group as soon as the disk is free splits those who wait
-//! for each commit into two halves, one on the disk and one that gathers, and syncs twice as often as it would
-//! have to; whoever was released comes back soon, so the next group is held until as many runs have
-//! come as are outstanding. (PostgreSQL's `commit_delay` waits for the same reason, a fixed time.) With
-//! [`Policy::Interval`](crate::Policy::Interval) nobody waits for a write, and each costs a wake-up and a call: it is held until it is large.
+//! The one idea: a group is worth more when others have come to it, and a bounded wait harms little
+//! in two cases. With [`Policy::Sync`](crate::Policy::Sync), a writer that takes a group as soon as
+//! the disk is free splits the callers that wait for each commit into two halves, one on the disk
+//! and one that gathers, and syncs twice as often as it would have to. Released callers come back
+//! soon, so the next group is held until as many runs have come as are outstanding. (PostgreSQL's
+//! `commit_delay` waits for the same reason, a fixed time.) With
+//! [`Policy::Interval`](crate::Policy::Interval) no caller waits for a write, and each costs a
+//! wake-up and a call: it is held until it is large.
 
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ const WORTH_A_WRITE: usize = 256 << 10;
 pub(super) struct Awaiting {
     wait: Duration,
     worth: Worth,
-    /// Of the group in hand.
+    /// Runs of the group in hand.
     runs: u32,
     until: Option<Duration>,
 }
@@ -33,7 +35,8 @@ impl Awaiting {
         self.runs = runs;
     }
 
-    /// That group is committed: its senders may come back, beside those that have come meanwhile.
+    /// That group is committed: its senders may come back, beside the ones that have come
+    /// meanwhile.
     pub(super) fn begin(&mut self, gather: &Gather, wait: Duration) {
         let runs = self.runs.saturating_add(gather.group.runs);
         *self = Awaiting {

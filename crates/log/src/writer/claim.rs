@@ -71,9 +71,9 @@ impl<D: Disk> Writer<D> {
         claims.say(says, ends)
     }
 
-    /// How far streams are durable; nothing with [`Policy::Os`] if not all that was written is, as that is not
-    /// known then. If there are too many for the file, those in the newest segment come first: the checkpoint
-    /// at its beginning tells of the others.
+    /// How far streams are durable; nothing with [`Policy::Os`] if not all that was written is, as
+    /// that is not known then. If there are too many for the file, ends in the newest segment come
+    /// first: the checkpoint at its beginning tells of the others.
     fn ends(&self) -> Vec<End> {
         let is_all = self.durable + 1 == self.next_batch;
         if !is_all && self.shared.settings.policy == Policy::Os {
@@ -88,7 +88,7 @@ impl<D: Disk> Writer<D> {
         let (mut pending, mut deleted) = (BTreeMap::new(), BTreeSet::new());
         for batch in batches {
             pending.extend(batch.notes.iter().map(|note| (note.stream, note.next)));
-            // Who repairs takes a stream that has an end for one that is there.
+            // A repair takes a stream that has an end for one that is there.
             for turn in &batch.turns {
                 match *turn {
                     Turn::Deleted(stream) => _ = deleted.insert(stream),

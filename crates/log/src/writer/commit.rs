@@ -1,4 +1,4 @@
-//! Syncing, and telling everybody how far the log has come.
+//! Syncing, and telling callers and readers how far the log has come.
 
 use std::io;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::format::segment_name;
 use crate::recovery::prove_late;
 
 impl<D: Disk> Writer<D> {
-    /// Makes everything written durable. After an error nobody knows what is, and asking again
-    /// would prove nothing.
+    /// Makes everything written durable. After an error it is unknown what is durable, and asking
+    /// again would prove nothing.
     pub(super) fn sync(&mut self, now: Now) -> Result<(), Failed> {
         self.sync_due = None;
         let mistakes = self.shared.settings.mistakes;
@@ -48,7 +48,7 @@ impl<D: Disk> Writer<D> {
         }
         self.durable = self.next_batch - 1;
         if self.is_newest_unsaid() {
-            // Before anybody is told of what is in it: a segment that is gone must be missed.
+            // Before any caller is told of what is in it: a segment that is gone must be missed.
             self.claim(now)?;
         } else {
             self.claim_due = Some(now.monotonic + SILENCE);
@@ -56,7 +56,7 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Syncs what was appended until somebody asked for that.
+    /// Syncs what was appended until a caller asked for that.
     pub(super) fn sync_when_asked(&mut self, now: Now) -> Result<bool, Failed> {
         if !std::mem::take(&mut self.shared.gather().sync_asked) {
             return Ok(false);
@@ -70,8 +70,9 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// With [`Policy::Os`]: syncs the oldest segment that has been finished for a while, if there is any. So what is durable
-    /// is said some time after it was written though nobody asks for it, and an opening need not read all there is.
+    /// With [`Policy::Os`]: syncs the oldest segment that has been finished for a while, if there
+    /// is any. So what is durable is said some time after it was written though no caller asks for
+    /// it, and an opening need not read all there is.
     pub(super) fn sync_settled(&mut self, now: Now) -> Result<bool, Failed> {
         if self.settled == 0 {
             return Ok(false);
@@ -109,7 +110,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// The same for all that earlier openings have written.
+    /// Syncs all that earlier openings have written.
     fn prove(&mut self) -> Result<(), Failed> {
         for (number, used) in std::mem::take(&mut self.unproven) {
             if !self.prove_segment(number, used)? {
@@ -162,7 +163,7 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Lets readers see everything written, and tells whoever waits.
+    /// Lets readers see everything written, and tells waiting callers.
     pub(super) fn commit(&mut self) {
         if let Some(taken) = self.taken_at.take() {
             self.committed_from.get_or_insert(taken);

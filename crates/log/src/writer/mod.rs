@@ -1,4 +1,4 @@
-//! The writer: takes what has gathered, writes it, syncs it as the policy says, tells everybody.
+//! The writer: takes what has gathered, writes it, syncs it as the policy says, tells callers.
 //!
 //! The one idea: it is a state machine that is driven by steps and given the time. A thread drives
 //! it in production, a test on a simulated disk. It alone changes files after the log was opened.
@@ -36,7 +36,7 @@ pub struct Now {
 /// What a step of the writer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing; there is nothing to do until somebody appends.
+    /// Nothing; there is nothing to do until a caller appends.
     Idle,
     /// Something; there may be more to do at once.
     Worked,
@@ -52,7 +52,7 @@ const TRIMMING: Duration = Duration::from_secs(1);
 /// More than a gap takes in its batch.
 const GAP_RUN: u64 = 64;
 
-/// The one who writes a log.
+/// The writer of a log.
 #[derive(Debug)]
 pub struct Writer<D: Disk> {
     shared: Arc<Shared<D>>,
@@ -87,11 +87,11 @@ pub struct Writer<D: Disk> {
     pending: Vec<BatchNotes>,
     /// When the oldest group was taken that is not committed.
     taken_at: Option<Duration>,
-    /// The same for what was committed since somebody asked.
+    /// When the oldest group was taken that was committed since a sync was asked for.
     committed_from: Option<Duration>,
-    /// When the oldest of those must be synced.
+    /// When the oldest committed group must be synced.
     sync_due: Option<Duration>,
-    /// For whom the next group waits.
+    /// What the next group waits for.
     awaiting: Awaiting,
     written: Ticket,
     groups: u64,
@@ -183,7 +183,7 @@ impl<D: Disk> Writer<D> {
     /// Does one piece of work: a group of batches, a sync that is due, or housekeeping. Blocks on
     /// the disk. A log that has failed does nothing any more.
     pub fn step(&mut self, now: Now) -> Step {
-        // Somebody else may have found that the disk cannot be trusted.
+        // Another thread may have found that the disk cannot be trusted.
         self.failed |= self.shared.progress().failure.is_some();
         if self.failed {
             self.shared.gather().ask_nothing();
@@ -254,7 +254,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn keep_house(&mut self, now: Now) -> Result<bool, Failed> {
-        // Who is to be forgotten soon is not kept for longer than that.
+        // A producer that is to be forgotten soon is not kept for longer than that.
         let idle = self.shared.settings.producer_idle;
         let idle = idle.max(Duration::from_secs(1));
         let is_administered = self.trim(now);

@@ -62,13 +62,13 @@ impl<D: Disk> Writer<D> {
                 self.room_due = Some(now.monotonic);
             }
             if next > self.durable && !early {
-                // Its checkpoint is all that will tell of what the removed segment told. Nobody else
-                // syncs what this has synced.
+                // The next segment's checkpoint is all that will tell of what the removed segment
+                // told. No later sync covers what this one syncs.
                 self.sync(now)?;
                 self.commit();
             }
-            // First said, then done: if a sync of the directory fails, nobody knows whether the name
-            // is gone for good, and it may come back when others after it are gone.
+            // First said, then done: if a sync of the directory fails, it is unknown whether the
+            // name is gone for good, and it may come back when others after it are gone.
             let mistakes = self.shared.settings.mistakes;
             if !mistakes.makes(|mistakes| mistakes.trust_names) {
                 self.claim_from(next, self.lived(now))?;
@@ -82,7 +82,7 @@ impl<D: Disk> Writer<D> {
             self.shared.readers.forget(number);
             // There is none if the log was not closed since; it is of no use alone in any case.
             let _ = self.shared.disk.remove(&index_name(number));
-            // One at a time, so that a crash never leaves a hole between those that are left.
+            // One at a time, so that a crash never leaves a hole between the remaining ones.
             self.shared
                 .disk
                 .sync_directory()

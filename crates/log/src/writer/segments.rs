@@ -254,7 +254,7 @@ impl<D: Disk> Writer<D> {
         let largest = settings.group_bytes as u64;
         let mut is_growth_blocked = false;
         let room = wants_growth.then(|| {
-            // Behind the other: who does not grow is to do without.
+            // Behind the other room: callers that do not grow are to do without.
             let room = match &secured {
                 Ok(()) => self.secure(limit, largest, checkpoint),
                 Err(_) => return false,
@@ -303,7 +303,7 @@ impl<D: Disk> Writer<D> {
         gather.growth.room = room;
         gather.growth.is_blocked = is_growth_blocked;
         gather.fears_end = self.fears_end;
-        // Whoever has made room since then asks once more.
+        // A caller that has made room since then asks once more.
         gather.looks_done = asked;
         gather.limit = limit;
         gather.is_stuck = limit < wanted;
@@ -407,8 +407,9 @@ impl<D: Disk> Writer<D> {
         if left >= room { Ok(()) } else { secured }
     }
 
-    /// The room for groups as small as they were at first, where there is none for those of `limit` bytes: what is reserved for the
-    /// next segment is less by as much, which counts where segments are a large part of the disk.
+    /// The room for groups as small as they were at first, where there is none for groups of
+    /// `limit` bytes: what is reserved for the next segment is less by as much, which counts where
+    /// segments are a large part of the disk.
     fn secure_less(
         &mut self,
         limit: usize,
@@ -516,14 +517,14 @@ impl<D: Disk> Writer<D> {
         true
     }
 
-    /// Whether nothing was promised that may need room; nothing is from here on, until the gate is set anew.
+    /// Whether nothing was promised that may need room; from here on callers wait until the gate is set anew.
     fn promises_nothing(&self) -> bool {
         let mut gather = self.shared.gather();
         if !gather.group.is_empty() || gather.reserved > 0 || gather.growth.grown.is_some() {
             return false;
         }
         if gather.gate != Gate::Shut {
-            gather.gate = Gate::DiskFull;
+            gather.gate = Gate::Looking;
         }
         true
     }
@@ -561,9 +562,10 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Has zeros written to the spare as far as the segment in use is filled. The first segment of a
-    /// log has to do without: nobody knows yet whether it will hold more than a little. So has one that is not
-    /// synced for each group: nobody waits for it, and every byte would be written twice.
+    /// Has zeros written to the spare as far as the segment in use is filled. The first segment of
+    /// a log has to do without: it is unknown yet whether it will hold more than a little. So has
+    /// one that is not synced for each group: no caller waits for it, and every byte would be
+    /// written twice.
     pub(super) fn keep_up(&self) {
         let waits = self.shared.settings.policy == Policy::Sync;
         if let Some(active) = self.active.as_ref().filter(|_| waits) {
@@ -601,7 +603,7 @@ impl<D: Disk> Writer<D> {
         self.shared.zeros.end();
         self.shared.reserve.no_spare();
         if self.spare.take().is_some() {
-            // It holds nothing, and opening the log removes it.
+            // The spare holds nothing, and opening the log removes it.
             let _ = self.shared.disk.remove(SPARE);
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> 
                 format!("{harm:?}, the log says: {text}")
             })?;
             world.verify_repaired(&harm)?;
-            // It has changed nothing: with the harm undone everything is there.
+            // Opening has changed nothing: with the harm undone everything is there.
             world.undo(harm);
             world.reopen()
         }

@@ -8,7 +8,7 @@ use crate::seeds::{Verdict, ensure};
 /// What was done about a stream, and by which ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It had so many records.
+    /// The stream was deleted with so many records.
     Deleted(usize),
     Made,
 }
@@ -16,7 +16,7 @@ enum Turn {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Life {
-    /// Whether it is there, for whoever appends.
+    /// Whether the stream is there, for callers that append.
     pub(crate) exists: bool,
     /// Whether it is there for sure: committed.
     firm: bool,
@@ -98,7 +98,7 @@ impl Life {
         committed == 0 || !self.firm || self.cuts().count() > 1
     }
 
-    /// It was made anew then, and begins at this position.
+    /// The stream was made anew then, and begins at this position.
     pub(crate) fn reborn(&mut self, ticket: u64, first: usize) -> Verdict {
         ensure(self.cuts().any(|cut| cut == first), || {
             format!("begins again at {first}: {self:?}")

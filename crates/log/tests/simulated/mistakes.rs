@@ -88,8 +88,8 @@ fn a_name_that_is_trusted_after_a_failed_sync_of_the_directory_is_found() {
     });
 }
 
-/// The same for a name that is gone: a segment that retention has removed comes back, and those
-/// after it do not.
+/// A name that is gone is trusted as well: a segment that retention has removed comes back, and
+/// later ones do not.
 #[test]
 fn a_removal_that_is_trusted_after_a_failed_sync_of_the_directory_is_found() {
     let mistakes = Mistakes {

@@ -13,7 +13,7 @@ pub(crate) struct Profile {
     sizes: Sizes,
     /// Ids may leave gaps.
     pub(crate) sparse: bool,
-    /// Of a hundred actions so many step the writer.
+    /// So many of a hundred actions step the writer.
     pub(crate) steps_percent: u8,
     /// Most actions before the log is closed in one way or another.
     pub(crate) actions_max: usize,

@@ -73,7 +73,7 @@ fn records(stream: &Stream, from: u64, upto: u64, read: &Committed) -> Verdict {
             if let Some(expected) = expected
                 && found.producer.starts_with("lost-producer-")
             {
-                // After a repair nobody may know what it was called.
+                // After a repair the producer's name may be unknown.
                 renamed.producer.clone_from(&expected.producer);
             }
             ensure(expected == Some(&renamed), || {

@@ -8,7 +8,7 @@ use tidewire_pool::{Lane, NotDone, Pool};
 
 /// What a byte asks for.
 pub(crate) const PANIC: u8 = b'!';
-/// Its answer cannot be made.
+/// A request whose answer cannot be made.
 pub(crate) const MUTE: u8 = b'?';
 
 pub(crate) type Work = Arc<dyn Fn(u8) -> u8 + Send + Sync>;

@@ -1,8 +1,9 @@
-//! A home from a seed: what is asked arrives late, out of order or not at all, what is done is done once or not at all,
-//! and who asked may never hear of it.
+//! A home from a seed: what is asked arrives late, out of order or not at all, what is done is done
+//! once or not at all, and the asker may never hear of it.
 //!
-//! It knows epochs as a broker's transaction coordinator does: opening begins one, and what comes from an earlier one is
-//! fenced. A commit may be decided and not be visible for a while; opening finishes it first.
+//! The home knows epochs as a broker's transaction coordinator does: opening begins one, and what
+//! comes from an earlier one is fenced. A commit may be decided and not be visible for a while;
+//! opening finishes it first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -152,7 +153,7 @@ impl State {
                     return (Answer::Failed("aborted".into()), request.epoch);
                 }
                 self.prepared = Some(transaction.clone());
-                // Who is told of a commit sees it; others may not yet.
+                // The committer sees its commit; others may not yet.
                 if self.is_kind || self.random.bool() {
                     self.finish();
                     return (Answer::Committed, request.epoch);

@@ -77,7 +77,7 @@ fn a_home_that_does_not_answer_is_soon_said_to_be_away() {
     assert_eq!(away, None);
     assert_eq!(at(1000), (1, None, true));
     assert_eq!(at(5990), (1, None, true));
-    // It is promised all the same, and waited for.
+    // The record is promised all the same, and waited for.
     let late = Some("the home has not answered for 5 s".to_owned());
     assert_eq!(at(6000), (1, late.clone(), true));
     assert_eq!(at(80_000), (1, late, true));
@@ -132,7 +132,8 @@ fn an_outage_holds_two_transactions_and_no_more() {
         replicator.step(now, &mut home);
         most = most.max(replicator.shown().status().held);
     }
-    // It gave up and began anew, again and again, and had two of them in hand each time.
+    // The replicator gave up and began anew, again and again, and had two of them in hand each
+    // time.
     assert!(home.carried > 2, "{}", home.carried);
     assert!(
         most <= two,

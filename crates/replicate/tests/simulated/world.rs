@@ -1,4 +1,5 @@
-//! One seed's world: a home, a node or two, and producers who want to hear that what they send is at home.
+//! One seed's world: a home, a node or two, and producers that wait until their messages are at
+//! home.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -297,7 +298,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the cursors at home are those of the one node there is, in streams of which anything is there.
+    /// Whether the cursors at home equal the cursors of the only node, in streams that have records
+    /// at home.
     fn have_cursors_arrived(&self) -> bool {
         let mut here = self.nodes[0].cursors();
         let held = self.cluster.state().held.clone();
@@ -343,7 +345,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Somebody was told that these are at home.
+    /// A producer was told that these are at home.
     fn acknowledged(&mut self, cluster: &Cluster, producer: &str, id: u64) -> Verdict {
         self.look(cluster)?;
         let last = self.last.get(producer).copied().unwrap_or(0);

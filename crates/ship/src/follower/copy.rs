@@ -74,7 +74,7 @@ impl<F, L: Lane> Follower<F, L> {
             self.len = seen.len;
             self.seeking = None;
             if self.slot.is_none() {
-                // It is all in the copy.
+                // The rest is all in the copy.
                 self.displace();
             }
             if self.head.is_empty()
@@ -151,7 +151,7 @@ impl<F, L: Lane> Follower<F, L> {
         put_in_order(&mut copies);
         for mut seen in copies {
             let file = match around.files.open(&seen.path) {
-                // It is not ours to read, or has gone, or is not whole yet.
+                // The file may not be read, or has gone, or is not whole yet.
                 Err(e) if is_no_copy(&e, &seen) => continue,
                 file => file?,
             };
@@ -196,7 +196,7 @@ impl<F, L: Lane> Follower<F, L> {
         let is_all = len >= self.end().max(self.seen_to()) && self.is_of(files, file)?;
         let is_open = self.file.is_some() && self.seeking.is_none();
         match self.life {
-            // Its copy is found by the follower itself.
+            // The follower itself finds the copy.
             Life::Active | Life::Lingering(_) if is_all && self.left.is_some() => {
                 Ok(Likeness::Same)
             }
@@ -221,7 +221,8 @@ impl<F, L: Lane> Follower<F, L> {
         let standing = files.stat(original)?;
         let is_known_now = standing.len >= self.end().max(self.seen_to());
         if !is_known_now {
-            // It has just been truncated, which the next look finds; then it is known whose copy this is.
+            // The file has just been truncated, which the next look finds; then it is known whose
+            // copy this is.
             return Ok(Likeness::Prefix);
         }
         let head = (len as usize).min(HEAD);

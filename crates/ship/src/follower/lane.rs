@@ -56,7 +56,7 @@ impl<F, L: Lane> Follower<F, L> {
             Stand::Ended(ended) if ended.matter == Matter::Producer => {
                 let server = slot.server;
                 self.slot = None;
-                // It was heard.
+                // The server was heard.
                 around.line.opened(server);
                 let path = self.entry.path.display();
                 let why = format!("{path}: {}. Nothing more of it is shipped", ended.why);
@@ -67,7 +67,7 @@ impl<F, L: Lane> Follower<F, L> {
             Stand::Ended(ended) if ended.matter == Matter::Crowded => {
                 let server = slot.server;
                 self.slot = None;
-                // It was heard.
+                // The server was heard.
                 around.line.opened(server);
                 if self.has_file() {
                     self.displace();
@@ -80,7 +80,7 @@ impl<F, L: Lane> Follower<F, L> {
                 self.slot = None;
                 around.has_broken = true;
                 if self.has_file() {
-                    // It is all in the file.
+                    // The rest is all in the file.
                     self.displace();
                 }
                 if ended.matter == Matter::SetBack {
@@ -198,7 +198,7 @@ impl<F, L: Lane> Follower<F, L> {
             let wanted = Buffer::wants_before(at);
             match read(around.files, file, at - wanted as u64, wanted) {
                 Ok(before) if before.len() == wanted => self.buffer.seek(at, &before),
-                // It has just become shorter, which the next look finds.
+                // The file has just become shorter, which the next look finds.
                 Ok(_) => self.slot = None,
                 Err(e) => self.stumble(around, &e),
             }
@@ -206,7 +206,7 @@ impl<F, L: Lane> Follower<F, L> {
         }
     }
 
-    /// Notes that it is one of those of which something was acknowledged last.
+    /// Notes that this producer is among the ones that were acknowledged last.
     fn was_acknowledged(&self, server: &str, last: &mut BTreeMap<String, Vec<String>>) {
         let producer = &self.entry.producer;
         let Some(last) = last.get_mut(server) else {

@@ -1,8 +1,8 @@
 //! A file that is nowhere to be found, and how it is known again.
 //!
-//! Whether it was removed, or is on a file system that is not mounted at present, nobody can tell. So it
-//! is remembered, and known again by what it was: its inode and time of birth, on whatever device, and
-//! what was shipped of it.
+//! Whether it was removed, or is on a file system that is not mounted at present, cannot be told.
+//! So it is remembered, and known again by what it was: its inode and time of birth, on whatever
+//! device, and what was shipped of it.
 
 use std::io;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::network::{Lane, Network};
 use crate::pattern::is_packed;
 
 impl<F, L: Lane> Follower<F, L> {
-    /// Nobody knows where it is.
+    /// The file is nowhere to be found.
     pub(super) fn gone<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
         let (path, acked) = (self.entry.path.display(), self.entry.acked);
         if self.entry.done && !self.is_verified && !self.entry.unsure {
-            // It was shipped whole, and removed since.
+            // The file was shipped whole, and removed since.
         } else if self.entry.done && !self.is_verified {
             around.counts.losses += 1;
             around.events.push(format!(
@@ -38,7 +38,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.trouble = None;
     }
 
-    /// Its file, if that is among these and has another device by now.
+    /// The follower's file, if it is among these and has another device by now.
     pub(super) fn on_another_device<S, N>(
         &self,
         all: &[Seen],
@@ -57,7 +57,7 @@ impl<F, L: Lane> Follower<F, L> {
         Ok(None)
     }
 
-    /// It was found on another device.
+    /// Notes that the file was found on another device.
     pub(super) fn is_moved<S, N>(&mut self, id: FileId, around: &mut Around<'_, S, N>)
     where
         S: FileSystem<File = F>,
@@ -108,7 +108,8 @@ impl<F, L: Lane> Follower<F, L> {
         Ok(is_same && (seen.id == entry.id || fits(files, &file, &entry.tail)?))
     }
 
-    /// It was found again, under the path that is followed or another one; what there is to say.
+    /// Notes that the file was found again, under the path that is followed or another one; returns
+    /// what there is to log.
     pub(crate) fn come_back(
         &mut self,
         seen: &Seen,

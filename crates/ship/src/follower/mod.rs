@@ -37,15 +37,15 @@ const TURN: Duration = Duration::from_secs(2);
 /// Where a file stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It is shipped, and what comes after it waits.
+    /// The file is shipped, and what comes after it waits.
     Active,
-    /// It was rotated away and has been shipped; what is still written to it is shipped too.
+    /// The file was rotated away and has been shipped; what is still written to it is shipped too.
     Lingering(Duration),
-    /// Nobody looks at it any more.
+    /// The file is not looked at any more.
     Done,
-    /// It was not there when it was looked for; it may come back.
+    /// The file was not there at the last look; it may come back.
     Missing,
-    /// It cannot be shipped.
+    /// The file cannot be shipped.
     Failed,
 }
 
@@ -124,15 +124,15 @@ pub(crate) struct Follower<F, L> {
     pub(crate) is_numbered: bool,
     pub(crate) len: u64,
     pub(crate) file: Option<F>,
-    /// Its last name has gone: the disk keeps it for this process alone.
+    /// The file's last name has gone: the disk keeps it for this process alone.
     pub(crate) is_removed: bool,
-    /// It was truncated, and since then a copy with its rest is sought.
+    /// Since when a copy with the rest of the truncated file is sought.
     seeking: Option<Duration>,
     /// The last bytes that were seen of it, and where they stand, while the buffer is not placed.
     seen_end: (u64, Vec<u8>),
     /// Rotated files that came before it were looked for after its beginning was seen; before that nothing is sent.
     pub(crate) is_checked: bool,
-    /// Its beginning was seen before names were looked for last.
+    /// The file's beginning was seen before names were looked for last.
     pub(crate) had_head: bool,
     /// The server in use has said, since this process began or since a server was set back, how far it has the file.
     pub(crate) is_verified: bool,
@@ -148,7 +148,7 @@ pub(crate) struct Follower<F, L> {
     offered: VecDeque<(u64, usize)>,
     grew: Duration,
     waits: bool,
-    /// It cannot be read at present.
+    /// Why the file cannot be read at present.
     trouble: Option<Trouble>,
     /// The server does not take its producer at present.
     crowded: Option<Trouble>,
@@ -452,7 +452,7 @@ impl<F, L: Lane> Follower<F, L> {
         let (now, settings) = (around.now, around.settings);
         let slot = self.slot.as_mut().expect("it has one");
         if around.waiting > 0 && now.saturating_sub(slot.since) > TURN && !self.is_truncated {
-            // What was cut is read again by whoever has the next turn.
+            // What was cut is read again by the follower with the next turn.
             return;
         }
         for _ in 0..CHUNKS {
@@ -657,7 +657,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.saved_head = self.entry.head.len;
     }
 
-    /// It is to be looked at again.
+    /// Has the file looked at again.
     pub(crate) fn revive(&mut self, now: Duration) {
         self.life = Life::Active;
         self.left = Some(now);

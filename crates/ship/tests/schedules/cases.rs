@@ -162,7 +162,7 @@ fn a_run_without_the_file_system_is_no_new_start() {
         case.restart();
         assert_eq!(case.run(5).losses, 1);
         assert_eq!(case.told("is not there"), 1, "{:?}", case.events);
-        // It is told once only.
+        // The loss is told once only.
         case.restart();
         assert_eq!(case.run(5).losses, 0);
         {
@@ -192,7 +192,7 @@ fn another_device_under_a_running_process_is_no_new_start() {
     assert_eq!(case.stored(), ["one two"], "{:?}", case.events);
 }
 
-/// The same inode and beginning do not make two files one.
+/// Two files with one inode and beginning stay two files.
 #[test]
 fn another_file_with_the_inode_of_one_that_is_gone_is_shipped() {
     let mut case = Case::new();
@@ -278,7 +278,7 @@ fn what_a_server_does_not_have_any_more_is_sent_again() {
     }
 }
 
-/// They would all have ended with the first one that is refused.
+/// All would have ended with the first one that is refused.
 #[test]
 fn a_server_with_too_many_producers_holds_up_new_files_only() {
     let mut case = Case::new();
@@ -477,7 +477,7 @@ fn what_is_followed_is_listed_with_how_far_it_is_behind() {
         behind,
         lag,
     } = &all[0];
-    // It is open, and no name of it is needed.
+    // The file is open, and no name of it is needed.
     assert_eq!(path, Path::new("/log/a.log"));
     assert_eq!((all[1].state, all[1].len), ("followed", 0));
     assert!(producer.contains("/log/a.log#"), "{producer}");

@@ -50,7 +50,7 @@ pub(crate) struct Inode {
     changed: i128,
     /// Which content of the model it is.
     pub(crate) content: usize,
-    /// It is still being compressed.
+    /// The file is still being compressed.
     pub(crate) is_partial: bool,
 }
 
@@ -208,7 +208,8 @@ impl Tree {
         packed
     }
 
-    /// It is whole, has the time of the last writing, and the file has gone.
+    /// Ends a compression: the packed file is whole, has the time of the last writing, and the
+    /// plain file has gone.
     pub(crate) fn end_packing(&mut self, path: &Path, packed: &Path) {
         let (old, new) = (self.names[path], self.names[packed]);
         self.inodes[new].bytes = self.inodes[old].bytes.clone();

@@ -17,7 +17,7 @@ const BUFFER: usize = 7;
 pub(crate) struct Stored {
     pub(crate) id: u64,
     pub(crate) payload: Vec<u8>,
-    /// Its place among all that was stored anywhere.
+    /// Place of the message among all that was stored anywhere.
     pub(crate) place: u64,
 }
 
@@ -63,7 +63,7 @@ impl Connection {
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) servers: Vec<Server>,
-    /// They share producers out among them: whoever is asked names the one to go to.
+    /// The servers share producers out among them: each names the right one.
     pub(crate) is_fleet: bool,
     connections: Vec<Rc<RefCell<Connection>>>,
     place: u64,
@@ -135,7 +135,7 @@ impl Net {
 
     fn welcome(&mut self, this: &mut Connection) {
         for other in &self.connections {
-            // Its own cell is borrowed: it is not among the older sessions.
+            // The session's own cell is borrowed: it is not among the older sessions.
             if let Ok(mut other) = other.try_borrow_mut()
                 && other.opened
                 && other.server == this.server

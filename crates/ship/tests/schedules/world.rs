@@ -31,7 +31,7 @@ pub(crate) enum Profile {
     Errors,
     /// Directories whose file system is away for a while, and has another device then.
     Absent,
-    /// The same, with errors, and the names are matched by one pattern.
+    /// Such directories, with errors, and the names are matched by one pattern.
     AbsentPattern,
     /// A server that is restored from an older backup, again and again.
     SetBack,
@@ -76,11 +76,11 @@ impl Profile {
 struct Content {
     path: usize,
     bytes: Vec<u8>,
-    /// It may be lost: nobody could have known of it.
+    /// The content may be lost: no shipper could have known of it.
     may_be_lost: bool,
     /// The file that had it was removed: if it is not stored, that was told.
     was_removed: bool,
-    /// It was written to after the shipper may have gone on to the next.
+    /// The file was written to after the shipper may have gone on to the next.
     is_late: bool,
     /// The checkpoint had it when it was rotated away.
     was_known: bool,
@@ -88,7 +88,7 @@ struct Content {
     left: Option<Duration>,
 }
 
-/// A path to which somebody writes.
+/// A path that a program writes to.
 struct Writer {
     path: PathBuf,
     /// The file that is written to.
@@ -125,7 +125,7 @@ impl Store for Saved {
             return Err(io::Error::other("no room"));
         }
         *self.bytes.borrow_mut() = checkpoint.encode();
-        // It may be killed right behind that too.
+        // The process may be killed right behind that too.
         self.life.acts();
         Ok(())
     }
@@ -151,7 +151,7 @@ pub(crate) struct World {
     packing: Vec<(PathBuf, PathBuf)>,
     /// Losses that processes told of.
     losses: u64,
-    /// Of all steps, where it is asked for.
+    /// Hash of all steps, where it is asked for.
     trace: Option<DefaultHasher>,
 }
 
@@ -298,7 +298,7 @@ impl World {
         self.append(self.writers[at].inode, &bytes);
     }
 
-    /// Nobody writes where there is nothing.
+    /// A program does not write where there is no directory.
     fn is_absent(&self, writer: usize) -> bool {
         let path = &self.writers[writer].path;
         self.files.tree.borrow().is_absent(path)
@@ -382,7 +382,7 @@ impl World {
         names.cloned().collect()
     }
 
-    /// A rotated file begins to be compressed, or those that have begun are whole.
+    /// A rotated file begins to be compressed, or compressions that have begun are whole.
     fn pack(&mut self) {
         if !self.packing.is_empty() && self.rng.bool() {
             return self.end_packing();
@@ -430,7 +430,7 @@ impl World {
         let was_known = self.is_known(old);
         let known = self.checkpoint().files;
         if !known.iter().any(|entry| entry.followed == path) && !self.profile.is_pattern() {
-            // It came and went before anybody looked for the first time.
+            // The file came and went before the first look.
             let content = self.files.tree.borrow().inodes[old].content;
             self.contents[content].may_be_lost = true;
         }
@@ -720,7 +720,7 @@ impl World {
                 );
                 continue;
             };
-            // What nobody could know of may be found later.
+            // What no shipper could know of may be found later.
             let is_again = self.profile == Profile::SetBack;
             // The shipper knows the order of what it has seen.
             let is_both = self.profile.is_mixed() && self.writers[content.path].way == Way::Both;

@@ -1,5 +1,5 @@
-//! The door of a service: its own limit on connections, the rules that stand in the way of its listeners, and
-//! what it says to those who are turned away.
+//! The door of a service: its own limit on connections, the rules that stand in the way of its
+//! listeners, and what it says to refused clients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Door {
     /// they stand.
     most: usize,
     open: AtomicUsize,
-    /// The listeners' first, those of all services last.
+    /// The listeners' gates first, the gates of all services last.
     gates: Vec<Gate>,
 }
 
@@ -61,7 +61,7 @@ impl Door {
         now: Instant,
     ) -> Result<Permit, Refusal> {
         let from = Peer::new(from.clone(), Origin::Accepted(listener));
-        // First, because who is denied is to learn nothing else.
+        // First, because a denied client is to learn nothing else.
         self.look_up(&from, &from.endpoint)?;
         self.enter()?;
         match self.pass_gates(&from, now) {
@@ -91,7 +91,7 @@ impl Door {
         &self.name
     }
 
-    /// What who is turned away hears; `None` if the service panics about it.
+    /// What a refused client hears; `None` if the service panics about it.
     pub(crate) fn reply(&self, why: Refusal, from: &Peer) -> Option<Option<Cow<'static, [u8]>>> {
         contained(|| self.face.refusal_reply(why, from))
     }
@@ -128,13 +128,13 @@ impl Door {
         }
     }
 
-    /// Counts a connection by the rules, if there are any; what counts of it. The service is asked here and never
-    /// again: who goes must be who came.
+    /// Counts a connection by the rules, if there are any; what counts of it. The service is asked
+    /// here and never again: the client that leaves must be the one that came.
     fn pass_gates(&self, from: &Peer, now: Instant) -> Result<Part, Refusal> {
         if self.gates.is_empty() {
             return Ok(Part::Whole);
         }
-        // A proxy's own address says nothing of those for whom it speaks.
+        // A proxy's own address says nothing of the clients that it speaks for.
         let part = match contained(|| self.face.speaks_for_others(from)) {
             Some(true) => Part::Nameless,
             Some(false) => Part::Whole,

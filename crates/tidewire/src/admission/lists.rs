@@ -1,4 +1,4 @@
-//! Who may come at all: networks that are let in, and networks that are not.
+//! Which clients may come at all: networks that are let in, and networks that are not.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ enum Verdict {
     Denied,
 }
 
-/// Networks by the length of their prefix, longest first: of those that an address belongs to, the smallest
-/// decides, found by one look for each length however many networks there are.
+/// Networks by the length of their prefix, longest first: the smallest network that an address
+/// belongs to decides, found by one look for each length however many networks there are.
 #[derive(Debug)]
 pub(super) struct Lists {
     by_length: Vec<(u8, HashMap<IpAddr, Verdict>)>,
     unix: Option<Verdict>,
-    /// Who is in no list.
+    /// The verdict on an address that is in no list.
     others: Verdict,
 }
 

@@ -1,7 +1,8 @@
-//! Who is let in: limits in all, for each address and each network, rates, and lists of networks.
+//! Which clients are let in: limits in all, for each address and each network, rates, and lists of
+//! networks.
 //!
-//! [`Admission`] is asked when a connection has been accepted and told when it is gone; it knows no socket and
-//! no clock. What is established stays: it is those who come that are turned away.
+//! [`Admission`] is asked when a connection has been accepted and told when it is gone; it knows no
+//! socket and no clock. Established connections stay: new ones are refused.
 //!
 //! ```
 //! use std::time::Duration;
@@ -62,17 +63,17 @@ struct Inner {
 struct Counts {
     open: usize,
     full_at_ns: u64,
-    /// The latest that anybody came.
+    /// When the latest client came.
     now_ns: u64,
     table: Table,
 }
 
-/// What of somebody counts.
+/// What of a client counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A connection from this address.
     Whole,
-    /// A connection from a proxy: whom it speaks for is not known yet, and its own address says nothing.
+    /// A connection from a proxy: its client is not known yet, and its own address says nothing.
     Nameless,
     /// The address of a client that a proxy has named. The connection counts already.
     Named,
@@ -85,7 +86,8 @@ impl fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Nobody is in yet. Rules that cannot be meant ([`Rules::check`]) are an error of
+    /// Admission by these rules, with no client in yet. Rules that cannot be meant
+    /// ([`Rules::check`]) are an error of
     /// [`Builder::start`](crate::Builder::start).
     #[must_use]
     pub fn new(rules: Rules) -> Admission {
@@ -96,7 +98,7 @@ impl Admission {
         }))
     }
 
-    /// Lets somebody in, or says why not. Time may not go back; if it does, it stands still.
+    /// Lets a client in, or says why not. Time may not go back; if it does, it stands still.
     ///
     /// # Errors
     /// Why not; nothing has changed then.
@@ -123,7 +125,7 @@ impl Admission {
         self.count(Part::Whole, from, now)
     }
 
-    /// Somebody has gone who was let in.
+    /// Notes that an admitted client has gone.
     pub fn leave(&self, from: &Endpoint) {
         self.discount(Part::Whole, from, false);
     }
@@ -151,7 +153,7 @@ impl Admission {
         self.0.lists.allows(from)
     }
 
-    /// Counts somebody whom the lists let in.
+    /// Counts a client that the lists let in.
     pub(crate) fn count(&self, part: Part, from: &Endpoint, now: Instant) -> Result<(), Refusal> {
         let rules = &self.0.rules;
         let counts = &mut *lock(&self.0.counts);
@@ -175,7 +177,7 @@ impl Admission {
         Ok(())
     }
 
-    /// `undone` is for who was let in here and turned away elsewhere.
+    /// `undone` is for a client that was let in here and refused elsewhere.
     pub(crate) fn discount(&self, part: Part, from: &Endpoint, undone: bool) {
         let rules = &self.0.rules;
         let counts = &mut *lock(&self.0.counts);

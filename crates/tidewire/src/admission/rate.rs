@@ -1,5 +1,5 @@
-//! How many connections may come in a time: a token bucket, kept as the one instant at which it is full again
-//! (the "generic cell rate algorithm": a bucket that nobody needs to refill).
+//! How many connections may come in a time: a token bucket, kept as the one instant at which it is
+//! full again (the "generic cell rate algorithm": a bucket that needs no refill).
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,11 +3,12 @@
 use super::rate::Rate;
 use crate::vocabulary::network::Network;
 
-/// Who may come in, how many, and how fast. What is not set is not limited.
+/// Which clients may come in, how many, and how fast. What is not set is not limited.
 ///
-/// An *address* is one of IPv4, or the first [64 bits](Rules::address_v6) of one of IPv6, because one host has all of
-/// those that begin so. A *prefix* is a network of 256 addresses of IPv4 ([`prefix_v4`](Rules::prefix_v4)), or a site
-/// of IPv6 ([`prefix_v6`](Rules::prefix_v6)). Unix sockets have neither.
+/// An *address* is one of IPv4, or the first [64 bits](Rules::address_v6) of one of IPv6, because
+/// one host has all addresses that begin so. A *prefix* is a network of 256 addresses of IPv4
+/// ([`prefix_v4`](Rules::prefix_v4)), or a site of IPv6 ([`prefix_v6`](Rules::prefix_v6)). Unix
+/// sockets have neither.
 ///
 /// ```
 /// use tidewire::admission::Rules;
@@ -29,11 +30,11 @@ pub struct Rules {
     pub rate: Option<Rate>,
     /// How many may come from one address in a time. Faster: [`Refusal::AddressRate`](crate::Refusal::AddressRate).
     pub rate_per_address: Option<Rate>,
-    /// If there are any, only who is in one of these may come in; others:
+    /// If there are any, only clients in one of these may come in; others:
     /// [`Refusal::Denied`](crate::Refusal::Denied).
     pub allow: Vec<Network>,
-    /// Who is in one of these may not. Of all networks in both lists that somebody is in, the smallest decides;
-    /// where both lists have the same one, it is denied.
+    /// Clients in one of these may not come in. Of all networks in both lists that a client is in,
+    /// the smallest decides; if both lists have that network, the client is denied.
     pub deny: Vec<Network>,
     /// Bits of an IPv6 address that count as one address. Default 64: a host is given no less. 128 where hosts
     /// that share a network of 64 bits are to be told apart.
@@ -112,7 +113,7 @@ impl Rules {
         lists && rates && self.connections.is_none() && !self.counts_addresses()
     }
 
-    /// Whether it matters where somebody comes from, beside the lists.
+    /// Whether a client's address matters, beside the lists.
     pub(super) fn counts_addresses(&self) -> bool {
         self.per_address.is_some() || self.per_prefix.is_some() || self.rate_per_address.is_some()
     }

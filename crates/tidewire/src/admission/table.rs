@@ -1,10 +1,11 @@
 //! What is known of addresses: how many connections each has, and what is left of its rate.
 //!
-//! Memory is bounded by what is open: two places for each connection, and a fixed number for addresses that
-//! have none and have used up some of their rate. Those stand in two generations. What is looked at moves to
-//! the young one; when that is full, or old enough that every bucket of the old one is full again, the young
-//! one becomes the old, and the old one is forgotten. Who comes from very many addresses so has at most his own
-//! debts forgotten early, and takes no memory for it.
+//! Memory is bounded by what is open: two places for each connection, and a fixed number for
+//! addresses that have none and have used up some of their rate. The entries stand in two
+//! generations. What is looked at moves to the young one; when that is full, or old enough that
+//! every bucket of the old one is full again, the young one becomes the old, and the old one is
+//! forgotten. A client with very many addresses so has at most its own debts forgotten early, and
+//! takes no memory for it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

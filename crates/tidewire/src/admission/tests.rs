@@ -1,4 +1,5 @@
-//! The rules against a model that remembers everybody, and what an attacker with many addresses can do.
+//! The rules against a model that remembers every client, and what an attacker with many addresses
+//! can do.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -125,7 +126,7 @@ proptest! {
         connections in 1usize..30,
         per_address in 1u32..8,
         per_prefix in 1u32..12,
-        // Of which a second has a whole number of milliseconds.
+        // Rates that divide a second into whole milliseconds.
         rate in prop_oneof![Just(1u32), Just(2), Just(5), Just(10), Just(50)],
         burst in 1u32..12,
     ) {
@@ -167,7 +168,7 @@ proptest! {
         prop_assert!(admission.sources() <= 64);
     }
 
-    /// Whatever comes: who is let in by rules of several doors is counted at all of them or at none.
+    /// Whatever comes: a client that several doors judge is counted at all of them or at none.
     #[test]
     fn who_is_refused_at_one_is_forgotten_at_the_others(comes in proptest::collection::vec(any::<u8>(), 1..60)) {
         let with = |per_address, rate: &str| Admission::new(Rules {
@@ -213,7 +214,7 @@ fn very_many_addresses_take_no_more_memory() {
         admission.leave(&from);
         assert!(admission.sources() <= 1000, "{}", admission.sources());
     }
-    // Who came last is remembered all the same.
+    // The client that came last is remembered all the same.
     let last = address(199_999 << 16);
     assert_eq!(admission.admit(&last, seconds(1)), Ok(()));
     assert_eq!(
@@ -230,7 +231,8 @@ fn debts_are_forgotten_when_they_are_paid() {
     };
     let admission = Admission::new(rules);
     for round in 0..100 {
-        // Three at once and no fourth, every three seconds, whoever else has come meanwhile.
+        // Three at once and no fourth, every three seconds, whatever other clients have come
+        // meanwhile.
         let now = seconds(1 + round * 3);
         for i in 0..20u8 {
             let from = at([10, 0, 0, i]);

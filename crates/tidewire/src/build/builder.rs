@@ -69,7 +69,7 @@ pub enum Placement {
     LeastConnections,
 }
 
-/// Its name in words, such as `least-connections`.
+/// The placement's name, such as `least-connections`.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -185,7 +185,7 @@ pub struct Builder {
     /// The first of the settings that cannot be meant.
     refused: Option<String>,
     hosts: Vec<Hosted>,
-    /// Of all services, or of one.
+    /// Admissions of all services, or of one.
     admissions: Vec<(Option<u16>, Admission)>,
     names: Vec<Arc<str>>,
     watch: Option<Duration>,
@@ -303,35 +303,38 @@ impl Builder {
         self
     }
 
-    /// On io_uring, keeps the sockets of connections in a table of each loop's ring instead of among the
-    /// descriptors of the process, so that their number is not limited by `RLIMIT_NOFILE` for the process
-    /// but for each loop. A connection needs a descriptor only while it is accepted or established, and for
-    /// moments at its end: leave room for some hundreds. Those that the table has no place for keep their
-    /// descriptors. Ignored by the other engines; starting fails before Linux 6.8. Default false.
+    /// On io_uring, keeps the sockets of connections in a table of each loop's ring instead of
+    /// among the descriptors of the process, so that their number is not limited by `RLIMIT_NOFILE`
+    /// for the process but for each loop. A connection needs a descriptor only while it is accepted
+    /// or established, and for moments at its end: leave room for some hundreds. Connections that
+    /// the table has no place for keep their descriptors. Ignored by the other engines; starting
+    /// fails before Linux 6.8. Default false.
     pub fn direct_descriptors(&mut self, on: bool) -> &mut Builder {
         self.direct = on;
         self
     }
 
-    /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB,
-    /// default 64 KiB.
+    /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB, default 68 KiB
+    /// ([`CHUNK`]). Make it longer than most messages: one of exactly this length costs epoll and the threads engine
+    /// a second receive, which finds nothing.
     pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
         self.chunk = bytes.clamp(1 << 10, 1 << 20);
         self
     }
 
     /// Memory that all connections of these loops may hold together in queued output, carried input and
-    /// [taken chunks](crate::Input::take), those of protocols inside layers included; bytes, at least 1 MiB.
-    /// Default: half of the machine's memory, or of what the control group may use.
+    /// [taken chunks](crate::Input::take), including protocols inside layers; bytes, at least 1
+    /// MiB. Default: half of the machine's memory, or of what the control group may use.
     ///
-    /// From three quarters on, connections that hold more than 16 KiB are not read from until they hold
-    /// less or the shortage is over (counted as `memory_pauses`); from seven eighths on, new ones are
-    /// refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit), and attempts to connect fail (counted
-    /// as `dials_refused`; a [dial](crate::Dial) tries again as it does otherwise); beyond the limit those that
-    /// hold most, of all loops, are closed with [`Closed::MemoryLimit`](crate::Closed::MemoryLimit), and so is who holds most
-    /// where memory has been short for half a minute and nothing was given back. A warning says so, at most
-    /// once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and
-    /// what protocols keep for themselves in other forms.
+    /// From three quarters on, connections that hold more than 16 KiB are not read from until they
+    /// hold less or the shortage is over (counted as `memory_pauses`); from seven eighths on, new
+    /// ones are refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit), and attempts to
+    /// connect fail (counted as `dials_refused`; a [dial](crate::Dial) tries again as it does
+    /// otherwise); beyond the limit the connections that hold most, of all loops, are closed with
+    /// [`Closed::MemoryLimit`](crate::Closed::MemoryLimit), and so is the one that holds most where
+    /// memory has been short for half a minute and nothing was given back. A warning says so, at
+    /// most once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and what
+    /// protocols keep for themselves in other forms.
     ///
     /// Output counts until it has left: a piece of more than 64 KiB as a whole, until its last byte has (see
     /// [`Limits::output_low`]). A chunk counts for the connection that took it, until it is dropped or written; what
@@ -360,25 +363,28 @@ impl Builder {
         self
     }
 
-    /// Output that one loop makes in a turn, for all its connections together, before it hears others; bytes, 64 KiB to
-    /// 1 GiB, default 256 KiB. Less lets those who ask for little wait less for those who ask for much, and costs these
-    /// more turns.
+    /// Output that one loop makes in a turn, for all its connections together, before it hears
+    /// others; bytes, 64 KiB to 1 GiB, default 256 KiB. With less, connections that ask for little
+    /// wait less for connections that ask for much, and the latter take more turns.
     ///
-    /// While nobody waits, whoever comes is answered at once. When it is used up, those go on who made little when they
-    /// were last given something; the others wait (counted as `turn_pauses`), and are given a quarter of it at a time,
-    /// who has had least first. A reply that is made in one piece is made whole; output that waits up to 16 KiB for each
-    /// connection does not count, nor what is no longer than the input that it answers. Who has waited for a second is
-    /// logged at warn, at most every ten.
+    /// While no connection waits, each is answered at once. When the budget is used up, connections
+    /// go on that made little when they were last given something; the others wait (counted as
+    /// `turn_pauses`), and are given a quarter of it at a time, the one that has had least first. A
+    /// reply that is made in one piece is made whole; output that waits up to 16 KiB for each
+    /// connection does not count, nor what is no longer than the input that it answers. A
+    /// connection that has waited for a second is logged at warn, at most every ten.
     pub fn turn_output(&mut self, bytes: usize) -> &mut Builder {
         self.turn_output = bytes.clamp(*TURN.start(), *TURN.end());
         self
     }
 
-    /// Output that one loop hands to the kernel in a turn, for all its connections together; bytes, 64 KiB to 1 GiB,
-    /// default 1 MiB. What a connection has to send up to 16 KiB goes at once and does not count. Who has more waits
-    /// while others do (counted as `send_pauses`), first come, first served, and is given a quarter of it at a time, 64 KiB at
-    /// least. That share is whole, so that a reply leaves in one piece, and may be on top of what a turn sends: the next
-    /// turns send less by as much. Who has waited for a second is logged as above.
+    /// Output that one loop hands to the kernel in a turn, for all its connections together; bytes,
+    /// 64 KiB to 1 GiB, default 1 MiB. What a connection has to send up to 16 KiB goes at once and
+    /// does not count. A connection that has more waits while others do (counted as `send_pauses`),
+    /// first come, first served, and is given a quarter of it at a time, 64 KiB at least. That
+    /// share is whole, so that a reply leaves in one piece, and may be on top of what a turn sends:
+    /// the next turns send less by as much. A connection that has waited for a second is logged as
+    /// above.
     pub fn turn_send(&mut self, bytes: usize) -> &mut Builder {
         self.turn_send = bytes.clamp(*TURN.start(), *TURN.end());
         self
@@ -487,7 +493,7 @@ impl Builder {
         self
     }
 
-    /// Lets in only whom these rules let in, over all services together. May be called several times; a
+    /// Applies these rules of admission to all services together. May be called several times; a
     /// connection passes all rules.
     ///
     /// ```
@@ -509,7 +515,7 @@ impl Builder {
         self.add_admission(None, admission)
     }
 
-    /// The same for one service.
+    /// Applies rules of admission to one service.
     ///
     /// ```
     /// use tidewire::admission::{Admission, Rules};
@@ -544,7 +550,8 @@ impl Builder {
         }
     }
 
-    /// The services, with what stands in their way: rules of their listeners, their own, those of all.
+    /// The services, with what stands in their way: rules of their listeners, their own, rules of
+    /// all.
     fn behind_doors(&self) -> Vec<Hosted> {
         let gates_of = |service: u16| -> Vec<Gate> {
             let listens = self.listens.iter().enumerate();
@@ -767,7 +774,8 @@ pub struct Listening {
     /// Which of the builder's `listen` calls made it, and so for which service. Several sockets have
     /// the same number where loops accept for themselves.
     pub number: u32,
-    /// It has a file that this server made, which a successor is to [remove](Listen::owning_file).
+    /// The socket has a file that this server made, which a successor is to
+    /// [remove](Listen::owning_file).
     pub owns_file: bool,
 }
 
@@ -795,7 +803,7 @@ pub struct Running {
     engine: Engine,
     reason: String,
     addrs: Vec<Endpoint>,
-    /// Of Unix sockets, removed when a stop begins.
+    /// Files of Unix sockets, removed when a stop begins.
     files: Vec<SocketFile>,
     /// The loops' listening sockets, with the numbers of the builder's `listen` calls.
     listening: Vec<(u32, Weak<Descriptor>)>,
@@ -811,7 +819,7 @@ pub struct Running {
     memory: Arc<Memory>,
     stalls: Arc<Mutex<Board>>,
     watch: Option<Watch>,
-    /// It was stopped in a callback of its own, and its loops end without being waited for.
+    /// The server was stopped in a callback of its own, and its loops end without being waited for.
     is_left_alone: bool,
 }
 
@@ -840,10 +848,10 @@ impl Running {
         &self.addrs
     }
 
-    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it in
-    /// this process or another: connections that wait to be accepted, and those that come, are then
-    /// shared between the two. Once the successor has them, [`hand_over`](Running::hand_over) ends this server
-    /// without a connection lost. Loops that accept for themselves have a socket each: all of them are to be
+    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it
+    /// in this process or another: waiting and new connections are then shared between the two.
+    /// Once the successor has them, [`hand_over`](Running::hand_over) ends this server without a
+    /// connection lost. Loops that accept for themselves have a socket each: all of them are to be
     /// inherited, or connections that the kernel has put in the queue of one that is not are lost.
     ///
     /// # Errors
@@ -893,8 +901,9 @@ impl Running {
         open.collect()
     }
 
-    /// Nobody has the [duplicates](Running::listeners) any more, such as a successor that has died: a stop may let
-    /// nobody begin to connect again while it takes in who has connected.
+    /// Says that no other process has the [duplicates](Running::listeners) any more, for example
+    /// because a successor has died: a stop may again refuse new handshakes while it takes in
+    /// connected clients.
     pub fn exclusive_again(&self) {
         self.clock.unshare();
     }
@@ -904,9 +913,10 @@ impl Running {
         path.is_some_and(|path| self.files.iter().any(|file| file.path() == path))
     }
 
-    /// Has the loops look into the queues of their listeners now: for a successor, once its predecessor accepts no
-    /// more. Of two rings that wait at one socket the kernel wakes one, and does not wake the other when that
-    /// one gives up; who has come then would wait until the next one comes.
+    /// Has the loops look into the queues of their listeners now: for a successor, once its
+    /// predecessor accepts no more. The kernel wakes one of two rings that wait at one socket, and
+    /// does not wake the other when that one gives up; a client that came then would wait until the
+    /// next one comes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -931,7 +941,7 @@ impl Running {
     /// ```
     pub fn accept_waiting(&self) {
         for thread in self.acceptors.iter().chain(&self.loops) {
-            // An inbox without room is that of a loop which is not asleep: it hears of whoever comes.
+            // An inbox without room belongs to a loop that is not asleep: it hears of new clients.
             let _ = thread.waker.send(Command::Look);
         }
     }
@@ -1010,10 +1020,10 @@ impl Running {
         unreachable!("there is at least one loop")
     }
 
-    /// Blocks until all loops have ended because they were stopped, through a [`Stopper`] for example,
-    /// or one has failed: a bug of the toolkit or of the system, after which connections are missing,
-    /// and perhaps nobody accepts any more. The loops that are left go on; [`stop`](Running::stop)
-    /// them.
+    /// Blocks until all loops have ended because they were stopped, through a [`Stopper`] for
+    /// example, or one has failed: a bug of the toolkit or of the system, after which connections
+    /// are missing, and perhaps no loop accepts any more. The loops that are left go on;
+    /// [`stop`](Running::stop) them.
     ///
     /// # Errors
     /// The first loop that failed, and why. In a callback of one of the loops, that this would wait for ever.
@@ -1036,12 +1046,13 @@ impl Running {
         }
     }
 
-    /// The files of Unix sockets go: whoever comes from now on is told at once, instead of being taken in or dropped.
+    /// Removes the files of Unix sockets: later clients are told at once, instead of being taken in
+    /// or dropped.
     pub(super) fn remove_files(&mut self) {
         self.files.clear();
     }
 
-    /// Who waits to be accepted is left to a successor, and so are the files of Unix sockets.
+    /// Leaves clients that wait to be accepted to a successor, and the files of Unix sockets.
     pub(super) fn leave_to_successor(&mut self) {
         self.clock.succeed();
         self.files.drain(..).for_each(SocketFile::leave);
@@ -1054,7 +1065,7 @@ impl Running {
             .stop(acceptors, self.loops.iter().map(|t| &t.waker));
     }
 
-    /// Of the loops that accept.
+    /// Wakers of the loops that accept.
     pub(super) fn accepting_wakers(&self) -> Vec<Arc<Waker>> {
         let set = match self.acceptors.is_empty() {
             true => &self.loops,
@@ -1108,7 +1119,7 @@ impl Running {
             waker: waker.clone(),
             is_passing: false,
         });
-        // The loop reports whether it could be set up before anybody relies on it.
+        // The loop reports whether it could be set up before any code relies on it.
         let (ready, readied) = std::sync::mpsc::channel();
         let theirs = waker.clone();
         let name = format!("tidewire-{name}");

@@ -26,7 +26,7 @@ use crate::reactor::env::service_bit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Who was told that it is connected is being taken in; after that nobody is.
+    /// Connected clients are being taken in; after that no client is.
     Closing,
     /// Protocols were told, or are being told; connections finish what they owe.
     Finishing,
@@ -67,7 +67,8 @@ pub struct Left {
     pub service: Arc<str>,
     /// Connections that are still open.
     pub open: u64,
-    /// Those of them to which all is said, and which wait for the peer's end or for [`Limits::linger`](crate::Limits).
+    /// Connections among them to which all is said, and which wait for the peer's end or for
+    /// [`Limits::linger`](crate::Limits).
     pub lingering: u64,
 }
 
@@ -205,8 +206,8 @@ impl Drain {
         self.running.has_ended(most)
     }
 
-    /// Waits until it is over. Returns the final counters. In a callback of one of the loops it does not wait: they go on to
-    /// their end by themselves, and the counters are those so far.
+    /// Waits until it is over. Returns the final counters. In a callback of one of the loops it
+    /// does not wait: they go on to their end by themselves, and the counters are the present ones.
     pub fn wait(mut self) -> Counters {
         self.running.join();
         self.running.counters()
@@ -239,8 +240,8 @@ impl Drain {
 
 impl Running {
     /// Stops in order: takes what waits to be accepted, closes the listeners, reads what peers have
-    /// sent, has every connection told, waits for them to finish until the deadline, cuts the
-    /// rest. Returns the final counters. [`drain`](Running::drain) does the same and can be watched.
+    /// sent, has every connection told, waits for them to finish until the deadline, cuts the rest.
+    /// Returns the final counters. [`drain`](Running::drain) also stops, and can be watched.
     ///
     /// In a callback of one of the loops, which cannot end before it has returned, nothing is waited for: the loops are told,
     /// and go on to their end by themselves. So it is where `Running` is dropped in a callback, which cuts all connections.
@@ -305,8 +306,9 @@ impl Running {
             .limit_unserved(bits, Clock::System.monotonic() + most);
     }
 
-    /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners): who waits to be
-    /// accepted is left to it, and so are the files of Unix sockets. What was accepted already ends here.
+    /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners):
+    /// clients that wait to be accepted are left to it, and so are the files of Unix sockets. What
+    /// was accepted already ends here.
     pub fn hand_over(mut self, deadline: Duration) -> Drain {
         self.leave_to_successor();
         self.begin_stop(deadline);

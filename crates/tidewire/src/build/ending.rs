@@ -1,4 +1,4 @@
-//! How loops end, for whoever waits for that: a loop that is gone must not go unnoticed.
+//! How loops end, for threads that wait for that: a loop that is gone must not go unnoticed.
 
 use std::any::Any;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::contained::dispose;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Condvar, Mutex, lock};
 
-/// A loop that ended though nobody had stopped it. The connections that it carried are cut.
+/// A loop that ended though it was not stopped. The connections that it carried are cut.
 ///
 /// ```
 /// use tidewire::LoopFailed;
@@ -65,7 +65,7 @@ pub struct Waiter(Arc<Board>);
 struct Board {
     standing: Mutex<Standing>,
     changed: Condvar,
-    /// Of these loops. None where nobody but tests waits.
+    /// Clock of these loops. None where only tests wait.
     clock: Option<Arc<StopClock>>,
 }
 

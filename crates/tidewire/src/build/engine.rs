@@ -177,7 +177,7 @@ pub(crate) fn run_uring(
         Err(e) => return run_if::<uring::sockets::Sockets<Uring<'_>>>(Err(e), ready),
     };
     let core = core(&setup, &waker, counters);
-    // Whoever starts a loop has probed before.
+    // The starter of a loop has probed before.
     let abilities = uring::Abilities {
         places: if setup.direct { table_limit() } else { 0 },
         ..uring::works().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Connections that pass from one process to its successor: those of which nothing was read.
+//! Connections that pass from one process to its successor: only connections of which nothing was
+//! read.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -154,10 +155,12 @@ impl Running {
         }
     }
 
-    /// [`hand_over`](Running::hand_over), for a successor that takes connections as well: those of which nothing was read and
-    /// to which nothing was written are let go of, and are to be taken by [`Drain::take_unserved`]. Their protocols are told
-    /// that they are closed, with [`Closed::Stopped`](crate::Closed). A connection in the table of an io_uring
-    /// ([`Builder::direct_descriptors`](crate::Builder::direct_descriptors)) stays, and is served here.
+    /// [`hand_over`](Running::hand_over), for a successor that takes connections as well:
+    /// connections of which nothing was read and to which nothing was written are let go of, and
+    /// are to be taken by [`Drain::take_unserved`]. Their protocols are told that they are closed,
+    /// with [`Closed::Stopped`](crate::Closed). A connection in the table of an io_uring
+    /// ([`Builder::direct_descriptors`](crate::Builder::direct_descriptors)) stays, and is served
+    /// here.
     pub fn hand_over_unserved(self, deadline: Duration) -> Drain {
         self.clock().pass_on_unserved();
         self.hand_over(deadline)

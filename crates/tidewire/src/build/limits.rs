@@ -27,11 +27,11 @@ pub struct Limits {
     ///
     /// This and the next two count the memory that the queue ties up: bytes, and with them a whole
     /// receive buffer for a chunk that shares it, the places of the queue, the marks of
-    /// [held](crate::Link::hold_until) output. A piece that is sent in part counts as if it were not,
-    /// because its memory is freed when its last byte has gone: shared bytes too, whoever else has
-    /// them. Up to two blocks (64 KiB each) may come on top: the first of what is sent of the first
-    /// piece, and what is free in the last. What shared bytes keep alive besides themselves is their
-    /// owner's.
+    /// [held](crate::Link::hold_until) output. A piece that is sent in part counts as if it were
+    /// not, because its memory is freed when its last byte has gone: shared bytes too, wherever
+    /// else they are held. Up to two blocks (64 KiB each) may come on top: the first of what is
+    /// sent of the first piece, and what is free in the last. What shared bytes keep alive besides
+    /// themselves is their owner's.
     pub output_low: usize,
     /// Queued output at or above which [`Link::full`](crate::Link::full) is true. Default 256 KiB. Where many
     /// connections of a loop ask for much at once, it is true from a quarter of
@@ -153,9 +153,12 @@ pub(crate) const REQUEST_RATE: u64 = 1024;
 /// Bytes a second of what the kernel has that a peer must take to be more than stalled: see [`Limits::write`].
 pub(crate) const READING_RATE: u128 = 1024;
 
-/// Largest number of new bytes in one call of `received`, the same on every engine unless set
-/// otherwise with [`Builder::chunk`](crate::Builder::chunk).
-pub const CHUNK: usize = 64 << 10;
+/// Largest number of new bytes in one call of `received`, on every engine, unless set otherwise with
+/// [`Builder::chunk`](crate::Builder::chunk): 68 KiB.
+///
+/// A receive that fills its buffer does not say whether there is more, and costs one that finds nothing. So this is 64 KiB, which
+/// is as long as many messages are, and room for what frames them.
+pub const CHUNK: usize = 68 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -13,9 +13,10 @@ use crate::admission::Admission;
 use crate::build::socket_file::{Access, SocketFile};
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 
-/// Between attempts to listen where somebody does, in milliseconds: about a second in all. What a process on io_uring
-/// listened on that was killed the kernel lets go of only a moment after it is gone, and who starts it again at once
-/// is not to be turned away for that. Few, because whoever does listen at a Unix socket hears of each.
+/// Pauses between attempts to listen where another process does, in milliseconds: about a second in
+/// all. After a kill of a process on io_uring, the kernel lets go of its listeners only a moment
+/// later, and a restart at once must not fail for that. The attempts are few, because a process
+/// that does listen at a Unix socket hears of each.
 const LET_GO_PAUSES: [u64; 5] = [30, 60, 120, 240, 480];
 
 /// Socket options. They are set on the listener, from which Linux hands them to accepted sockets,
@@ -32,10 +33,10 @@ const LET_GO_PAUSES: [u64; 5] = [30, 60, 120, 240, 480];
 pub struct TcpOptions {
     /// Send small segments at once (`TCP_NODELAY`). Default true: replies are gathered already.
     pub nodelay: bool,
-    /// Silence after which the kernel asks the peer whether it is still there: three times, a third of
-    /// this apart, so that a connection whose peer's host has vanished fails after twice this time. In
-    /// whole seconds, from one to [`KEEPALIVE_MAX`](TcpOptions::KEEPALIVE_MAX); what is beyond is taken for
-    /// those. Default `None`: no probes.
+    /// Silence after which the kernel asks the peer whether it is still there: three times, a third
+    /// of this apart, so that a connection whose peer's host has vanished fails after twice this
+    /// time. In whole seconds, from one to [`KEEPALIVE_MAX`](TcpOptions::KEEPALIVE_MAX); values
+    /// beyond are clamped. Default `None`: no probes.
     pub keepalive: Option<Duration>,
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     /// Default 4096.
@@ -117,8 +118,8 @@ fn probes(idle: Duration) -> TcpKeepalive {
 ///
 /// # Unix sockets
 ///
-/// A path that holds a socket on which nobody listens any more, such as one left behind by a
-/// process that was killed, is taken over; if somebody listens there, or if it is no socket,
+/// A path that holds a socket on which no process listens any more, such as one left behind by a
+/// process that was killed, is taken over; if a process listens there, or if it is no socket,
 /// starting fails. The file is removed at a stop if it is still the one that was made. Loops that
 /// accept for themselves share the one socket, and the kernel does not spread its connections
 /// evenly over them: [`Placement::Acceptor`](crate::Placement::Acceptor) does.
@@ -137,7 +138,7 @@ pub struct Listen {
     access: Access,
     /// The file of an inherited Unix socket is removed in the end.
     owns_file: bool,
-    /// Inherited, and of nobody else.
+    /// Inherited, and no other process has it.
     exclusive: bool,
     admission: Option<Admission>,
 }
@@ -149,7 +150,7 @@ pub(crate) struct Bound {
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,
-    /// TCP, and of nobody else.
+    /// TCP, and no other process has it.
     pub(crate) is_private: bool,
     /// A predecessor's file that becomes ours when the loops run.
     pub(crate) left: Option<PathBuf>,
@@ -221,10 +222,11 @@ impl Listen {
         Listen::inherited_group([listener.into()])
     }
 
-    /// [`inherited`](Listen::inherited), for all sockets of one place: those of loops that accepted for
-    /// themselves. Whatever the number of loops that accept now, each socket has one: a loop takes several where
-    /// there are more sockets, and loops share where there are fewer. Sockets of several places, or none, are an
-    /// error of [`Builder::start`](crate::Builder::start).
+    /// [`inherited`](Listen::inherited), for all sockets of one place, one for each loop that
+    /// accepted for itself. Whatever the number of loops that accept now, each socket has one: a
+    /// loop takes several where there are more sockets, and loops share where there are fewer.
+    /// Sockets of several places, or none, are an error of
+    /// [`Builder::start`](crate::Builder::start).
     ///
     /// ```
     /// use std::os::unix::net::UnixListener;
@@ -255,42 +257,44 @@ impl Listen {
         }
     }
 
-    /// The file of an inherited Unix socket is removed at a stop, as if it had been bound here: for whoever takes
-    /// over from a [predecessor](crate::Listening) that made it. It is left alone if starting fails. Of no effect
-    /// without a file.
+    /// The file of an inherited Unix socket is removed at a stop, as if it had been bound here: for
+    /// a server that takes over from a [predecessor](crate::Listening) that made it. It is left
+    /// alone if starting fails. Of no effect without a file.
     #[must_use]
     pub fn owning_file(mut self) -> Listen {
         self.owns_file = true;
         self
     }
 
-    /// Nobody else will have the inherited sockets when the loops are stopped: a predecessor that hands them over ends,
-    /// a service manager keeps them. A stop then lets nobody begin to connect while it takes in who has connected,
-    /// as with what was bound here; without this it does not, because that would outlast it, and who connects at its
-    /// last moment may be reset.
+    /// No other process will have the inherited sockets when the loops are stopped: a predecessor
+    /// that hands them over ends, a service manager keeps them. A stop then refuses new handshakes
+    /// while it takes in connected clients, as with what was bound here; without this it does not,
+    /// because the filter would outlast it, and a client that connects at the last moment may be
+    /// reset.
     #[must_use]
     pub fn exclusive(mut self) -> Listen {
         self.exclusive = true;
         self
     }
 
-    /// Access mode of the socket's file, such as `0o660`: who may connect. Default: what the
-    /// process's umask leaves. Starting fails if there is no file, as with TCP.
+    /// Access mode of the socket's file, such as `0o660`: which users may connect. Default: what
+    /// the process's umask leaves. Starting fails if there is no file, as with TCP.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Listen {
         self.access.mode = Some(mode);
         self
     }
 
-    /// Owner and group of the socket's file. Default: those of the process. Starting fails if there
-    /// is no file, as with TCP, or if they may not be given to the file.
+    /// Owner and group of the socket's file. Default: user and group of the process. Starting fails
+    /// if there is no file, as with TCP, or if they may not be given to the file.
     #[must_use]
     pub fn owner(mut self, uid: Option<u32>, gid: Option<u32>) -> Listen {
         (self.access.uid, self.access.gid) = (uid, gid);
         self
     }
 
-    /// Lets in only whom these rules let in, beside those of the service and of all services. Default: everybody.
+    /// Applies these rules of admission, beside the rules of the service and of all services.
+    /// Default: all clients are let in.
     #[must_use]
     pub fn admission(mut self, admission: Admission) -> Listen {
         self.admission = Some(admission);
@@ -366,7 +370,7 @@ impl Listen {
             let endpoint = Endpoint::of_socket(listener)?;
             let socket = SockRef::from(listener);
             if endpoint.is_tcp() && self.options.keepalive.is_none() {
-                // Whoever had it before may have wanted probes.
+                // The socket's former owner may have wanted probes.
                 socket.set_keepalive(false)?;
             }
             self.options.apply(&socket, endpoint.is_tcp())?;
@@ -401,8 +405,8 @@ impl Listen {
         for copy in 0..copies {
             let socket = self.tcp_socket(addr, copy > 0)?;
             if copies > 1 && copy == 0 {
-                // After its bind, which has failed if anybody listens here: with the
-                // option set before, two servers would share the port unnoticed.
+                // After its bind, which has failed if another process listens here: with the option
+                // set before, two servers would share the port unnoticed.
                 socket.set_reuse_port(true)?;
             }
             socket.listen(self.options.backlog)?;
@@ -459,7 +463,7 @@ impl Listen {
         })
     }
 
-    /// Whoever asks for a mode must not believe that it protects what has none.
+    /// A mode must not seem to protect a socket that has none.
     fn refuse_access(&self) -> io::Result<()> {
         if self.access == Access::default() {
             return Ok(());
@@ -543,7 +547,7 @@ mod tests {
             let listener = bound.sockets.into_iter().next().unwrap();
             let listener = std::net::TcpListener::from(listener);
             let client = std::net::TcpStream::connect(bound.endpoint.tcp().unwrap()).unwrap();
-            // It has been bound to block nobody; here the handshake is over.
+            // The listener was bound as non-blocking; here the handshake is over.
             listener.set_nonblocking(false).unwrap();
             let accepted = Socket::from(listener.accept().unwrap().0);
             drop(client);

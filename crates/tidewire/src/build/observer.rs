@@ -67,7 +67,7 @@ impl Observer {
         &self.services
     }
 
-    /// What each loop has counted, those that have ended included.
+    /// What each loop has counted, including ended loops.
     #[must_use]
     pub fn loops(&self) -> Vec<LoopView> {
         lock(&self.registry).views()

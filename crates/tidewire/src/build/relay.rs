@@ -1,4 +1,5 @@
-//! The order of a stop: who hands connections to loops ends before them, and its end is their cue.
+//! The order of a stop: acceptors hand connections to loops and end before them, and their end is
+//! the loops' cue.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ pub(crate) struct Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Whoever stops later finds under the lock that nobody would pass it on.
+        // A later stop finds under the lock that no acceptor would pass it on.
         let mut acceptors = lock(&self.acceptors.0);
         *acceptors -= 1;
         for heir in &self.heirs {

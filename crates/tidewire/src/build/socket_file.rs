@@ -1,4 +1,4 @@
-//! The file of a listening Unix socket: made where nobody listens, removed if it is still ours.
+//! The file of a listening Unix socket: made where no process listens, removed if it is still ours.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -15,8 +15,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The file of a listening Unix socket, removed when this is dropped, unless somebody has put another in its place.
-/// Listeners of services have one by themselves; this is for sockets beside them.
+/// The file of a listening Unix socket, removed when this is dropped, unless another file is in its
+/// place. Listeners of services have one by themselves; this is for sockets beside them.
 ///
 /// ```
 /// use std::os::unix::net::UnixListener;
@@ -57,7 +57,7 @@ impl Made {
     }
 }
 
-/// Who may connect to a Unix socket.
+/// Which users may connect to a Unix socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) mode: Option<u32>,
@@ -70,7 +70,7 @@ impl SocketFile {
     /// left there is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there, or if it is no socket; or what the system says.
+    /// `AddrInUse` if a process listens there, or if it is no socket; or what the system says.
     pub fn listen(
         socket: &impl AsFd,
         path: &Path,
@@ -105,7 +105,7 @@ impl SocketFile {
             path: path.to_owned(),
             made: Made::of(path)?,
         };
-        // Nobody can connect before it listens, so nobody slips in under a wider mode.
+        // No client can connect before it listens, so none slips in under a wider mode.
         let listens = give(path, access).and_then(|()| Ok(rustix::net::listen(socket, backlog)?));
         // The file of one that cannot listen is removed, which takes the lock itself.
         drop(lock);
@@ -117,7 +117,7 @@ impl SocketFile {
     /// The file that a predecessor has made and left.
     ///
     /// # Errors
-    /// It is not there.
+    /// The file is not there.
     pub fn adopt(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile {
             path: path.to_owned(),
@@ -163,8 +163,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Gives the socket its owner and mode, and nothing else that has taken its name: who may write to the directory
-/// could put a link to another's file there.
+/// Gives the socket its owner and mode, and nothing else that has taken its name: a user that may
+/// write to the directory could put a link to another's file there.
 fn give(path: &Path, access: Access) -> io::Result<()> {
     if access == Access::default() {
         return Ok(());
@@ -191,7 +191,7 @@ fn give(path: &Path, access: Access) -> io::Result<()> {
     }
 }
 
-/// Removes a socket on which nobody listens.
+/// Removes a socket on which no process listens.
 fn remove_dead(path: &Path, addr: &SocketAddrUnix, kind: SocketType) -> io::Result<()> {
     let in_use = |what: &str| io::Error::new(io::ErrorKind::AddrInUse, what);
     if !fs::symlink_metadata(path)?.file_type().is_socket() {

@@ -1,5 +1,5 @@
 //! The threads engine: one thread for each connection, each a loop of its own with one connection,
-//! waiting on its socket and on a wake-up descriptor that is made when somebody gets a handle.
+//! waiting on its socket and on a wake-up descriptor that is made when a handle is taken.
 
 use std::collections::HashMap;
 use std::io;
@@ -41,7 +41,7 @@ struct Inner {
     setup: LoopSetup,
     cpus: Vec<usize>,
     next: AtomicU64,
-    /// Of all of them, where they are looked at together.
+    /// Name of all of them, where they are looked at together.
     name: Arc<str>,
     live: Mutex<Live>,
     /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
@@ -168,7 +168,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Who is left what comes too late.
+    /// The acceptor, which is left what comes too late.
     pub(crate) fn acceptor(&self) -> &Arc<Waker> {
         &self.ended.acceptor
     }
@@ -181,7 +181,7 @@ impl Carrier {
         self
     }
 
-    /// Its loop, to be made on its own thread.
+    /// The connection's loop, to be made on its own thread.
     pub(crate) fn begin<S: Sys>(
         self,
         sys: S,

@@ -137,7 +137,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been reported, and has hurt nobody.
+            // A panic of the thread has been reported, and has hurt no connection.
             let _ = thread.join();
         }
     }

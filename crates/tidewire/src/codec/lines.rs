@@ -6,8 +6,8 @@ use crate::protocol::input::Input;
 /// Takes lines out of a stream: each ends with a line feed, or carriage return and line feed. Neither is part of the line
 /// that is given, so a carriage return that means something at the end of a line is lost.
 ///
-/// It looks at no byte twice: what was searched is remembered from one chunk to the next. So one
-/// `Lines` belongs to one connection, and all that the connection consumes goes through it.
+/// The codec looks at no byte twice: what was searched is remembered from one chunk to the next. So
+/// one `Lines` belongs to one connection, and all that the connection consumes goes through it.
 ///
 /// ```
 /// use tidewire::codec::Lines;

@@ -1,7 +1,7 @@
 //! The one error of framing.
 
-/// A frame is longer than it may be; the connection cannot go on, because nobody knows where the next
-/// one begins.
+/// A frame is longer than it may be; the connection cannot go on, because it is unknown where the
+/// next one begins.
 ///
 /// ```
 /// use tidewire::Input;

@@ -14,9 +14,9 @@ const A_TURN: Duration = Duration::from_nanos(1);
 pub(super) enum Passing {
     /// So much of it is handed on.
     Some(usize),
-    /// It waits.
+    /// The piece waits.
     Not,
-    /// It is the end of the connection.
+    /// The piece is the end of the connection.
     Cut,
 }
 

@@ -108,9 +108,9 @@ impl Faults {
         }
     }
 
-    /// Of everything that a connection over TCP may meet, a little: one connection in 20 is refused; of the pieces
-    /// one in 200 is cut, one in 8 held back for 1 to 20 ms, one in 4 split into 1 to 100 bytes. No bits are turned
-    /// over, because TCP has checksums.
+    /// A little of everything that a connection over TCP may meet: one connection in 20 is refused;
+    /// of the pieces one in 200 is cut, one in 8 held back for 1 to 20 ms, one in 4 split into 1 to
+    /// 100 bytes. No bits are turned over, because TCP has checksums.
     #[must_use]
     pub fn usual(seed: u64) -> Faults {
         Faults::none(seed)
@@ -155,7 +155,7 @@ impl Faults {
         self
     }
 
-    /// Of each direction, at most so many bytes pass at a time, then nothing for as long as
+    /// In each direction, at most so many bytes pass at a time, then nothing for as long as
     /// [`delays`](Faults::delays) says (1 to 20 ms if it does not): a narrow line. At least 1.
     #[must_use]
     pub fn window(mut self, bytes: usize) -> Faults {

@@ -18,7 +18,7 @@ pub(super) struct Rates {
     pub(super) flip_one_in: u64,
 }
 
-/// Of all clones of the same settings.
+/// State of all clones of these settings.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) connections: AtomicU64,

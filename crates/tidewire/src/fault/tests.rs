@@ -30,7 +30,7 @@ fn what_is_delayed_and_split_is_whole_in_the_end() {
     assert_eq!(chunking::collect(twice(), &sums, &[], true), plain);
 }
 
-/// An echo behind faults, and one who sends to it. What came back, and how it ended.
+/// An echo behind faults, and a peer that sends to it. What came back, and how it ended.
 fn echo(seed: u64, faults: &Faults, input: &[u8]) -> (Vec<u8>, PlainState, u64) {
     let shapes = [Shape::Readiness, Shape::Completion, Shape::Threads];
     let mut sim = Sim::under(seed, Conditions::calm());

@@ -12,7 +12,7 @@ pub(crate) enum Accepted<F> {
     Connection(F, Endpoint),
     /// This one had gone already, or was forbidden; there may be more.
     Gone(io::Error),
-    /// Nobody is waiting.
+    /// No client is waiting.
     None,
     /// The process or the machine has nothing left to take one in with.
     Exhausted(io::Error),
@@ -60,7 +60,8 @@ pub(crate) fn classify<F>(e: io::Error) -> Accepted<F> {
     match e.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => Accepted::None,
         _ if is_exhaustion(&e) => Accepted::Exhausted(e),
-        // Such as an inherited listener that somebody has shut down: it would be reported for ever.
+        // Such as an inherited listener that another process has shut down: it would be reported
+        // for ever.
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP) => Accepted::Broken(e),
         _ => Accepted::Gone(e),
     }

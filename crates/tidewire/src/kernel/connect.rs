@@ -58,7 +58,7 @@ pub(crate) fn refused(to: &Endpoint, why: Errno) -> io::Error {
 }
 
 /// What an attempt has come to. A socket that was given its own destination as its local port is
-/// connected to itself: nobody listens there, and nobody could while it stands.
+/// connected to itself: no process listens there, and none could while it stands.
 pub(crate) fn outcome(socket: impl AsFd) -> Result<(), Errno> {
     rustix::net::sockopt::socket_error(&socket).and_then(|error| error)?;
     let (here, there) = (

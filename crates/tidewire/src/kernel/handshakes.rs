@@ -1,10 +1,11 @@
-//! Letting no new handshake begin at a listener that is to be closed, while those under way come to
-//! their end.
+//! Letting no new handshake begin at a listener that is to be closed, while handshakes under way
+//! come to their end.
 //!
-//! Closing a listener resets whoever waits in its queue, and whoever has heard that he is connected
-//! while his last segment is still on its way. So before the last look into the queue, a filter
-//! (`SO_ATTACH_FILTER`, socket(7)) drops segments that only want to begin: who sent one believes in
-//! nothing yet, sends it again after a second, and finds whoever listens then, or nobody.
+//! Closing a listener resets clients that wait in its queue, and clients that are connected on
+//! their side while their last segment is still on its way. So before the last look into the queue,
+//! a filter (`SO_ATTACH_FILTER`, socket(7)) drops segments that only want to begin: such a client
+//! is not connected yet, sends the segment again after a second, and finds the process that listens
+//! then, or none.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,8 +19,8 @@ const SYN: u32 = 0x02;
 const ACK: u32 = 0x10;
 
 /// Drops segments with SYN and without ACK. The last segment of a handshake, which the kernel shows
-/// to the listener's filter too, passes, as does all that connections ever see: those accepted from
-/// now on inherit the filter.
+/// to the listener's filter too, passes, as does all that connections ever see: sockets accepted
+/// from now on inherit the filter.
 pub(crate) fn begin_no_more(listener: impl AsFd) -> io::Result<()> {
     let op = |code: u32, k, yes, no| SockFilter::new(code as u16, yes, no, k);
     SockRef::from(&listener).attach_filter(&[
@@ -104,8 +105,9 @@ mod tests {
         who_comes_late_is_refused_and_never_connected("[::1]:0");
     }
 
-    /// Who has heard that he is connected, and whose last segment the listener has not taken, gets in
-    /// behind the filter. A listener that defers leaves handshakes in that state until data comes.
+    /// A client that is connected on its side, and whose last segment the listener has not taken,
+    /// gets in behind the filter. A listener that defers leaves handshakes in that state until data
+    /// comes.
     #[test]
     fn a_handshake_under_way_comes_to_its_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

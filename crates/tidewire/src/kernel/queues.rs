@@ -83,7 +83,7 @@ pub(crate) struct Done {
     pub(crate) user_data: u64,
     /// What the call would have returned; negative: an error number.
     pub(crate) result: i32,
-    /// Of io_uring's completions (`IORING_CQE_F_...`).
+    /// Flags of io_uring's completions (`IORING_CQE_F_...`).
     pub(crate) flags: u32,
 }
 
@@ -110,7 +110,7 @@ pub(crate) trait Queues {
     /// kernel keeps the rest, and moves it over as it is entered.
     fn look(&mut self) -> bool;
 
-    /// Takes a completion, of those that the last [`look`](Queues::look) has found.
+    /// Takes one of the completions that the last [`look`](Queues::look) has found.
     fn pop(&mut self) -> Option<Done>;
 
     /// Gives back the room of what was popped.
@@ -132,7 +132,7 @@ pub(crate) trait Queues {
     /// The descriptor that an accept, or the making of one, has completed with.
     ///
     /// # Safety
-    /// It has, and this is called once for it.
+    /// The descriptor was made, and this is called once for it.
     unsafe fn accepted(&self, number: RawFd) -> <Self::Sys as Sys>::Fd;
 
     /// Registers a group of receive buffers, with room for `size` of them, a power of two.
@@ -150,7 +150,7 @@ pub(crate) trait Buffers {
     /// a completion names it.
     ///
     /// # Safety
-    /// The memory stays valid until the group is unregistered, and nobody looks at it until a
+    /// The memory stays valid until the group is unregistered, and no code looks at it until a
     /// completion has brought it back.
     unsafe fn give(&mut self, id: u16, start: *mut u8, len: u32);
     fn publish(&mut self);

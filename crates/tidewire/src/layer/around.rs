@@ -47,9 +47,10 @@ pub trait Wrap: Send + Sync + 'static {
     /// A [`Refusal`] resets the connection and is counted.
     fn wrap(&self, from: &Peer) -> Result<Option<Self::Layer>, Refusal>;
 
-    /// Whether this peer hears what the inner service says as it is, also before the layer has read anything: so
-    /// that one who is turned away can be told in the service's words
-    /// ([`Service::refusal_reply`](crate::Service::refusal_reply)). Default: no, so that he is reset.
+    /// Whether this peer hears what the inner service says as it is, also before the layer has read
+    /// anything: so that a refused client can be told in the service's words
+    /// ([`Service::refusal_reply`](crate::Service::refusal_reply)). Default: no, so that he is
+    /// reset.
     ///
     /// ```
     /// use tidewire::proxy::{Header, Proxy};
@@ -79,7 +80,7 @@ pub trait Wrap: Send + Sync + 'static {
         false
     }
 
-    /// Whether this peer is a proxy that will say for whom it speaks: see
+    /// Whether this peer is a proxy that will name its client: see
     /// [`Service::speaks_for_others`](crate::Service::speaks_for_others). Default: it is not.
     fn speaks_for_others(&self, from: &Peer) -> bool {
         let _ = from;
@@ -87,7 +88,8 @@ pub trait Wrap: Send + Sync + 'static {
     }
 }
 
-/// A layer around a protocol, for one connection: it reads the first bytes, says who the peer is by
+/// A layer around a protocol, for one connection: it reads the first bytes, says the peer's
+/// identity by
 /// [`accept`](Around::accept) or [`hand_over`](Around::hand_over), and from `accept` on stands
 /// between the connection and the inner protocol. The inner protocol cannot tell: its link keeps the
 /// same contracts.
@@ -373,7 +375,7 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
         &mut self.cx.link
     }
 
-    /// Who is at the other end, as far as is known.
+    /// The other end, as far as it is known.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.cx.link.peer()
@@ -385,8 +387,8 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
         !matches!(self.within, Within::Nothing)
     }
 
-    /// Has the inner service accept the connection, now that it is known who the peer is, and opens
-    /// its protocol inside this layer.
+    /// Has the inner service accept the connection, now that the peer's identity is known, and
+    /// opens its protocol inside this layer.
     ///
     /// # Errors
     /// The inner service's [`Refusal`]. It is counted, and the connection is reset with it as the

@@ -300,7 +300,7 @@ impl<P: Protocol> Inner<P> {
             late
         });
         if inner.flatten().is_none() {
-            // It is the layer's own bytes that are late: a record that drips, say.
+            // The layer's own bytes are late: a record that drips, for example.
             cx.link.cut();
         }
     }
@@ -328,7 +328,7 @@ impl<P: Protocol> Inner<P> {
         state.is_some_and(|s| s.is_open() && s.flags.has(Flag::Unserved))
     }
 
-    /// Somebody posted a message to the connection.
+    /// A message was posted to the connection.
     pub fn posted<L>(&mut self, message: P::Message, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
@@ -455,7 +455,7 @@ impl<P: Protocol> Inner<P> {
                 cx.link.env.owner_panicked(cx.link.state);
             }
             sum += took;
-            // It may have waited for room.
+            // The protocol may have waited for room.
             self.enter(cx, |_, _, _| ());
             if took < offered {
                 break;

@@ -24,10 +24,11 @@ use crate::vocabulary::peer::{Origin, Peer};
 
 /// A service with a layer around each of its connections.
 ///
-/// The inner service's [`accept`](Service::accept) is called when the layer knows who the peer is:
-/// after a TLS handshake, after the header of the PROXY protocol. What it is told of the peer is what
-/// the layer found out, and a refusal closes the connection with its reason. The inner service's state
-/// on each loop, its messages, handles and wake-ups are as they are without the layer:
+/// The inner service's [`accept`](Service::accept) is called when the layer knows the peer's
+/// identity: after a TLS handshake, after the header of the PROXY protocol. What it is told of the
+/// peer is what the layer found out, and a refusal closes the connection with its reason. The inner
+/// service's state on each loop, its messages, handles and wake-ups are as they are without the
+/// layer:
 /// [`Service::woken`] finds the inner protocols. A dialled connection that ends before the inner
 /// service has accepted it has failed: [`Service::dial_failed`] is called, with the reason.
 ///
@@ -96,8 +97,8 @@ impl<W: Wrap, S: Service> Layered<W, S> {
         Layered::with_limits(wrap, service, Limits::default())
     }
 
-    /// Of `limits`, the output marks, the hard limit and `carried` apply to what is inside the layer,
-    /// besides those of the connection itself.
+    /// The output marks, the hard limit and `carried` of `limits` apply to what is inside the
+    /// layer, besides the limits of the connection itself.
     #[must_use]
     pub fn with_limits(wrap: W, service: S, limits: impl Into<Arc<Limits>>) -> Layered<W, S> {
         let limits = limits.into();
@@ -333,8 +334,8 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
-    /// A stop. A client whose handshake is under way, or who was not served yet, is served first: the loop calls this again
-    /// when the layer has read or sent something.
+    /// A stop. A client whose handshake is under way, or that was not served yet, is served first:
+    /// the loop calls this again when the layer has read or sent something.
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         let may_wait = cx.link.waits_for_unserved();
         let waits = match &mut self.within {
@@ -394,7 +395,7 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
     }
 }
 
-/// Of the inner service itself, which so knows of it.
+/// A refusal by the inner service itself, which so knows of it.
 fn refusal(why: Closed) -> Option<Refusal> {
     match why {
         Closed::Refused(why) => Some(why),

@@ -518,7 +518,7 @@ fn what_comes_while_the_output_inside_is_held_is_heard_before_the_end() {
     }
 }
 
-/// As without a layer: who is silent because its answer is held back is not idle.
+/// As without a layer: a peer that is silent because its answer is held back is not idle.
 #[test]
 fn what_is_silent_while_the_output_inside_is_held_is_not_idle() {
     let mark = Arc::new(AtomicU8::new(0));
@@ -601,7 +601,7 @@ impl Protocol for Giver {
     }
 }
 
-/// Its marks hold nobody back: only what a turn makes does.
+/// The link's marks delay no peer here: only what a turn makes does.
 #[test]
 fn what_comes_while_a_turn_to_make_output_is_awaited_inside_is_heard_before_the_end() {
     const PEERS: usize = 6;
@@ -638,7 +638,7 @@ fn what_comes_while_a_turn_to_make_output_is_awaited_inside_is_heard_before_the_
     }
 }
 
-/// The same layer as [`Inverted`], around a service.
+/// The layer [`Inverted`], around a service.
 pub(crate) struct Invert;
 pub(crate) struct Inverting;
 

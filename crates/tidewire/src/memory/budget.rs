@@ -3,7 +3,8 @@
 //! Each loop counts what its connections hold, output queued and input carried, as it settles them,
 //! and adds what changed to the common sum once a turn. What is to be done follows from the sum:
 //!
-//! * from three quarters of the limit on, who holds much is not read from until he holds less;
+//! * from three quarters of the limit on, a connection that holds much is not read from until it
+//!   holds less;
 //! * from seven eighths on, new connections are refused;
 //! * beyond the limit, or where it does not fall for half a minute, the connections that hold most are closed, whatever loop they are on: a loop closes
 //!   only what outranks the largest connection of every other one, and looks again soon.
@@ -15,10 +16,11 @@ use std::time::Duration;
 use crate::reactor::throttle::Throttle;
 use crate::vocabulary::time::Instant;
 
-/// Who holds no more than this is left alone; bytes.
+/// A connection that holds no more than this is left alone; bytes.
 pub(crate) const SMALL: usize = 16 << 10;
-/// How long the sum may stay at three quarters of the limit without ever falling. Who is not read from may be
-/// unable to give anything back, with half a frame say, and then somebody has to go.
+/// How long the sum may stay at three quarters of the limit without ever falling. A connection that
+/// is not read from may be unable to give anything back, for example with half a frame, and then
+/// one has to go.
 const STUCK: Duration = Duration::from_secs(30);
 /// How soon a loop looks at the sum again that others may change.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
@@ -80,7 +82,7 @@ pub(crate) struct Meter {
     all: Arc<Memory>,
     /// Makes ranks of several loops differ.
     number: u32,
-    /// Of its largest connection, for others to see while the sum is beyond the limit.
+    /// Rank of its largest connection, for others to see while the sum is beyond the limit.
     rank: Option<Arc<AtomicU64>>,
     /// Since when it has wanted to close connections.
     wants_room: Option<Instant>,
@@ -91,7 +93,7 @@ pub(crate) struct Meter {
     published: usize,
     /// The sum is at three quarters of the limit.
     tight: bool,
-    /// There is something to look at in each turn: see `must_look`, or somebody waits.
+    /// There is something to look at in each turn: see `must_look`, or a connection waits.
     watching: bool,
     /// The least that it has been since, and when it came to that.
     least: (usize, Instant),

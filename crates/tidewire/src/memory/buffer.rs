@@ -1,11 +1,11 @@
 //! Receive buffers: one allocation for a loop, cut into equal pieces that are leased to receive
 //! into, lent to protocols as slices, and shared as [`Chunk`]s when a protocol keeps a piece.
 //!
-//! A piece is in one of four states, told by its reference count: *free* (0), *leased* (1, held
-//! by exactly one [`Lease`], which alone may write), *shared* (any number of [`Chunk`]s, nobody
-//! writes), *given* to a kernel that may write at any time ([`GIVEN`]; nobody here looks at it).
-//! The count returns to 0 when the last holder is dropped, on the loop's own thread: all of these
-//! types hold an `Rc` and so cannot leave it.
+//! A piece is in one of four states, told by its reference count: *free* (0), *leased* (1, held by
+//! exactly one [`Lease`], which alone may write), *shared* (any number of [`Chunk`]s, no writer),
+//! *given* to a kernel that may write at any time ([`GIVEN`]; no code here looks at it). The count
+//! returns to 0 when the last holder is dropped, on the loop's own thread: all of these types hold
+//! an `Rc` and so cannot leave it.
 //!
 //! Pieces start at a stride that is not a power of two, so that the first cache lines of different
 //! pieces do not compete for the same cache sets; each has headroom in front, into which a
@@ -33,7 +33,7 @@ struct Inner {
     stride: usize,
     size: usize,
     refs: Box<[Cell<u32>]>,
-    /// Pieces nobody holds, last freed on top: the warmest is used first.
+    /// Free pieces, last freed on top: the warmest is used first.
     free: RefCell<Vec<u32>>,
     /// Never lent to protocols beyond this many pieces: the rest keeps receiving going.
     share_max: usize,
@@ -101,7 +101,7 @@ impl Pool {
     /// Takes back a piece that was given away.
     ///
     /// # Safety
-    /// Whoever got the piece has finished with it and will not touch it again.
+    /// The receiver of the piece has finished with it and will not touch it again.
     pub(crate) unsafe fn take_back(&self, id: u32) -> Lease {
         let refs = &self.0.refs[id as usize];
         assert_eq!(refs.get(), GIVEN, "receive buffer {id} was not given away");
@@ -117,7 +117,7 @@ impl Pool {
         self.0.refs.len()
     }
 
-    /// Pieces nobody holds.
+    /// Free pieces.
     pub(crate) fn free(&self) -> usize {
         self.0.free.borrow().len()
     }
@@ -183,8 +183,8 @@ impl Lease {
         }
         let start = self.pool.start(self.id) - carried.len();
         let cells = &self.pool.0.memory[start..start + carried.len() + len];
-        // SAFETY: the lease is borrowed for as long as the slice lives, so nobody can get at its
-        // `space`, and no other lease of the piece exists; chunks only read.
+        // SAFETY: the lease is borrowed for as long as the slice lives, so no other code can get at
+        // its `space`, and no other lease of the piece exists; chunks only read.
         let bytes = unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, cells.len()) };
         Lent {
             pool: &self.pool,
@@ -274,7 +274,7 @@ pub struct Chunk {
     _tally: Option<Tally>,
 }
 
-/// A run of received bytes, counted by whoever holds it.
+/// A run of received bytes, counted by its holder.
 pub(crate) enum Piece {
     Pool {
         pool: Pool,
@@ -349,8 +349,8 @@ impl Deref for Piece {
             } => {
                 let (start, len) = (*start as usize, *len as usize);
                 let cells = &pool.0.memory[start..start + len];
-                // SAFETY: this holds a reference, so the piece's count is at least 1 and no
-                // lease of it exists until every chunk is dropped; nobody writes it meanwhile.
+                // SAFETY: this holds a reference, so the piece's count is at least 1 and no lease
+                // of it exists until every chunk is dropped; no code writes it meanwhile.
                 unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, len) }
             }
             Piece::Heap(b) => b,
@@ -463,7 +463,7 @@ mod tests {
         let (id, at) = pool.give().unwrap();
         let lease = pool.lease().unwrap();
         assert!(pool.give().is_none() && pool.free() == 0);
-        // SAFETY: the piece is given away: nobody else looks at these bytes.
+        // SAFETY: the piece is given away: no other code looks at these bytes.
         unsafe { at.write_bytes(5, 4096) };
         // SAFETY: the only writer was the line above.
         let mut back = unsafe { pool.take_back(id) };
@@ -479,7 +479,7 @@ mod tests {
     fn a_piece_that_was_not_given_away_is_not_taken_back() {
         let pool = Pool::new(1, 4096);
         let _lease = pool.lease();
-        // SAFETY: nobody else has the piece; that the call is wrong all the same is the point.
+        // SAFETY: no other code has the piece; that the call is wrong all the same is the point.
         let _ = unsafe { pool.take_back(0) };
     }
 

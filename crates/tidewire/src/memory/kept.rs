@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that one connection's protocol keeps. Clones are the same account; it outlives the connection
-/// where a chunk does, and then counts for nobody.
+/// Bytes that one connection's protocol keeps. Clones are the same account; it outlives the
+/// connection where a chunk does, and then counts for no connection.
 #[derive(Clone, Default)]
 pub(crate) struct Kept(Rc<Cell<usize>>);
 

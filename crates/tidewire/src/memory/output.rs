@@ -64,7 +64,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The same of what is seldom small.
+    /// Lets go of what is seldom small.
     #[inline(never)]
     fn let_go_apart(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         self.let_go(blocks)
@@ -91,12 +91,12 @@ pub(crate) struct Output {
     len: usize,
     /// Memory that is tied up beside the bytes; what is sent of `first` and counts is part of it.
     waste: usize,
-    /// Which of it may not be sent yet. `None` for all who never asked for that.
+    /// Which of it may not be sent yet. `None` for connections that never asked for that.
     holds: Option<Box<Holds>>,
 }
 
 impl Output {
-    /// Bytes waiting, those that may not be sent yet included.
+    /// Bytes waiting, including bytes that may not be sent yet.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -144,7 +144,7 @@ impl Output {
         self.change_holds(|holds| holds.release(upto))
     }
 
-    /// Notes whether the queue is on the list of those that hold output; whether it was.
+    /// Notes whether the queue is on the list of queues that hold output; returns whether it was.
     pub(crate) fn set_listed(&mut self, on: bool) -> bool {
         self.change_holds(|holds| std::mem::replace(&mut holds.listed, on))
     }

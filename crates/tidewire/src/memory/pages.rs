@@ -49,7 +49,7 @@ impl Deref for Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the very mapping that `new` made, and nobody can look at it any more.
+        // SAFETY: the very mapping that `new` made, and no code can look at it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,5 +1,5 @@
-//! One connection as whoever writes a protocol sees it: the trait [`Protocol`], and what its callbacks
-//! are given. With a connection that is [`Cx`], without one [`Turn`].
+//! One connection as the author of a protocol sees it: the trait [`Protocol`], and what its
+//! callbacks are given. With a connection that is [`Cx`], without one [`Turn`].
 
 use std::time::Duration;
 
@@ -66,8 +66,9 @@ pub trait Protocol: Sized + 'static {
     /// is true.
     const LOOKS_AHEAD: bool = false;
 
-    /// These bytes will be offered to [`received`](Protocol::received) in this turn of the loop, behind
-    /// those carried. Called for each of the connections that have become readable together, up to
+    /// These bytes will be offered to [`received`](Protocol::received) in this turn of the loop,
+    /// behind carried ones. Called for each of the connections that have become readable together,
+    /// up to
     /// [`LOOK_AHEAD_MAX`](crate::LOOK_AHEAD_MAX) of them and one piece of each, before `received` is
     /// called for any: a service that will look things up in memory can begin to bring all of them into
     /// the cache. A hint and no more: what comes alone is not announced, and an announced connection
@@ -115,9 +116,9 @@ pub trait Protocol: Sized + 'static {
         let _ = cx;
     }
 
-    /// Bytes have come: those left unconsumed before, followed by new ones. What is left
-    /// unconsumed is carried to the next call; the result says when that should be. After [`Next::AfterDrain`] there may be
-    /// no bytes at all.
+    /// Bytes have come: bytes left unconsumed before, followed by new ones. What is left unconsumed
+    /// is carried to the next call; the result says when that should be. After [`Next::AfterDrain`]
+    /// there may be no bytes at all.
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next;
 
     /// Output had been full and has fallen to the low mark. If `received` returned
@@ -178,10 +179,11 @@ pub trait Protocol: Sized + 'static {
         cx.link.finish();
     }
 
-    /// The peer has finished sending, without the farewell by which the layer around this protocol tells a whole stream from
-    /// one that somebody has cut: TLS, say. Called in place of [`peer_finished`](Protocol::peer_finished), and like it
-    /// after all that came was offered to `received`. Default: finish for this reason, which sends what was answered.
-    /// A protocol whose requests say themselves where they end may do what it does in `peer_finished`.
+    /// The peer has finished sending, without the farewell by which the layer around this protocol
+    /// tells a whole stream from one that was cut: TLS, for example. Called in place of
+    /// [`peer_finished`](Protocol::peer_finished), and like it after all that came was offered to
+    /// `received`. Default: finish for this reason, which sends what was answered. A protocol whose
+    /// requests say themselves where they end may do what it does in `peer_finished`.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol};
@@ -225,7 +227,7 @@ pub trait Protocol: Sized + 'static {
     }
 
     /// The peer finished sending while reading was paused by [`Link::pause`], perhaps with bytes
-    /// unread: it may have gone for good. For connections that wait on somebody's behalf. Called at
+    /// unread: it may have gone for good. For connections that wait on another's behalf. Called at
     /// most once; `peer_finished` still follows when reading is resumed. Default: nothing.
     ///
     /// ```
@@ -340,7 +342,7 @@ pub trait Protocol: Sized + 'static {
         cx.link.cut();
     }
 
-    /// Somebody posted a message through a [`Handle`], or another connection of this loop
+    /// A message was posted through a [`Handle`], or another connection of this loop
     /// [told](Cx::tell) it.
     fn posted(&mut self, message: Self::Message, cx: &mut Cx<'_, Self>) {
         let _ = (message, cx);
@@ -489,7 +491,7 @@ pub struct Cx<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Cx<'_, P> {
-    /// The same for a protocol inside, whose link this is too.
+    /// This context for a protocol inside, whose link this is too.
     pub(crate) fn within<Q>(&mut self) -> Cx<'_, Q>
     where
         Q: Protocol<Local = P::Local, Message = P::Message>,
@@ -600,9 +602,9 @@ impl<P: Protocol> Cx<'_, P> {
 
     /// Tells another connection of this service on this loop something: its
     /// [`posted`](Protocol::posted) is called in this turn of the loop, after this callback has
-    /// returned. Takes no lock and wakes nobody, and the message may carry what cannot leave the loop,
-    /// such as a [`Chunk`](crate::Chunk) for the other to write without a copy. Messages arrive in the
-    /// order in which they were told.
+    /// returned. Takes no lock and wakes no thread, and the message may carry what cannot leave the
+    /// loop, such as a [`Chunk`](crate::Chunk) for the other to write without a copy. Messages
+    /// arrive in the order in which they were told.
     ///
     /// If the other is not open when the message is to be delivered, the message comes back to
     /// [`undelivered`](Protocol::undelivered) and is counted. Names are not used again, so it never
@@ -656,8 +658,9 @@ impl<P: Protocol> Cx<'_, P> {
     /// it cannot be made, [`Service::dial_failed`](crate::Service::dial_failed) is called. The threads engine runs it on this
     /// connection's thread, so that the two can [tell](Cx::tell) each other things.
     ///
-    /// Every callback of a connection can dial, so or by its [`Turn`], and those of a service for all connections
-    /// ([`Conns::dial`](crate::Conns::dial)); other threads can by a [`LoopHandle`](crate::LoopHandle). Only [`Service::accept`](crate::Service::accept) and
+    /// Every callback of a connection can dial, so or by its [`Turn`], and callbacks of a service
+    /// for all connections ([`Conns::dial`](crate::Conns::dial)); other threads can by a
+    /// [`LoopHandle`](crate::LoopHandle). Only [`Service::accept`](crate::Service::accept) and
     /// [`Protocol::look_ahead`] cannot.
     ///
     /// ```
@@ -718,7 +721,8 @@ pub struct Turn<'a, P: Protocol> {
 
 impl<P: Protocol> Turn<'_, P> {
     /// The name of the connection that is gone, as [`Link::id`](crate::Link::id) gave it; `None` in
-    /// [`dial_failed`](crate::Service::dial_failed), where there was none. By then the name is nobody's.
+    /// [`dial_failed`](crate::Service::dial_failed), where there was none. By then the name belongs
+    /// to no connection.
     ///
     /// ```
     /// use std::collections::BTreeSet;
@@ -845,7 +849,7 @@ impl<P: Protocol> Turn<'_, P> {
         self.home.mail.waker.number()
     }
 
-    /// The same for a protocol inside, whose layer this is.
+    /// This turn for a protocol inside, whose layer this is.
     ///
     /// ```
     /// use tidewire::{Closed, Cx, Input, Next, Protocol, Turn};

@@ -1,4 +1,4 @@
-//! Deadlines of one connection, other than those of its service.
+//! Deadlines of one connection, other than its service's.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::vocabulary::closed::Closed;
 
 /// # Deadlines of this connection
 ///
-/// [`Limits`](crate::Limits) has those of the service; what is set here holds for this connection
-/// instead. `None` is no limit, and less than a millisecond is one.
+/// [`Limits`](crate::Limits) has the service's; what is set here holds for this connection instead.
+/// `None` is no limit, and less than a millisecond is one.
 impl Link<'_> {
     /// Time without a byte received or sent: see [`Limits::idle`](crate::Limits::idle).
     ///

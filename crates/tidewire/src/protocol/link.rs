@@ -58,7 +58,7 @@ pub struct Link<'a> {
 }
 
 impl Link<'_> {
-    /// The same link for a shorter time, to be put into something that a callback hands on.
+    /// This link for a shorter time, to be put into something that a callback hands on.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Link, Next, Protocol, service_fn};
@@ -105,9 +105,10 @@ impl Link<'_> {
     }
 
     /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); it returns how many
-    /// it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than is used
-    /// costs neither time nor memory. What the slice holds before is of no meaning and may have been
-    /// somebody else's: `fill` counts no byte that it did not write. If it panics nothing is queued.
+    /// it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than is
+    /// used costs neither time nor memory. What the slice holds before is of no meaning and may
+    /// have been another connection's: `fill` counts no byte that it did not write. If it panics
+    /// nothing is queued.
     ///
     /// # Panics
     /// If `most` is more than 64 KiB or `fill` claims more than `most`.
@@ -340,7 +341,7 @@ impl Link<'_> {
         self.env.release(self.state, upto);
     }
 
-    /// Bytes among those queued that wait for a mark to be released.
+    /// Queued bytes that wait for a mark to be released.
     #[must_use]
     pub fn held_len(&self) -> usize {
         self.state.out.len() - self.state.out.sendable()
@@ -371,10 +372,10 @@ impl Link<'_> {
             || queued >= self.state.high as usize
     }
 
-    /// Says that the last message has taken so long, where it was more than a moment: that counts like output that its
-    /// connection has made. Once its share of the turn is used up, the link is [full](Link::full), and the protocol is to
-    /// leave the rest of its input as it would then. Read the [clock](Link::clock) around messages that may take long, and
-    /// not around those that cannot.
+    /// Says that the last message has taken so long, where it was more than a moment: that counts
+    /// like output that its connection has made. Once its share of the turn is used up, the link is
+    /// [full](Link::full), and the protocol is to leave the rest of its input as it would then.
+    /// Read the [clock](Link::clock) around messages that may take long, and not around the others.
     ///
     /// ```
     /// use tidewire::{Next, on_input, sim::chunking::collect};
@@ -700,7 +701,7 @@ impl Link<'_> {
     /// [`peer_finished`](crate::Protocol::peer_finished). If it has finished already, this is
     /// [`finish`](Link::finish).
     ///
-    /// The limits go on to hold: output that nobody takes makes the connection stalled, and a peer
+    /// The limits go on to hold: output that is not taken makes the connection stalled, and a peer
     /// that says nothing any more makes it [idle](crate::Protocol::idle).
     ///
     /// ```
@@ -841,7 +842,7 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
-    /// Who is at the other end is known better now. Of one whom a proxy names, the address is counted, unless
+    /// The other end is known better now. If a proxy names it, the address is counted, unless
     /// another layer stands around this one.
     pub(crate) fn meet(&mut self, peer: &Peer) -> Result<(), Refusal> {
         if !self.state.flags.has(Flag::Embedded) {
@@ -944,7 +945,7 @@ impl Link<'_> {
         self.state.last_progress
     }
 
-    /// Who is at the other end.
+    /// The other end of the connection.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.state.peer

@@ -55,9 +55,9 @@ pub trait Service: Send + Sync + 'static {
     /// One connection.
     type Conn: Protocol;
 
-    /// Makes the state for one loop. `at` reaches the loop from anywhere, for as long as anybody
-    /// keeps it. The threads engine has a loop for each connection. When the loop ends its state is handed
-    /// to [`loop_ended`](Service::loop_ended).
+    /// Makes the state for one loop. `at` reaches the loop from anywhere, for as long as a copy is
+    /// kept. The threads engine has a loop for each connection. When the loop ends its state is
+    /// handed to [`loop_ended`](Service::loop_ended).
     fn on_loop(
         &self,
         at: LoopHandle<<Self::Conn as Protocol>::Message>,
@@ -118,8 +118,8 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Whether this is a proxy, which will say for whom it speaks: then its own address is not counted by
-    /// [rules](crate::admission), but that of the client which it names. Default: nobody is; the
+    /// Whether this is a proxy, which will name its client: then its own address is not counted by
+    /// [rules](crate::admission), but that of the client which it names. Default: no peer is; the
     /// [PROXY protocol](crate::proxy)'s layer knows its proxies. Asked when a connection has been accepted, once, and
     /// only where there are rules; what panics here is refused ([`Refusal::Panicked`]).
     ///
@@ -155,7 +155,7 @@ pub trait Service: Send + Sync + 'static {
         false
     }
 
-    /// Somebody signalled this service on this loop, with [`LoopHandle::signal`] or
+    /// This service was signalled on this loop, with [`LoopHandle::signal`] or
     /// [`Cx::wake_service`](crate::Cx::wake_service); many signals may have become one call.
     fn woken(&self, local: &mut <Self::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {
         let _ = (local, all);
@@ -208,10 +208,10 @@ pub trait Service: Send + Sync + 'static {
 
     /// A dial did not become a connection: all its attempts failed, or the connection was refused
     /// when it stood, by a limit or by [`accept`](Service::accept). Called once for each dial that
-    /// was taken and did not become a connection, as long as its loop lives: what a loop that has failed
-    /// ([`Running::wait`](crate::Running::wait)) had under way is only counted, as `dial_failures`, and logged. While
-    /// the loops stop every dial fails; one that is made here again and again then is dropped after a while, counted
-    /// and logged like those.
+    /// was taken and did not become a connection, as long as its loop lives: what a loop that has
+    /// failed ([`Running::wait`](crate::Running::wait)) had under way is only counted, as
+    /// `dial_failures`, and logged. While the loops stop every dial fails; one that is made here
+    /// again and again then is dropped after a while, counted and logged like the others.
     ///
     /// ```
     /// use std::io;

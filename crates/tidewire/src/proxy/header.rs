@@ -22,7 +22,7 @@ const PATH: usize = 108;
 pub(super) enum Said {
     /// The proxy speaks for itself, such as when it looks whether the server is there.
     Local,
-    /// It speaks for a client of a kind that is not known here.
+    /// The proxy speaks for a client of a kind that is not known here.
     Unknown,
     Proxied {
         source: Endpoint,
@@ -35,7 +35,7 @@ pub(super) enum Said {
 pub(super) enum Parsed {
     /// A header of this length.
     Header(Said, usize),
-    /// It needs at least this many bytes in all.
+    /// The header needs at least this many bytes in all.
     Partial(usize),
     Wrong(&'static str),
 }

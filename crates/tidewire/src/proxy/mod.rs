@@ -1,11 +1,11 @@
-//! The PROXY protocol, versions 1 and 2: a proxy in front says who its client is.
+//! The PROXY protocol, versions 1 and 2: a proxy in front names its client.
 //!
 //! A layer in front of any service: [`Proxy`] reads the header that proxies such as HAProxy, nginx
 //! or a cloud's balancer send first, then steps aside. The service finds the client in
 //! [`Peer::client`] and [`Peer::original`](crate::Peer::original), and may turn it away for it.
 //!
-//! Who may speak for others is listed: whoever is not is served as it is, so that nobody can pretend
-//! to come from elsewhere.
+//! Peers that may speak for others are listed: any other peer is served as it is, so that no client
+//! can pretend to come from elsewhere.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,7 +48,7 @@ use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::{Origin, Peer};
 use header::{Parsed, Said};
 
-/// The settings: who speaks for others, and how long the header may take.
+/// The settings: which peers speak for others, and how long the header may take.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,7 +67,7 @@ pub struct Proxy {
     failures: Arc<Throttle>,
 }
 
-/// Least time between two log lines about proxies that did not say for whom they speak.
+/// Least time between two log lines about proxies that did not name their client.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// What becomes of connections that do not come from a listed proxy.
@@ -92,15 +92,14 @@ impl Proxy {
         }
     }
 
-    /// Turns away whoever is not listed.
+    /// Refuses peers that are not listed.
     #[must_use]
     pub fn refuse_others(mut self) -> Proxy {
         self.others = Others::Refused;
         self
     }
 
-    /// How long the header may take, from the connection on. Default 5 s. Whoever takes longer is
-    /// cut.
+    /// How long the header may take, from the connection on. Default 5 s. A slower peer is cut.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Proxy {
         self.deadline = deadline;
@@ -155,7 +154,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Cuts a proxy that does not say for whom it speaks: somebody has set one of the two wrongly.
+    /// Cuts a proxy that does not name its client: one of the two is configured wrongly.
     fn give_up<S: Service>(&self, why: &'static str, at: &mut Around<'_, '_, S, Header>) {
         let link = at.link();
         if let Some(held_back) = self.failures.pass(link.now()) {

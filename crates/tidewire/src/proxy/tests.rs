@@ -9,7 +9,7 @@ use crate::sim::tests::services::{Echo, Sums};
 use crate::sim::{Outcome, PlainState, Sim};
 use crate::{Closed, Layered, Limits, LoopHandle};
 
-/// Notes its guests, and turns those of 192.0.2.0/24 away.
+/// Notes its guests, and refuses guests of 192.0.2.0/24.
 #[derive(Clone, Default)]
 struct Guests(Arc<Mutex<Vec<Peer>>>);
 

@@ -1,7 +1,7 @@
 //! Waking the loops that wait for something that moves on, such as a log, each once.
 //!
 //! A loop *arms* its [`Bell`] before it asks for something, or before it looks how far things have
-//! come; whatever happens after that rings it. So nobody has to look a second time, and what moves
+//! come; whatever happens after that rings it. So no loop has to look a second time, and what moves
 //! while no loop waits wakes none.
 
 use std::fmt;
@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::mailbox::LoopHandle;
 
-/// The loops of one service that wait for one thing that moves on, such as a log. Who moves it rings.
+/// The loops of one service that wait for one thing that moves on, such as a log. The thread that
+/// moves it rings.
 ///
 /// ```
 /// use std::sync::Arc;

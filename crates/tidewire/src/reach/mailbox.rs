@@ -228,7 +228,7 @@ impl<M> Handle<M> {
         {
             let mut q = lock(&self.mail.queue);
             if q.best_effort >= POSTS_MAX {
-                // The loop, which has been woken for those that wait, counts it and says so.
+                // The loop, which has been woken for waiting messages, counts it and says so.
                 q.refused.posts += 1;
                 return Err(NoRoom(message));
             }

@@ -52,11 +52,11 @@ pub(crate) struct StopClock {
     succeeded: AtomicBool,
     /// The successor takes connections as well, of which nothing was read.
     passes_on: AtomicBool,
-    /// Those that it has not been given yet.
+    /// Connections that the successor has not been given yet.
     passed_on: Mutex<Vec<PassedOn>>,
-    /// Somebody else has the listeners too, or may have.
+    /// Another process has the listeners too, or may have.
     shared: AtomicBool,
-    /// Loops that have not come to their last look for whoever wants in.
+    /// Loops that have not come to their last look for new clients.
     open: AtomicUsize,
 }
 
@@ -81,7 +81,8 @@ impl StopClock {
         HERE.set(Arc::as_ptr(self));
     }
 
-    /// Whether the calling thread is one of those loops: it must not wait for their end, which would have to wait for it.
+    /// Whether the calling thread is one of these loops: it must not wait for their end, which
+    /// would have to wait for it.
     pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
         HERE.get() == Arc::as_ptr(self)
     }
@@ -153,7 +154,7 @@ impl StopClock {
         self.shared.store(true, SeqCst);
     }
 
-    /// Nobody has the duplicates any more.
+    /// Notes that no other process has the duplicates any more.
     pub(crate) fn unshare(&self) {
         self.shared.store(false, SeqCst);
     }

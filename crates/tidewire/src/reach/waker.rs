@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Accept { socket: Descriptor, listener: u32 },
     /// Connect for the service of this index.
     Dial { service: u16, dial: Dial },
-    /// Take in whoever waits to be accepted.
+    /// Take in clients that wait to be accepted.
     Look,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Unsent {
 }
 
 impl Unsent {
-    /// Of a dial.
+    /// What is left of a dial that was not made.
     pub(crate) fn into_not_dialled(self) -> NotDialled {
         let dial = |command: Box<Command>| match *command {
             Command::Dial { dial, .. } => Box::new(dial),
@@ -106,7 +106,7 @@ pub(crate) struct Waker {
     inbox_max: usize,
     /// Whether `inbox` may hold something: spares the loop the lock.
     filled: AtomicBool,
-    /// The kernel lets the loop take nobody in for now: accepted sockets go elsewhere, or wait.
+    /// The kernel lets the loop take no client in for now: accepted sockets go elsewhere, or wait.
     takes_nobody: AtomicBool,
     /// Dials refused because the inbox was full, and not yet counted by the loop.
     refused: AtomicU64,
@@ -287,8 +287,8 @@ impl Waker {
         }
     }
 
-    /// The loop has ended: gives up its descriptor and returns the commands that nobody took. What
-    /// is sent from now on goes to `heir`, or comes back.
+    /// The loop has ended: gives up its descriptor and returns the commands that were not taken.
+    /// What is sent from now on goes to `heir`, or comes back.
     pub(crate) fn end(&self, heir: Option<Arc<Waker>>) -> Vec<Command> {
         let before = std::mem::replace(&mut *lock(&self.inbox), Inbox::Ended { heir });
         *lock(&self.fd) = None;

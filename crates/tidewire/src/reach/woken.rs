@@ -54,7 +54,7 @@ pub struct Conns<'a, P: Protocol> {
 pub(crate) enum Slots<'a, P: Protocol> {
     /// With the index of each in the loop's table.
     Own(&'a mut Table<(u32, P)>),
-    /// Inside those of another service, which is a layer.
+    /// Connections inside another service's, which is a layer.
     Inside(&'a mut dyn Inside<P>),
 }
 

@@ -1,4 +1,4 @@
-//! Accepting: who is taken from the kernel's queues, and let in or turned away.
+//! Accepting: clients are taken from the kernel's queues, and let in or refused.
 
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ use crate::vocabulary::peer::{Origin, Peer};
 
 /// Connections taken from one listener in one turn.
 const BATCH: usize = 64;
-/// The same, where each needs a thread: starting one takes many times as long as accepting. If a crowd
-/// comes, all of it is taken from the kernel's queue first: who does not fit in there waits for seconds.
+/// Most accepted at once where each needs a thread: starting one takes many times as long as
+/// accepting. If a crowd comes, all of it is taken from the kernel's queue first: a client that
+/// does not fit in there waits for seconds.
 const CROWD: usize = 1 << 14;
 /// Connections taken from one accept queue when a stop begins: more than any queue holds.
 const SWEEP: usize = 1 << 16;
@@ -33,7 +34,7 @@ impl Spread {
 }
 
 impl<D: Driver> Reactor<D> {
-    /// Somebody has come, or an attempt to accept has failed.
+    /// A client has come, or an attempt to accept has failed.
     pub(super) fn accepted(&mut self, which: usize, accepted: Accepted<Fd<D>>) {
         match accepted {
             Accepted::Connection(socket, peer) => {
@@ -69,7 +70,7 @@ impl<D: Driver> Reactor<D> {
         self.crowd_over();
     }
 
-    /// Lets somebody in, here, where being turned away costs neither a thread nor a place in an inbox.
+    /// Lets a client in, here, where a refusal costs neither a thread nor a place in an inbox.
     fn look_at(&mut self, which: usize, socket: Fd<D>, peer: Endpoint) {
         let (listener, service) = self.accepting.listener(which);
         let env = &self.core.env;
@@ -111,7 +112,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Closes the sockets of those who were turned away and have had time to hear of it.
+    /// Closes the sockets of refused clients that have had time to hear of it.
     #[inline]
     pub(super) fn part(&mut self) {
         if !self.accepting.parting.is_empty() {
@@ -120,7 +121,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Takes in those who came together.
+    /// Takes in clients that came together.
     #[inline(always)]
     pub(super) fn crowd_over(&mut self) {
         if !self.accepting.crowd.is_empty() {
@@ -208,7 +209,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Looks into the queues without having been told of anybody.
+    /// Looks into the queues without having been told of a client.
     pub(super) fn take_in_who_waits(&mut self) {
         if self.accepting.pause.is_on() || self.waker.stopping() != Stop::No {
             return;

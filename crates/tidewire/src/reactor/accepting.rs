@@ -135,7 +135,7 @@ impl Pause {
     }
 }
 
-/// Somebody who was accepted and let in, on the way to the loop that will carry the connection.
+/// A client that was accepted and let in, on the way to the loop that will carry the connection.
 pub(super) struct Newcomer<F> {
     pub(super) socket: F,
     pub(super) listener: u32,
@@ -148,7 +148,7 @@ pub(super) struct Newcomer<F> {
 pub(super) struct Accepting<F> {
     /// Service and number of each listener.
     pub(super) listeners: Vec<(u16, u32)>,
-    /// Those that are closed for good when this loop closes them.
+    /// Listeners that are closed for good when this loop closes them.
     pub(super) private: Vec<Weak<Descriptor>>,
     pub(super) pause: Pause,
     /// Taken from the kernel's queue, for threads that are to be started.
@@ -190,7 +190,7 @@ impl<F> Accepting<F> {
         !self.pause.is_on() && self.parting.is_empty()
     }
 
-    /// When to look again whether accepting may go on, or who is to be closed.
+    /// When to look again whether accepting may go on, or when a refused client is to be closed.
     pub(super) fn next(&self) -> Option<Instant> {
         let (pause, parting) = (self.pause.until(), self.parting.next());
         [pause, parting].into_iter().flatten().min()

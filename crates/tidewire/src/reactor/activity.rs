@@ -1,5 +1,6 @@
-//! What a loop is at, told by the loop at the cost of a store a callback, so that somebody beside it can see that it
-//! is stuck, and where; and how late it answers, which somebody beside it asks now and then.
+//! What a loop is at, told by the loop at the cost of a store a callback, so that a watcher beside
+//! it can see that it is stuck, and where; and how late it answers, which a watcher asks now and
+//! then.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -60,7 +61,7 @@ macro_rules! callbacks {
 }
 
 callbacks! {
-    // Of no service: the loop itself, or the kernel.
+    // No service: the loop itself, or the kernel.
     None "none",
     Opened "opened",
     Received "received",
@@ -87,7 +88,7 @@ callbacks! {
 pub(crate) struct Activity {
     /// What was called last in this turn: the service's number in the upper bits, the callback in the lower eight.
     calls: AtomicU32,
-    /// When it was asked how late it is; nanoseconds, 0 if nobody asks.
+    /// When it was asked how late it is; nanoseconds, 0 if no watcher asks.
     asked_ns: AtomicU64,
     lag: [Counter; PARTS],
     lag_ns: Counter,

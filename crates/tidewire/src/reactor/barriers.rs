@@ -1,5 +1,5 @@
-//! The connections of one service on one loop that hold output, so that releasing a mark for all of
-//! them costs what those cost that wait, however many others there are.
+//! The connections of one service on one loop that hold output, so that the cost of releasing a
+//! mark for all depends on the waiting connections only.
 
 use crate::vocabulary::conn_id::ConnId;
 
@@ -41,8 +41,9 @@ impl Barriers {
         }
     }
 
-    /// Releases marks for all, those to come included, unless they were already: who held output, of whom
-    /// those who still do are to be [kept](Barriers::keep).
+    /// Releases marks for all, including connections to come, unless they were released already.
+    /// Returns the connections that held output; the ones that still do are to be
+    /// [kept](Barriers::keep).
     pub(crate) fn release(&mut self, service: u16, upto: u64) -> Option<Vec<ConnId>> {
         let barrier = self.of(service);
         if upto <= barrier.released {
@@ -53,7 +54,7 @@ impl Barriers {
         Some(std::mem::take(&mut barrier.holding))
     }
 
-    /// Takes back those of them who still hold some.
+    /// Takes back the connections among them that still hold output.
     pub(crate) fn keep(&mut self, service: u16, holding: Vec<ConnId>) {
         self.of(service).holding = holding;
     }

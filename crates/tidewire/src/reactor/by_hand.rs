@@ -26,7 +26,7 @@ use crate::{Limits, Next, Origin, Peer};
 #[derive(Default)]
 pub(crate) struct Takes {
     pub(crate) sent: Vec<(u32, usize)>,
-    /// It takes nothing.
+    /// The kernel takes nothing.
     pub(crate) is_stuck: bool,
     /// What the peers have not taken of it.
     pub(crate) untaken: Option<usize>,

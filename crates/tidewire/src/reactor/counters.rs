@@ -1,5 +1,5 @@
-//! What happened, counted. Each loop writes its own counters without synchronisation; anybody may
-//! read them at any time, and the builder's handle adds them up.
+//! What happened, counted. Each loop writes its own counters without synchronisation; any thread
+//! may read them at any time, and the builder's handle adds them up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,11 +21,11 @@ macro_rules! counters {
             $(pub(crate) $sname: Counter,)*
             pub(crate) refused: [Counter; Refusal::KINDS],
             pub(crate) closed: [Counter; Closed::KINDS],
-            /// Its own lock is taken once for each connection that ends for a protocol's reason.
+            /// This lock is taken once for each connection that ends for a protocol's reason.
             reasons: Mutex<Reasons>,
         }
 
-        /// The counters of one loop, and those of its services.
+        /// The counters of one loop, and of its services.
         #[derive(Debug, Default)]
         pub(crate) struct LoopCounters {
             $(pub(crate) $lname: Counter,)*
@@ -121,7 +121,7 @@ macro_rules! counters {
 
 counters! {
     service {
-        /// Connections accepted, those refused later included.
+        /// Connections accepted, including ones refused later.
         accepted,
         /// Outgoing connections established.
         dialled,
@@ -129,7 +129,8 @@ counters! {
         dial_failures,
         /// Connections open now.
         open,
-        /// Those of them to which all is said: their output has ended, and they wait for the peer's end.
+        /// Open connections to which all is said: their output has ended, and they wait for the
+        /// peer's end.
         lingering,
         /// Bytes received.
         bytes_in,
@@ -184,8 +185,9 @@ counters! {
         posts_undeliverable,
         /// Messages that one connection told another which had gone.
         tells_undeliverable,
-        /// Panics of callbacks, of what they drop and of messages that nobody gets: each is caught, and logged. (One
-        /// that refuses a connection, in [`accept`](crate::Service::accept) or
+        /// Panics of callbacks, of what they drop and of messages that are not delivered: each is
+        /// caught, and logged. (One that refuses a connection, in
+        /// [`accept`](crate::Service::accept) or
         /// [`speaks_for_others`](crate::Service::speaks_for_others), counts as [`Refusal::Panicked`] instead.)
         panics,
         /// Completion-queue overflows that the kernel reported (io_uring).
@@ -240,14 +242,14 @@ impl LoopCounters {
         self.activity.begin();
     }
 
-    /// Those of one more service.
+    /// Counters of one more service.
     pub(crate) fn service(&self) -> Arc<ServiceCounters> {
         let counters = Arc::<ServiceCounters>::default();
         lock(&self.services).push(counters.clone());
         counters
     }
 
-    /// Of the service with this number, made if the loop ended before it had come to it.
+    /// Counters of the service with this number, made if the loop ended before it had come to it.
     pub(crate) fn of_service(&self, number: usize) -> Arc<ServiceCounters> {
         let mut services = lock(&self.services);
         while services.len() <= number {
@@ -256,7 +258,7 @@ impl LoopCounters {
         services[number].clone()
     }
 
-    /// Of each service, in the order of their numbers.
+    /// Counters of each service, in the order of their numbers.
     pub(crate) fn services(&self) -> Vec<Arc<ServiceCounters>> {
         lock(&self.services).clone()
     }

@@ -31,7 +31,7 @@ pub(crate) struct Deadlines {
     pub(super) write_ms: u32,
     /// See [`Awaited`]; nanoseconds.
     pub(super) at_ns: u64,
-    /// When output that nobody takes has waited for too long; `u64::MAX` if none waits.
+    /// When output that is not taken has waited for too long; `u64::MAX` if none waits.
     pub(super) write_ns: u64,
     /// What the kernel had that the peer had not taken, when that was last looked at.
     untaken: Option<u32>,

@@ -39,7 +39,7 @@ impl Event {
     }
 }
 
-/// The callbacks of a protocol whose type is known to somebody else.
+/// The callbacks of a protocol whose type other code knows.
 pub(crate) trait Callbacks {
     fn call(&mut self, event: Event, state: &mut State, env: &mut Env);
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next;
@@ -165,8 +165,8 @@ fn call_for_more<C: Callbacks + ?Sized>(
     }
 }
 
-/// Offers `bytes` behind those carried, or keeps them if they may not be offered now, or not before it is the connection's turn
-/// to make more.
+/// Offers `bytes` behind carried ones, or keeps them if they may not be offered now, or not before
+/// it is the connection's turn to make more.
 pub(crate) fn receive<C: Callbacks + ?Sized>(
     protocol: &mut C,
     state: &mut State,

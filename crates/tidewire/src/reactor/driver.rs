@@ -26,7 +26,8 @@ pub(crate) trait Transport {
     fn flush(&mut self, state: &mut State, env: &mut Env);
     /// Receives, or stops to. Called often with the same value.
     fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
-    /// Bytes that the kernel has of this connection and the peer's side has not taken; `None` if nobody knows.
+    /// Bytes that the kernel has of this connection and the peer's side has not taken; `None` if
+    /// that is unknown.
     fn untaken(&mut self, index: u32) -> Option<usize>;
     /// Whether nothing that the peer has sent waits to be received, as far as the kernel has said.
     fn has_emptied(&self, index: u32) -> bool;
@@ -49,7 +50,7 @@ pub(crate) type Fd<D> = <<D as Driver>::Sys as Sys>::Fd;
 
 /// What has happened that is the loop's to deal with.
 pub(crate) enum Outcome<F> {
-    /// Somebody has accepted, or failed to, at the listener of this number.
+    /// A client was accepted, or accepting failed, at the listener of this number.
     Accepted(usize, Accepted<F>),
     /// The wake-up descriptor is to be [watched again](Driver::watch_again).
     Woken,
@@ -62,7 +63,7 @@ pub(crate) enum Outcome<F> {
 pub(crate) trait Driver: Transport {
     /// The kernel that it is of.
     type Sys: Sys;
-    /// The wake-up descriptor is watched from the start, and not only when somebody could use it.
+    /// The wake-up descriptor is watched from the start, and not only when it could be used.
     const ALWAYS_WAKEABLE: bool;
 
     fn sys(&self) -> &Self::Sys;
@@ -89,9 +90,10 @@ pub(crate) trait Driver: Transport {
     /// Tells the core what the last wait has brought for connections, up to the next thing that is
     /// the loop's to deal with. To be called until there is none.
     fn next_outcome(&mut self, core: &mut Core) -> Option<Outcome<Fd<Self>>>;
-    /// Gives those their turn of whom the kernel may hold input.
+    /// Gives connections their turn of which the kernel may hold input.
     fn receive(&mut self, core: &mut Core);
-    /// At the end of a turn, when buffers may have come back: lets those go on who wait for one.
+    /// At the end of a turn, when buffers may have come back: lets connections go on that wait for
+    /// one.
     fn resupply(&mut self, core: &mut Core);
 
     // ---- Accepting ----
@@ -105,7 +107,7 @@ pub(crate) trait Driver: Transport {
     fn resume_accepting(&mut self) -> io::Result<()>;
     /// Whether what was accepted before the pause has all been reported.
     fn accepting_over(&self) -> bool;
-    /// Accepts at once, or finds that nobody is there.
+    /// Accepts at once, or finds that no client waits.
     fn accept_now(&mut self, listener: usize) -> Accepted<Fd<Self>>;
     /// Accepts on this one no more. The others keep their numbers.
     fn leave_listener(&mut self, listener: usize);

@@ -35,14 +35,14 @@ pub(crate) struct Env {
     pub(crate) dirty: Vec<u32>,
     /// Connections that have callbacks left for the next turn.
     pub(crate) backlog: Vec<u32>,
-    /// How much output may still be made in this turn, and who waits for that.
+    /// How much output may still be made in this turn, and which connections wait for that.
     pub(crate) making: Making,
-    /// How much may still be sent in this turn, and who waits for that.
+    /// How much may still be sent in this turn, and which connections wait for that.
     pub(crate) sending: Sending,
     pub(crate) counters: Arc<LoopCounters>,
-    /// Of each service, a part of `counters`.
+    /// Counters of each service, a part of `counters`.
     pub(crate) services: Vec<Arc<ServiceCounters>>,
-    /// Of each service, what lets its connections in.
+    /// What lets each service's connections in.
     pub(crate) doors: Vec<Arc<Door>>,
     pub(crate) throttles: Arc<Throttles>,
     /// `woken` was asked for by a callback of this loop.
@@ -51,7 +51,7 @@ pub(crate) struct Env {
     pub(crate) told: bool,
     /// Counts how often such messages were delivered.
     pub(crate) deliveries: u32,
-    /// They are being delivered, one after the other.
+    /// Messages are being delivered, one after the other.
     pub(crate) delivers: bool,
     /// Outgoing connections that callbacks asked for, and for which service.
     pub(crate) dials: Vec<(u16, Dial)>,
@@ -84,7 +84,7 @@ impl Env {
         self.unserved_given_up & service_bit(service) == 0
     }
 
-    /// Whether anybody waits to make output, or to send it.
+    /// Whether a connection waits to make output, or to send it.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         self.making.is_awaited() | self.sending.is_awaited()
@@ -126,7 +126,7 @@ impl Env {
         &self.doors[usize::from(service)]
     }
 
-    /// Counts and logs that somebody is turned away.
+    /// Counts and logs that a client is refused.
     #[cold]
     pub(crate) fn refuse(&self, service: u16, why: Refusal, peer: &Peer) {
         self.of_service(service).refused[why.kind()].add(1);
@@ -240,7 +240,8 @@ impl Env {
         state.out.sendable()
     }
 
-    /// Who owned bytes that this connection has sent has panicked: the end of it. Nothing more is sent.
+    /// The owner of bytes that this connection has sent has panicked: the end of it. Nothing more
+    /// is sent.
     #[cold]
     pub(crate) fn owner_panicked(&mut self, state: &mut State) -> usize {
         self.count_owner(state);
@@ -249,7 +250,7 @@ impl Env {
         0
     }
 
-    /// The same of one that is gone.
+    /// Counts such a panic for a connection that is gone.
     #[cold]
     pub(crate) fn count_owner(&self, state: &State) {
         self.counters.panics.add(1);
@@ -269,7 +270,8 @@ impl Env {
         self.touch(state);
     }
 
-    /// Its peer finished sending or vanished; there may be input of it still to be read.
+    /// The connection's peer finished sending or vanished; there may be input of it still to be
+    /// read.
     pub(crate) fn end_announced(&mut self, state: &mut State) {
         state.announce_end();
         self.touch(state);

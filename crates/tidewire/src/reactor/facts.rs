@@ -10,7 +10,8 @@ use crate::vocabulary::closed::Closed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// It has failed. What its peer had sent before is still offered, as long as its protocol takes it; then it is dead.
+    /// The connection has failed. What its peer had sent before is still offered, as long as its
+    /// protocol takes it; then it is dead.
     Failing {
         why: Closed,
         rest: Rest,
@@ -35,7 +36,7 @@ pub(crate) enum Phase {
 pub(crate) enum Rest {
     /// Perhaps some.
     Unread,
-    /// It is being received.
+    /// Input is being received.
     BeingRead,
     /// Nothing.
     Read,
@@ -73,7 +74,7 @@ pub(crate) enum Awaits {
     /// That the peer's side takes all output and sends nothing for a moment: a connection between two requests, at a stop
     /// without a successor.
     Delivery,
-    /// Nothing, as long as nothing has come from the peer, who has said that it sends no more.
+    /// Nothing, as long as nothing has come from the peer, which has said that it sends no more.
     Nothing,
 }
 
@@ -91,7 +92,7 @@ pub(crate) enum Writing {
 /// What is known of the peer's end of sending. Only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerEnd {
-    /// It sends, as far as anybody knows.
+    /// The peer sends, as far as is known.
     Unknown,
     /// The engine saw the end, perhaps behind data that is still to be read.
     Announced,
@@ -120,8 +121,8 @@ pub(crate) enum Owed {
     Writable,
     /// `draining`, when carried input has been offered: a graceful stop wants it.
     Draining,
-    /// Of a protocol inside a layer: it hears of its peer's end once what it has answered was given to the kernel. Of its
-    /// layer's connection: it is to be told then.
+    /// A protocol inside a layer hears of its peer's end once what it has answered was given to the
+    /// kernel. Of its layer's connection: it is to be told then.
     EndInside,
 }
 
@@ -147,17 +148,17 @@ pub(crate) enum Flag {
     AwaitsMemory,
     /// The kernel takes no output until it says otherwise, or an engine's send is in flight.
     SendBlocked,
-    /// It has lived for as long as it may, and was asked to end.
+    /// The connection has lived for as long as it may, and was asked to end.
     Outlived,
-    /// Its protocol has set deadlines of its own.
+    /// The protocol has set deadlines of its own.
     OwnLimits,
     /// In the queue of connections whose turn to send has not come.
     AwaitsTurn,
     /// In the queue of connections whose turn to make more output has not come.
     AwaitsMaking,
-    /// Its share of what a turn makes is used up: its link is full.
+    /// The connection's share of what a turn makes is used up: its link is full.
     OverShare,
-    /// It made much when it was last given something, or was not given anything yet.
+    /// The connection made much when it was last given something, or was not given anything yet.
     Heavy,
     /// A layer's: what it sends was made inside, and was held against it there.
     Around,
@@ -180,7 +181,7 @@ impl Fact for Flag {
 /// What is needed before `received` may be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appetite {
-    /// New bytes, and at least this many together with those carried.
+    /// New bytes, and at least this many together with carried ones.
     Bytes(NonZeroU32),
     /// The output must fall below the low mark first; then carried bytes are offered again.
     Drain,

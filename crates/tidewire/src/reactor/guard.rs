@@ -33,7 +33,7 @@ pub(crate) fn counted<R>(counters: &LoopCounters, what: &str, f: impl FnOnce() -
     result
 }
 
-/// Drops what is a protocol's: a message that nobody gets, what a loop has left.
+/// Drops what is a protocol's: a message that is not delivered, what a loop has left.
 pub(crate) fn discard<T>(what: &str, value: T, counters: &LoopCounters) {
     counted(counters, what, || drop(value));
 }

@@ -48,7 +48,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Hands what waits to the loops, past those that are full; false if all of them are.
+    /// Hands what waits to the loops, past full ones; false if all of them are.
     pub(super) fn hand_over(&mut self) -> bool {
         let Spread::Loops(Fleet { loops, turn }) = &self.setup.spread else {
             return true;

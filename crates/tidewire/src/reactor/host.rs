@@ -50,7 +50,7 @@ pub(crate) trait Host: Callbacks {
     fn ended(self: Box<Self>, counters: &LoopCounters);
     /// Looks into the mailbox.
     fn wake(&mut self, states: &mut Table<State>, env: &mut Env);
-    /// Whether anybody off this loop can reach it.
+    /// Whether other threads can reach it.
     fn reachable(&self) -> bool;
     /// The service's state on this loop.
     fn local(&mut self) -> &mut dyn Any;
@@ -102,7 +102,7 @@ impl<S: Service> Face for Theirs<S> {
 }
 
 impl Hosted {
-    /// The same under another name, with rules, and a count of its own.
+    /// This host under another name, with rules, and a count of its own.
     pub(crate) fn behind(&self, name: Arc<str>, gates: Vec<Gate>) -> Hosted {
         Hosted {
             make: self.make.clone(),
@@ -351,7 +351,8 @@ impl<S: Service> Host for HostOf<S> {
             home,
             ..
         } = *self;
-        // Of a loop that has failed. Each by itself: two panics at once would end the process.
+        // Connections of a loop that has failed. Each by itself: two panics at once would end the
+        // process.
         for at in 0..slots.end() {
             if let Some((_, protocol)) = slots.remove(at) {
                 discard("a protocol", protocol, counters);
@@ -365,7 +366,7 @@ impl<S: Service> Host for HostOf<S> {
         counted(counters, "a service's `loop_ended`", || {
             service.loop_ended(local)
         });
-        // Somebody may have posted since.
+        // A message may have been posted since.
         discard("a message", home, counters);
     }
 

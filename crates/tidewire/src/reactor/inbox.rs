@@ -78,7 +78,7 @@ impl<D: Driver> Reactor<D> {
         self.core.open(index);
         if let Err(e) = adopted {
             self.core.receive_failed(index, e.kind());
-            // Whoever comes next would fare no better.
+            // The next client would fare no better.
             if accept::is_exhaustion(&e) {
                 self.waker.take_nobody(true);
                 self.pause_accepting(Why::Kernel(e));

@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Whether output waits that nobody takes, after the kernel was offered it.
+    /// Notes whether output waits that is not taken, after the kernel was offered it.
     #[inline]
     pub(crate) fn watch_output(&mut self, now: Instant) {
         if !self.out.may_send() {
@@ -193,8 +193,8 @@ impl State {
         true
     }
 
-    /// The same of a connection that has finished, which need not be asked: whatever its peer still takes, it
-    /// is made to end a while after its lifetime.
+    /// Ends a finished connection a while after its lifetime, whatever its peer still takes; it
+    /// need not be asked.
     pub(crate) fn outlive_finished(&mut self, now: Instant, grace: Duration) {
         if self.deadlines.lifetime_ns > now.as_nanos() {
             return;

@@ -1,5 +1,5 @@
-//! What a loop leaves behind, in whatever way it ends: its counters are added to those of the loops
-//! before it, its descriptor is closed, and what waited for it is not forgotten.
+//! What a loop leaves behind, in whatever way it ends: its counters are added to the counters of
+//! the loops before it, its descriptor is closed, and what waited for it is not forgotten.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Life {
     pub(crate) registry: Arc<Mutex<Registry>>,
     pub(crate) counters: Arc<LoopCounters>,
     pub(crate) waker: Arc<Waker>,
-    /// Who takes the dials that come too late.
+    /// The loop that takes the dials that come too late.
     pub(crate) heir: Option<Arc<Waker>>,
 }
 
@@ -42,7 +42,7 @@ impl Drop for Life {
                     counters.accepted.add(1);
                     counters.refused[why.kind()].add(1);
                     tracing::error!(%peer, reason = %why, "a connection's loop ended before it began");
-                    // It is to see a reset, not an orderly end.
+                    // The peer is to see a reset, not an orderly end.
                     socket.reset_on_close();
                 }
                 Command::Look => {}
@@ -63,7 +63,7 @@ impl Drop for Life {
             }
         }
         if panicking {
-            // Nobody has told them; they are gone with their loop all the same.
+            // The protocols were not told; they are gone with their loop all the same.
             for counters in self.counters.services() {
                 let open = counters.open.value();
                 counters.open.sub(open);
@@ -75,7 +75,7 @@ impl Drop for Life {
     }
 }
 
-/// The counters of all loops, those that have ended included.
+/// The counters of all loops, including ended ones.
 #[derive(Default)]
 pub(crate) struct Registry {
     live: Vec<Registered>,
@@ -88,7 +88,7 @@ pub(crate) struct Registered {
     pub(crate) name: Arc<str>,
     pub(crate) counters: Arc<LoopCounters>,
     pub(crate) waker: Arc<Waker>,
-    /// It is one of many that come and go with their connections.
+    /// The loop is one of many that come and go with their connections.
     pub(crate) is_passing: bool,
 }
 
@@ -137,7 +137,8 @@ pub struct LoopView {
     pub services: Vec<Counters>,
     /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
     pub lag: Lag,
-    /// It waits for something to happen. A loop that does not, and whose turns do not go on, is stuck.
+    /// The loop waits for something to happen. A loop that does not, and whose turns do not go on,
+    /// is stuck.
     pub waits: bool,
 }
 
@@ -156,7 +157,7 @@ impl LoopView {
     }
 }
 
-/// Adds a loop to those of its name.
+/// Adds a loop to the loops of its name.
 fn list(loops: &mut Vec<LoopView>, mut view: LoopView) {
     match loops.iter_mut().find(|known| known.name == view.name) {
         Some(known) => known.merge(view),
@@ -185,7 +186,7 @@ impl Registry {
         &self.live
     }
 
-    /// What each loop has counted, those that have ended included; loops of one name are one.
+    /// What each loop has counted, including ended loops; loops of one name are one.
     pub(crate) fn views(&self) -> Vec<LoopView> {
         let mut views = self.ended.clone();
         for registered in &self.live {

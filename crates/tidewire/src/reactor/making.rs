@@ -1,12 +1,12 @@
 //! How much output a turn makes, and in which order: by what connections have had.
 //!
-//! Who asks for much is answered a share at a time. While nobody waits and the turn's budget lasts,
-//! whoever comes is served at once, and this costs nothing. After that only those are, who made
-//! little when they were last given something; the others wait in a queue in the order of fair
-//! queueing (a virtual clock that each byte moves on by as much as falls to one of those who wait; a
-//! connection's bytes add to the time at which it comes next), so that a newcomer comes before those who
-//! have had something, and nobody waits for ever. A connection whose share is used up sees a link
-//! that is full, as if its output had not drained.
+//! A connection that asks for much is answered a share at a time. While no connection waits and the
+//! turn's budget lasts, each is served at once, and this costs nothing. After that, only
+//! connections are served at once that made little when they were last given something. The others
+//! wait in a queue in the order of fair queueing (a virtual clock that each byte moves on by as
+//! much as falls to one waiting connection; a connection's bytes add to the time at which it comes
+//! next). So a newcomer comes before connections that have had something, and none waits for ever.
+//! A connection whose share is used up sees a link that is full, as if its output had not drained.
 //!
 //! Output of up to [`small`](MakeShares::small) bytes in a connection's queue does not count, nor what is
 //! no longer than the input that it answers: that has a budget already.
@@ -27,11 +27,11 @@ use crate::reactor::state::State;
 /// Work that costs a turn as much as all the output that may be made in it.
 const TURN_TIME: Duration = Duration::from_millis(2);
 
-/// Of the bytes that may be made in one turn of a loop.
+/// Shares of the bytes that may be made in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MakeShares {
-    /// By all connections together. It is exceeded by one share and one reply, and by those who came
-    /// with a good name at most once more.
+    /// By all connections together. It is exceeded by one share and one reply, and by connections
+    /// that made little before at most once more.
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
@@ -66,7 +66,7 @@ struct Served {
     left: usize,
 }
 
-/// What is left of a turn's budget, and who waits for some of it.
+/// What is left of a turn's budget, and which connections wait for some of it.
 pub(crate) struct Making {
     shares: MakeShares,
     counters: Arc<LoopCounters>,
@@ -74,7 +74,7 @@ pub(crate) struct Making {
     turn: u64,
     /// Bytes; below zero when more was made.
     left: isize,
-    /// Somebody waits, or nothing is left: not everybody is served at once.
+    /// A connection waits, or nothing is left: not all are served at once.
     closed: bool,
     /// Bytes of the chunk being answered that no output was set against.
     fed: usize,
@@ -82,13 +82,13 @@ pub(crate) struct Making {
     /// Virtual time, in bytes.
     clock: u64,
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Who began to wait, counted: first come, first served at one time.
+    /// Connections that began to wait, counted: first come, first served at one time.
     arrivals: u64,
-    /// Who came last.
+    /// The connection that came last.
     last: u32,
 }
 
-/// When it comes next, its place among those of the same time, and which connection it is.
+/// When it comes next, its place among equal times, and which connection it is.
 type Waiting = (u64, u64, u32);
 
 impl Making {
@@ -108,8 +108,8 @@ impl Making {
         }
     }
 
-    /// Each turn has the whole budget. That is seen to when somebody asks for what is left, and not when a turn begins:
-    /// of turns in which everybody makes little, nobody asks.
+    /// Each turn has the whole budget. This happens when a connection asks for what is left, and
+    /// not when a turn begins: in turns in which all make little, none asks.
     fn renew(&mut self) {
         let turn = self.counters.turns.value();
         if turn != self.turn {
@@ -119,13 +119,13 @@ impl Making {
         }
     }
 
-    /// Whether anybody waits.
+    /// Whether a connection waits.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Who came last of those who wait.
+    /// The waiting connection that came last.
     pub(crate) fn last(&self) -> Option<u32> {
         self.is_awaited().then_some(self.last)
     }
@@ -136,8 +136,8 @@ impl Making {
         high.min(small.saturating_add(1))
     }
 
-    /// Whether whoever comes is served at once, as far as can be told without looking: what was spent in an earlier turn
-    /// may still keep it shut.
+    /// Whether the next connection is served at once, as far as can be told without looking: what
+    /// was spent in an earlier turn may still keep it shut.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         !self.closed
@@ -206,7 +206,7 @@ impl Making {
         if bytes == 0 {
             return;
         }
-        // More than a few turns at once would shut out everybody for as long.
+        // More than a few turns at once would shut out all connections for as long.
         let bytes = bytes.min(8 * self.shares.all);
         if let Some(served) = &mut self.served
             && served.index == state.id.index
@@ -215,7 +215,7 @@ impl Making {
         }
         self.spend(bytes);
         if state.flags.has(Flag::Around) {
-            // It costs the turn, and was held against the connection where it was made.
+            // The output costs the turn, and was charged to the connection where it was made.
             return;
         }
         state.flags.add(Flag::Heavy);
@@ -252,8 +252,9 @@ impl Making {
         self.closed = true;
     }
 
-    /// The connection whose turn it is, if there is anything left to make. The first one of a turn is served
-    /// all the same: those who come with a good name could take all there is, turn by turn.
+    /// The connection whose turn it is, if there is anything left to make. The first one of a turn
+    /// is served all the same: connections that made little before could take all there is, turn by
+    /// turn.
     pub(crate) fn next(&mut self, is_first: bool) -> Option<u32> {
         self.renew();
         if self.left <= 0 && !is_first {
@@ -328,7 +329,7 @@ mod tests {
             self.made.push(0);
         }
 
-        /// It comes, and wants more from then on; whether it is served at once.
+        /// A connection comes, and wants more from then on; returns whether it is served at once.
         fn comes(&mut self, which: usize) -> bool {
             let is_in = self.comes_once(which);
             self.making.wait(&mut self.states[which]);
@@ -345,7 +346,8 @@ mod tests {
             is_in
         }
 
-        /// It replies until its link is full, at the latest when it has queued as much as a turn may make.
+        /// A connection replies until its link is full, at the latest when it has queued as much as
+        /// a turn may make.
         fn answers(&mut self, which: usize) {
             let (state, reply) = (&mut self.states[which], self.replies[which]);
             let mut queued = 0;
@@ -358,7 +360,7 @@ mod tests {
             }
         }
 
-        /// The rest of a turn: those whose turn it is make more, and want more yet.
+        /// The rest of a turn: connections whose turn it is make more, and want more yet.
         fn goes_on(&mut self) {
             let mut is_first = true;
             while let Some(index) = self.making.next(std::mem::take(&mut is_first)) {
@@ -385,7 +387,7 @@ mod tests {
         assert_eq!(one.making.next(false), Some(0));
     }
 
-    /// Nobody says that a turn begins.
+    /// No call says that a turn begins.
     #[test]
     fn what_was_spent_in_an_earlier_turn_keeps_nobody_out() {
         let mut two = asking(&[SHARES.all, 300]);
@@ -419,7 +421,7 @@ mod tests {
             many.comes(which);
         });
         for _ in 0..20 {
-            // It answers with so little that it is never charged.
+            // This connection answers with so little that it is never charged.
             assert!(many.making.lets_in(&mut many.states[9]));
             many.goes_on();
         }
@@ -432,7 +434,7 @@ mod tests {
             state.flags.remove(Flag::Heavy);
         }
         let let_in = (0..30).filter(|&which| many.comes(which)).count();
-        // The first had the budget, and those who followed as much again.
+        // The first had the budget, and the next ones as much again.
         assert!(let_in <= 1 + SHARES.all.div_ceil(300), "{let_in}");
         assert!(many.making.left >= -2 * SHARES.all as isize);
         many.goes_on();
@@ -451,13 +453,13 @@ mod tests {
         }
         let made: Vec<_> = many.made.iter().zip(&first).map(|(n, f)| n - f).collect();
         let (least, most) = (made.iter().min().unwrap(), made.iter().max().unwrap());
-        // What the first had before anybody waited is set against it.
+        // What the first had before others waited is charged to it.
         let apart = 2 * SHARES.all + SHARES.one + 800;
         assert!(most - least <= apart, "{made:?}");
         assert!(*least > 40_000, "{made:?}");
     }
 
-    /// It makes no output at all.
+    /// The connection makes no output at all.
     #[test]
     fn who_works_long_has_a_share_of_the_turn_and_no_more() {
         let mut two = asking(&[10, 10]);
@@ -500,7 +502,7 @@ mod tests {
         many.add(300);
         assert!(!many.comes(20));
         let before = std::iter::from_fn(|| many.making.next(false)).position(|which| which == 20);
-        // Whoever's time has come just now is served before it.
+        // A connection whose time has come just now is served before it.
         assert!(before.is_some_and(|n| n <= 2), "{before:?}");
     }
 

@@ -5,7 +5,8 @@
 //! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: what is
 //!   known of that.
 //! * [`inbox`]: what others leave for the loop.
-//! * [`making`], [`sending`]: how much output a turn makes, and how much it sends; [`queueing`]: who waits long for that.
+//! * [`making`], [`sending`]: how much output a turn makes, and how much it sends; [`queueing`]:
+//!   connections that wait long for that.
 //! * [`stop`]: how it ends, in [stages](stage).
 //! * [`guard`]: running what is not the loop's own.
 //! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
@@ -85,9 +86,9 @@ pub(crate) struct Reactor<D: Driver> {
     accepting: Accepting<Fd<D>>,
     waiting: Waiting,
     stage: Stage,
-    /// Until nobody comes in any more.
+    /// State of accepting, until it ends.
     open: Option<Open>,
-    /// What those were told who took over what was accepted.
+    /// What the loops were told that took over accepted connections.
     spread_stopped: Stop,
 }
 

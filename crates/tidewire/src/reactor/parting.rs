@@ -1,8 +1,9 @@
-//! Those who were turned away with a word, until they have had time to read it.
+//! Clients that were refused with a word, until they have had time to read it.
 //!
-//! A socket that is closed with input unread resets its connection, and a reset can overtake what was said. So
-//! it is kept for a moment with our side closed: nobody waits for it, and it costs a descriptor and nothing else.
-//! Few are kept; in a flood each so has less time, and at the worst none.
+//! A socket that is closed with input unread resets its connection, and a reset can overtake what
+//! was said. So it is kept for a moment with our side closed: nothing waits for it, and it costs a
+//! descriptor and nothing else. Few are kept; in a flood each so has less time, and at the worst
+//! none.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -43,13 +44,13 @@ impl<F> Parting<F> {
         self.0.push_back((now + TIME, socket));
     }
 
-    /// Whether nobody is kept.
+    /// Whether no socket is kept.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Closes those whose time is over.
+    /// Closes sockets whose time is over.
     #[cold]
     pub(super) fn close_due(&mut self, sys: &impl Sys<Fd = F>, now: Instant) {
         while self.next().is_some_and(|due| due <= now)

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::reactor::throttle::Throttle;
 use crate::vocabulary::time::Instant;
 
-/// A wait that somebody who runs a server should know of.
+/// A wait that an operator should know of.
 const LONG: Duration = Duration::from_secs(1);
 /// Between two lines about that.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// Of one queue.
+/// The waits of one queue.
 pub(crate) struct Queueing {
     /// The connection that is timed, and from when on.
     timed: Option<(u32, Instant)>,
@@ -28,7 +28,7 @@ impl Default for Queueing {
 }
 
 impl Queueing {
-    /// A turn ends, and this connection was the last to join those who wait.
+    /// A turn ends, and this connection was the last to join the waiting ones.
     pub(crate) fn goes_on(&mut self, last: u32, now: Instant) {
         self.timed.get_or_insert((last, now));
     }

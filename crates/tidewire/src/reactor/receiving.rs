@@ -1,6 +1,6 @@
 //! How much a turn receives from many connections together, where the driver asks for it.
 
-/// Of the bytes that may be received in one turn of a loop.
+/// Shares of the bytes that may be received in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiveShares {
     /// From all connections together, unless a chunk from each is more.

@@ -21,7 +21,7 @@ impl Env {
         }
     }
 
-    /// Releases marks for all connections of a service, those to come included.
+    /// Releases marks for all connections of a service, including later ones.
     pub(crate) fn release_all(&mut self, service: u16, states: &mut Table<State>, upto: u64) {
         let Some(mut holding) = self.barriers.release(service, upto) else {
             return;

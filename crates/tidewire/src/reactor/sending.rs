@@ -1,9 +1,10 @@
 //! How much a turn sends: a budget that all connections of a loop share, so that a turn ends soon,
 //! however much the kernel would take.
 //!
-//! What is small is sent at once and costs nothing of it, so that who asks for little never waits for
-//! those who asked for much. Who wants to send more than that queues while others wait, and each is
-//! given a share when its turn has come; alone, it has all that is left, or a share if that is more.
+//! What is small is sent at once and costs nothing of it, so that a connection that asks for little
+//! never waits for others that asked for much. A connection that wants to send more queues while
+//! others wait, and each is given a share when its turn has come; alone, it has all that is left,
+//! or a share if that is more.
 //!
 //! A share is whole, also where less of the budget is left: a reply that is no longer than a share leaves in one piece.
 //! What that takes too much is missing in the next turns.
@@ -16,7 +17,7 @@ use crate::reactor::counters::LoopCounters;
 use crate::reactor::facts::Flag;
 use crate::reactor::state::State;
 
-/// Of the bytes that may be sent in one turn of a loop.
+/// Shares of the bytes that may be sent in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendShares {
     /// By all connections together: on average, for one share may be on top of it.
@@ -49,10 +50,10 @@ impl Default for SendShares {
     }
 }
 
-/// A share without a bound: that of who has little to send.
+/// A share without a bound, for a connection that has little to send.
 pub(crate) const FREE: usize = usize::MAX;
 
-/// What is left of a turn's budget, and who waits for some of it.
+/// What is left of a turn's budget, and which connections wait for some of it.
 pub(crate) struct Sending {
     shares: SendShares,
     counters: Arc<LoopCounters>,
@@ -81,13 +82,13 @@ impl Sending {
         self.left = self.left.min(0).saturating_add_unsigned(self.shares.all);
     }
 
-    /// Whether anybody waits.
+    /// Whether a connection waits.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Who came last of those who wait.
+    /// The waiting connection that came last.
     pub(crate) fn last(&self) -> Option<u32> {
         self.queue.back().copied()
     }
@@ -208,7 +209,7 @@ mod tests {
             sent.iter()
                 .for_each(|(i, bytes)| shares[*i as usize] += bytes);
             let (least, most) = (shares.iter().min(), shares.iter().max());
-            // The first has had the turn in which nobody else waited yet, and a share since.
+            // The first has had the turn in which no other waited yet, and a share since.
             let ahead = SHARES.all + SHARES.one;
             assert!(most.unwrap() - least.unwrap() <= ahead, "{shares:?}");
         }

@@ -21,7 +21,7 @@ pub(crate) struct Listener {
     pub(crate) socket: Arc<Descriptor>,
     pub(crate) service: u16,
     pub(crate) number: u32,
-    /// TCP, and nobody else has it: what is done to it ends with this loop.
+    /// TCP, and no other process has it: what is done to it ends with this loop.
     pub(crate) is_private: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Fleet {
 pub(crate) enum Turn {
     /// One after the other.
     Next,
-    /// Of those that carry fewest.
+    /// To the loop that carries fewest.
     LeastConnections,
 }
 
@@ -46,7 +46,7 @@ pub(crate) trait Spawn: Send + Sync {
     /// Starts a thread that carries out `command` and lives until its connections are gone. It
     /// wakes `acceptor` when it ends, and leaves it what was asked too late.
     fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()>;
-    /// Stops all of them, and those that start from now on.
+    /// Stops all of them, and later ones.
     fn stop(&self, how: Stop);
     /// How many there are.
     fn live(&self) -> usize;
@@ -55,7 +55,7 @@ pub(crate) trait Spawn: Send + Sync {
 /// Where a loop takes the connections that it accepts.
 #[derive(Clone)]
 pub(crate) enum Spread {
-    /// It keeps them.
+    /// The loop keeps them.
     Here,
     /// To these loops.
     Loops(Fleet),
@@ -123,7 +123,7 @@ impl LoopSetup {
                     memory: self.plan.memory.clone(),
                 };
                 let mut core = Core::new(&plan, waker, counters, clock, rng);
-                // It counts what it turns away for them.
+                // The acceptor counts what it refuses for them.
                 self.plan
                     .hosts
                     .iter()

@@ -6,8 +6,8 @@ use crate::vocabulary::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Running,
-    /// Everything goes on, but no handshake begins any more. Those under way come to their end, until
-    /// then.
+    /// Everything goes on, but no handshake begins any more. Handshakes under way come to their
+    /// end, until then.
     LastCall {
         until: Instant,
     },
@@ -15,6 +15,6 @@ pub(super) enum Stage {
     Closing {
         until: Instant,
     },
-    /// Nobody comes in any more; those who are there are told, and finish.
+    /// No client comes in any more; present connections are told, and finish.
     Draining,
 }

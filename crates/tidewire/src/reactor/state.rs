@@ -242,7 +242,7 @@ impl State {
         }
     }
 
-    /// Whether `received` may be called with `len` new bytes behind those carried.
+    /// Whether `received` may be called with `len` new bytes behind carried ones.
     #[inline]
     pub(crate) fn hungry_for(&self, len: usize) -> bool {
         match self.appetite {
@@ -324,9 +324,9 @@ impl State {
         self.is_open() && self.holds_input_back() && !self.is_paused() && !self.input_ended()
     }
 
-    /// Whether input has to wait until output has drained, or until it is this connection's turn to make
-    /// more. Only what is to be answered waits for a turn: whoever always has something to write would always wait, and be
-    /// read from never.
+    /// Whether input has to wait until output has drained, or until it is this connection's turn to
+    /// make more. Only what is to be answered waits for a turn: a connection that always has
+    /// something to write would always wait, and never be read from.
     #[inline]
     pub(crate) fn holds_input_back(&self) -> bool {
         let is_put_off = self.flags.has(Flag::AwaitsMaking) && self.owed.has(Owed::Replay);
@@ -526,7 +526,7 @@ impl State {
                 self.kill(Closed::CarriedLimit);
                 return;
             }
-            // They are there already.
+            // The bytes are there already.
             Next::AtLeast(n) if progress && n <= self.carry.len() => {
                 self.owed.add(Owed::Replay);
                 Appetite::of(n)

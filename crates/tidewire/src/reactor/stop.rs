@@ -1,4 +1,4 @@
-//! Stopping: serve whoever was told that it is connected, read what is there, let everybody finish.
+//! Stopping: serve clients that are connected, read what is there, let all finish.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::vocabulary::time::Instant;
 /// of others may come first, as many as the queue has no room for.
 pub(crate) const QUIET_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest time for which handshakes under way are waited for: a round trip to far away. Whoever
-/// they bring can say what he wants meanwhile.
+/// Longest time for which handshakes under way are waited for: a round trip to far away. Clients
+/// that they bring can send their request meanwhile.
 const HANDSHAKES: Duration = Duration::from_millis(100);
-/// The same, as a part of the time that the stop may take.
+/// That time as a part of the time that the stop may take.
 const HANDSHAKES_SHARE: u32 = 4;
 
 impl<D: Driver> Reactor<D> {
@@ -76,8 +76,8 @@ impl<D: Driver> Reactor<D> {
         now + HANDSHAKES.min(left / HANDSHAKES_SHARE)
     }
 
-    /// Whoever was told that it is connected is served: those whom the last wait brought have been
-    /// taken in, now those who wait in the queue.
+    /// Connected clients are served: clients of the last wait have been taken in, now clients that
+    /// wait in the queue.
     fn begin_drain(&mut self) {
         self.stage = Stage::Draining;
         self.close_listeners();
@@ -93,8 +93,8 @@ impl<D: Driver> Reactor<D> {
         self.driver.sweep(&mut self.core);
     }
 
-    /// When a stop goes on by itself. Once its deadline has passed, everything is cut, and those who
-    /// are cut say when that is done.
+    /// When a stop goes on by itself. Once its deadline has passed, everything is cut, and the cut
+    /// connections say when that is done.
     pub(super) fn next_of_stop(&self) -> Option<Instant> {
         let deadline = self.setup.clock.deadline();
         let next = match self.stage {

@@ -10,13 +10,13 @@ use crate::vocabulary::time::Instant;
 pub(crate) struct Throttles {
     refusals: [Throttle; Refusal::KINDS],
     ends: [Throttle; Closed::KINDS],
-    /// Of connections cut with output queued, whatever the reason.
+    /// Lines about connections cut with output queued, whatever the reason.
     pub(crate) cuts: Throttle,
-    /// Of messages that found no room.
+    /// Lines about messages that found no room.
     pub(crate) messages: Throttle,
-    /// Of dials that found no room.
+    /// Lines about dials that found no room.
     pub(crate) dials: Throttle,
-    /// Of attempts to connect that failed.
+    /// Lines about attempts to connect that failed.
     pub(crate) attempts: Throttle,
 }
 
@@ -43,7 +43,7 @@ impl Throttles {
         self.refusals[why.kind()].pass(now)
     }
 
-    /// The same of a connection that has ended badly.
+    /// Whether to log a connection that has ended badly.
     pub(crate) fn ended(&self, why: Closed, now: Instant) -> Option<u64> {
         self.ends[why.kind()].pass(now)
     }

@@ -17,11 +17,11 @@ const LONG_NS: u64 = 20_000_000;
 const FOR_EVER_NS: u64 = u64::MAX;
 
 impl<D: Driver> Reactor<D> {
-    /// How long the loop waits now. Whoever wakes it from here on writes to its descriptor.
+    /// How long the loop waits now. A thread that wakes it from here on writes to its descriptor.
     pub(crate) fn before_wait(&mut self) -> Option<Duration> {
         let mut ns = self.sleep_ns();
         if !self.wakeable && self.is_awaited() && !self.become_wakeable() {
-            // Descriptors have run out, and nobody can wake this loop.
+            // Descriptors have run out, and no thread can wake this loop.
             ns = ns.min(PAUSE.as_nanos() as u64);
         }
         if ns >= LONG_NS && ns != FOR_EVER_NS && self.alarm_within(ns) {
@@ -54,8 +54,8 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Whether anybody could wake this loop: who holds a handle, or whoever started a stop and may
-    /// cut it short.
+    /// Whether a thread could wake this loop: a holder of a handle, or the starter of a stop, which
+    /// may cut it short.
     fn is_awaited(&self) -> bool {
         self.waker.stopping() != Stop::No || self.core.reachable()
     }

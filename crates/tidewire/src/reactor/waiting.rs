@@ -1,4 +1,5 @@
-//! Who was accepted and waits for another loop to have room, and which loop is offered the next.
+//! Clients that were accepted and wait for another loop to have room, and which loop is offered the
+//! next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ impl Waiting {
     }
 }
 
-/// The number of the loop before the one that carries the fewest connections; of those that carry as few,
-/// before the one that has waited longest.
+/// The number of the loop before the one that carries the fewest connections; of several with as
+/// few, before the one that has waited longest.
 pub(super) fn before_least(loops: &[Arc<Waker>], last: usize) -> usize {
     let places = (1..=loops.len()).map(|i| (last + i) % loops.len());
     let least = places.min_by_key(|at| loops[*at].carried()).unwrap_or(0);

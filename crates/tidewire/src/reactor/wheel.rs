@@ -1,9 +1,9 @@
 //! Deadlines of a loop's connections: a hierarchical timer wheel.
 //!
-//! The idea a reader needs: **re-arming is lazy, and it is the caller who is lazy.** A connection whose
-//! deadline moves with every message (an idle limit) just stores the new deadline; when the wheel fires for
-//! the old one, the loop looks at what is stored and arms again if it lies ahead. The wheel thus sees one
-//! operation per timeout, not one per message.
+//! The idea a reader needs: **re-arming is lazy, and the caller is the lazy one.** A connection
+//! whose deadline moves with every message (an idle limit) just stores the new deadline; when the
+//! wheel fires for the old one, the loop looks at what is stored and arms again if it lies ahead.
+//! The wheel thus sees one operation per timeout, not one per message.
 //!
 //! After Varghese and Lauck, *Hashed and hierarchical timing wheels* (SOSP 1987). Level 0 has a slot for
 //! each of the next 64 ticks, level 1 for each of the next 64 stretches of 64 ticks, and so on. A key sits at
@@ -213,7 +213,7 @@ impl Wheel {
     fn slot_for(&self, deadline_ns: u64, floor: u64) -> u16 {
         let mut due = deadline_ns.div_ceil(TICK_NS);
         if deadline_ns <= self.now_ns {
-            // It has passed, so there is no tick boundary to wait for.
+            // The deadline has passed, so there is no tick boundary to wait for.
             due = due.min(self.now_ns >> TICK_SHIFT);
         }
         let distance = (due.max(floor) - self.tick).min(REACH_TICKS);

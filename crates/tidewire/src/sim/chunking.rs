@@ -80,7 +80,7 @@ pub struct Collected {
     pub closed: Option<Closed>,
 }
 
-/// Bytes as text, as in a byte string; of many, those at the beginning.
+/// Bytes as text, as in a byte string; of many, the first ones.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Debug for Shown<'_> {

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::build::limits::CHUNK;
 use crate::reactor::random::Rng;
 use crate::sim::kernel::KernelFaults;
 
@@ -29,17 +30,18 @@ pub struct Conditions {
     pub send_buffer: usize,
     /// The buffer of each receiver. What it has no room for stays with the sender.
     pub receive_buffer: usize,
-    /// Of so many pieces, one is lost and the connection with it: both ends see a reset. 0 for
+    /// One of so many pieces is lost and the connection with it: both ends see a reset. 0 for
     /// never.
     pub reset_one_in: u64,
-    /// Of so many attempts to connect, one is refused. 0 for never.
+    /// One of so many attempts to connect is refused. 0 for never.
     pub refuse_one_in: u64,
-    /// Largest number of new bytes in one call of `received`; 1 KiB to 64 KiB.
+    /// Largest number of new bytes in one call of `received`; 1 KiB to [`CHUNK`].
     pub chunk: usize,
     /// Receive buffers of each loop, at least 2.
     pub buffers: usize,
-    /// Of so many turns of a loop, one is late by up to four times the longest latency, as where others have the
-    /// processor: what happens meanwhile the loop finds all at once. One of these is that of all loops. 0 for never.
+    /// One of so many turns of a loop is late by up to four times the longest latency, as where
+    /// others have the processor: what happens meanwhile the loop finds all at once. One of these
+    /// is that of all loops. 0 for never.
     pub late_one_in: u64,
     /// What the kernel does to loops.
     pub kernel: KernelFaults,
@@ -68,7 +70,7 @@ impl Conditions {
             receive_buffer: 256 << 10,
             reset_one_in: 0,
             refuse_one_in: 0,
-            chunk: 64 << 10,
+            chunk: CHUNK,
             buffers: 16,
             late_one_in: 0,
             kernel: KernelFaults::none(),
@@ -112,10 +114,7 @@ impl Conditions {
         ];
         assert!(sizes.iter().all(|&n| n > 0), "a size is zero: {self:?}");
         assert!(!self.latency.is_empty(), "no latency in {:?}", self.latency);
-        assert!(
-            (1 << 10..=64 << 10).contains(&self.chunk),
-            "chunk: {self:?}"
-        );
+        assert!((1 << 10..=CHUNK).contains(&self.chunk), "chunk: {self:?}");
         assert!(self.buffers >= 2, "too few buffers: {self:?}");
     }
 }

@@ -30,9 +30,9 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 pub struct PlainListener(usize);
 
 impl Sim {
-    /// Has somebody listen here whose connections the test accepts. When `backlog` of them wait, nobody else is
-    /// answered: over TCP whoever connects asks again each second, a Unix socket says so at once.
-    /// Whoever listened there before no longer does.
+    /// Listens here; the test accepts the connections. When `backlog` of them wait, no other is
+    /// answered: over TCP a client asks again each second, a Unix socket says so at once. A former
+    /// listener there is gone.
     ///
     /// # Panics
     /// If text was given that is no endpoint.
@@ -75,7 +75,7 @@ impl Sim {
         Some((PlainId(actor), from))
     }
 
-    /// Nobody listens there any more. Whoever waits to be accepted is reset.
+    /// Closes the listener. Clients that wait to be accepted are reset.
     ///
     /// ```
     /// use std::time::Duration;

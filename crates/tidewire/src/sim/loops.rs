@@ -282,8 +282,8 @@ impl Sim {
         at
     }
 
-    /// Has a service accept connections at this endpoint, TCP or Unix. Whoever listened there
-    /// before no longer does.
+    /// Has a service accept connections at this endpoint, TCP or Unix. A former listener there is
+    /// gone.
     ///
     /// # Panics
     /// If text was given that is no endpoint.

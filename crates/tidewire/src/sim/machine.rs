@@ -181,7 +181,8 @@ impl Machine {
         }
     }
 
-    /// Descriptors may be few, but not so few that the loops have all of them: nobody would ever be served.
+    /// Descriptors may be few, but not so few that the loops have all of them: no client would ever
+    /// be served.
     pub(crate) fn leave_room_for_one(&self) {
         let mut kernel = self.kernel.borrow_mut();
         let least = kernel.open().len() + 1;
@@ -189,7 +190,7 @@ impl Machine {
         *most = least.max(*most);
     }
 
-    /// A place that is reached and where nobody answers.
+    /// A place that is reached and does not answer.
     pub(crate) fn nobody_answers(&self) -> Endpoint {
         let at = address(0, 2);
         let listener = net::Listener {
@@ -332,7 +333,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Who panicked may have held it.
+        // The code that panicked may have held it.
         if let Ok(kernel) = self.kernel.try_borrow() {
             files::dropped(self.seed, &kernel.net.trace);
         }

@@ -18,7 +18,7 @@ use crate::sim::trace::{Event, Trace, What};
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
-/// After which a request to connect that nobody has answered is made again.
+/// Time after which an unanswered request to connect is made again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// One end of a stream. Side 0 is the one that connected.
@@ -37,7 +37,7 @@ impl End {
     }
 }
 
-/// Who is told what happens at an end.
+/// The actor that is told what happens at an end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) actor: usize,
@@ -46,12 +46,12 @@ pub(super) struct Owner {
     pub(super) generation: u32,
 }
 
-/// Who accepts at an address.
+/// The acceptor at an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listener {
     pub(super) actor: usize,
     pub(super) number: u32,
-    /// When so many are in the actor's inbox, nobody else is answered.
+    /// When so many are in the actor's inbox, no other is answered.
     pub(super) backlog: usize,
 }
 
@@ -122,12 +122,12 @@ pub(super) enum Status {
     Broken(io::ErrorKind),
 }
 
-/// Who is at an endpoint.
+/// What is at an endpoint.
 pub(super) enum Place {
-    /// Somebody, with room for another connection.
+    /// A listener, with room for another connection.
     Room,
     Full,
-    /// `ever` if there has been somebody.
+    /// `ever` if there has been a listener.
     Nobody {
         ever: bool,
     },
@@ -197,13 +197,13 @@ pub(super) struct Net {
     pub(super) trace: Trace,
     /// By actor.
     pub(super) inboxes: Vec<VecDeque<Notice>>,
-    /// Who connects hears of it before the listener does.
+    /// The client hears of a connection before the listener does.
     pub(super) slow_handshakes: bool,
     now: Rc<Cell<u64>>,
     rng: Rng,
     streams: Vec<Stream>,
     listeners: BTreeMap<Endpoint, Listener>,
-    /// Where somebody has ever listened on a Unix socket: its file stays.
+    /// Where a listener has ever been on a Unix socket: its file stays.
     places: BTreeSet<Endpoint>,
     /// Time, and a number that keeps what falls on the same time in order.
     under_way: BinaryHeap<Reverse<(u64, u64, Arrival)>>,
@@ -248,7 +248,7 @@ impl Net {
         }
     }
 
-    /// Nobody is answered there any more.
+    /// No client is answered there any more.
     pub(super) fn turn_deaf(&mut self, at: &Endpoint) {
         if let Some(listener) = self.listeners.get_mut(at) {
             listener.backlog = 0;
@@ -425,7 +425,7 @@ impl Net {
         self.streams[end.stream as usize].sides[end.side as usize].hung_up
     }
 
-    /// Who is at an endpoint.
+    /// What is at an endpoint.
     pub(super) fn place(&self, at: &Endpoint) -> Place {
         match self.listeners.get(at) {
             Some(&listener) if self.is_full(listener) => Place::Full,
@@ -500,7 +500,7 @@ impl Net {
         let unlucky = one_in(&mut self.rng, self.conditions.refuse_one_in);
         match self.listeners.get(&to).copied().filter(|_| !unlucky) {
             Some(listener) if self.is_full(listener) => {
-                // Nobody answers; TCP asks again.
+                // Nothing answers; TCP asks again.
                 let again = self.now.get() + RETRY.as_nanos() as u64;
                 self.depart(again, Arrival::Request { stream });
             }
@@ -524,7 +524,7 @@ impl Net {
         }
     }
 
-    /// A handshake is over: who has connected waits to be accepted, if anybody listens still.
+    /// A handshake is over: the client waits to be accepted, if the listener is still there.
     fn established(&mut self, stream: u32) {
         let end = End { stream, side: 1 };
         let s = &self.streams[stream as usize];
@@ -543,7 +543,7 @@ impl Net {
     fn bytes_arrive(&mut self, at: End, len: usize) {
         let stream = &mut self.streams[at.stream as usize];
         if stream.sides[at.side as usize].gone {
-            // Nobody is there to take them: the kernel over there says so.
+            // No socket is there to take them: the kernel over there says so.
             return self.reset_from(at);
         }
         if stream.sides[at.side as usize].broken.is_some() {

@@ -125,7 +125,8 @@ pub(super) struct Node {
     held: Option<Held>,
     /// Dropped as soon as it has stopped.
     relay: Option<Relay>,
-    /// It is not given a processor before that time, in nanoseconds; what happens meanwhile it finds all at once.
+    /// The node is not given a processor before that time, in nanoseconds; what happens meanwhile
+    /// it finds all at once.
     stalled_until: u64,
 }
 

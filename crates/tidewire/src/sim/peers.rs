@@ -47,7 +47,7 @@ impl Sim {
         self.plain_from(from, to)
     }
 
-    /// The same, from an address of the peer's own.
+    /// A plain peer with an address of its own.
     ///
     /// # Panics
     /// If text was given that is no endpoint.

@@ -27,7 +27,7 @@ pub(super) struct Pipe {
     pub(super) last_arrival: u64,
     /// The writer found the send buffer full and is to be told of room.
     pub(super) writer_waits: bool,
-    /// It is told only after a while, room or not.
+    /// The writer is told only after a while, room or not.
     pub(super) writer_held: bool,
     /// The news that the reader has made room is on its way to the writer's side.
     pub(super) room_told: bool,
@@ -102,7 +102,7 @@ impl Pipe {
         n
     }
 
-    /// Nobody will read or write any more.
+    /// Drops all: nothing will be read or written any more.
     pub(super) fn drop_all(&mut self) {
         self.bytes = VecDeque::new();
         (self.arrived, self.in_flight) = (0, 0);

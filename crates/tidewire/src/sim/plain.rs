@@ -31,7 +31,7 @@ pub enum PlainState {
     Open,
     /// The other end has finished sending.
     Ended,
-    /// Nobody accepts there, or the connection was reset.
+    /// No listener accepts there, or the connection was reset.
     Failed(io::ErrorKind),
     /// Closed by this side.
     Closed,
@@ -42,7 +42,7 @@ pub(super) struct Plain {
     pub(super) state: PlainState,
     pub(super) received: Vec<u8>,
     pub(super) reading: bool,
-    /// It has heard that it is connected.
+    /// The peer has heard that it is connected.
     #[cfg(test)]
     pub(super) was_connected: bool,
     to_send: VecDeque<u8>,

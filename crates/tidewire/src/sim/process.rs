@@ -1,4 +1,4 @@
-//! The end of a process that nobody asked for.
+//! The end of a process by accident.
 
 use crate::sim::world::LoopId;
 use crate::sim::world::Sim;

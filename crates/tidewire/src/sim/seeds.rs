@@ -41,7 +41,7 @@ fn said<T>(name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     Some(parse(&text).unwrap_or_else(|| panic!("{name} says no seeds: {text:?}")))
 }
 
-/// Runs one seed after the other, on all processors: those of [`seeds`].
+/// Runs the [`seeds`] one after the other, on all processors.
 ///
 /// # Panics
 /// At the lowest seed that panics or is an error, after it has been run once more: the message names it, and the
@@ -73,7 +73,8 @@ pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<()
     );
 }
 
-/// The lowest seed that fails, and what is wrong with it. Those above one that has failed are not begun.
+/// The lowest seed that fails, and what is wrong with it. Seeds above one that has failed are not
+/// begun.
 fn lowest_failing<E: fmt::Display>(
     seeds: Range<u64>,
     run: &(impl Fn(u64) -> Result<(), E> + Sync),
@@ -87,7 +88,7 @@ fn lowest_failing<E: fmt::Display>(
             let Err(what) = try_seed(seed, run) else {
                 continue;
             };
-            // Those below are with other threads, or done.
+            // Lower seeds are with other threads, or done.
             let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
             rest.end = rest.end.min(seed);
             drop(rest);

@@ -4,7 +4,8 @@ use crate::sim::trace::files;
 use crate::sim::world::Sim;
 
 impl Sim {
-    /// What happened since [`Sim::record`], a line for each event: who said what to whom, and when.
+    /// What happened since [`Sim::record`], a line for each event: sender, receiver, content and
+    /// time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -24,8 +25,9 @@ impl Sim {
         self.kernel.borrow().net.trace.words()
     }
 
-    /// The same as a capture, a pcap file that Wireshark and tcpdump open: packets of raw IP with the times of the
-    /// simulation, made up from what arrived. Ends on Unix sockets get an address of this host.
+    /// The story as a capture, a pcap file that Wireshark and tcpdump open: packets of raw IP with
+    /// the times of the simulation, made up from what arrived. Ends on Unix sockets get an address
+    /// of this host.
     ///
     /// ```
     /// let mut sim = tidewire::sim::Sim::new(7);
@@ -41,7 +43,7 @@ impl Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Who panicked may have held it.
+        // The code that panicked may have held it.
         if let Ok(kernel) = self.kernel.try_borrow() {
             files::dropped(self.seed, &kernel.net.trace);
         }

@@ -21,7 +21,7 @@ use crate::sim::kernel::sys::SimSys;
 use crate::sim::node::Node;
 
 pub(super) struct Threads {
-    /// Those that are to be started.
+    /// Threads that are to be started.
     starting: Arc<Mutex<Vec<Carrier>>>,
     nodes: Vec<Node>,
     registry: Arc<Mutex<Registry>>,
@@ -69,7 +69,7 @@ impl Threads {
         });
     }
 
-    /// Starts those that are to be.
+    /// Starts the threads that are to be started.
     pub(super) fn start(&mut self, kernel: &Shared, time: &Rc<Cell<u64>>, rng: &mut Rng) {
         let starting = std::mem::take(&mut *lock(&self.starting));
         for carrier in starting {

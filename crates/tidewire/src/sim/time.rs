@@ -1,4 +1,4 @@
-//! Virtual time: it moves only when nobody has anything to do, or is late.
+//! Virtual time: it moves only when no loop has anything to do, or one is late.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::vocabulary::time::Instant;
 #[must_use = "a run that did not come to rest is often a failure"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It came to rest: there is nothing more to happen.
+    /// The simulation came to rest: there is nothing more to happen.
     Idle,
     /// The virtual time allowed has passed, and there is more to come.
     TimeUp,

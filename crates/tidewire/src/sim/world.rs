@@ -43,14 +43,14 @@ pub struct LoopId(pub(super) usize);
 pub(super) enum Actor {
     Loop(Box<Running>),
     Plain(Plain),
-    /// Listens here; who waits to be accepted stands in its inbox.
+    /// Listens here; clients that wait to be accepted stand in its inbox.
     Listener(Endpoint),
 }
 
 /// A loop, and how it is reached.
 pub(super) struct Running {
     pub(super) node: Node,
-    /// Those of its connections, if it is one of [`Shape::Threads`].
+    /// Threads of its connections, if it is one of [`Shape::Threads`].
     pub(super) threads: Option<Threads>,
     pub(super) waker: Arc<Waker>,
     pub(super) counters: Arc<LoopCounters>,
@@ -87,7 +87,7 @@ const KERNEL: usize = 0;
 /// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from
 /// one seed: the same seed and the same calls give the same run, to the nanosecond.
 ///
-/// Virtual time moves only when no loop has anything to do, or those that have are
+/// Virtual time moves only when no loop has anything to do, or the ones that have are
 /// [late](Conditions::late_one_in); a turn of a loop takes none. Messages
 /// and signals posted by other threads arrive, but a run that depends on them does not repeat.
 ///
@@ -123,7 +123,7 @@ pub struct Sim {
     pub(super) listeners: u32,
     pub(super) steps_max: u64,
     pub(super) memory: Arc<Memory>,
-    /// Of what a turn of a loop makes.
+    /// Shares of what a turn of a loop makes.
     pub(crate) made: MakeShares,
     pub(super) gates: Vec<Gate>,
 }
@@ -191,14 +191,14 @@ impl Sim {
         self
     }
 
-    /// Has services that are added from now on let in only whom these rules let in, as
+    /// Applies these rules of admission to services that are added from now on, as
     /// [`Builder::admission`](crate::Builder::admission) does.
     pub fn admission(&mut self, admission: Admission) -> &mut Sim {
         self.gates.push((None, admission));
         self
     }
 
-    /// Has services that are added from now on let in everybody again.
+    /// Has services that are added from now on let in all clients again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -304,8 +304,8 @@ impl Sim {
 
     // ---- What happened ----
 
-    /// A hash of everything that happened on the network so far, bytes and times included. The
-    /// same seed and the same calls give the same hash.
+    /// A hash of everything that happened on the network so far, bytes and times included. Equal
+    /// seeds and equal calls give equal hashes.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.kernel.borrow().net.trace.hash()

@@ -11,7 +11,7 @@ use crate::sim::tests::services::Echo;
 use crate::sim::{Conditions, Sim, for_each_seed, try_seed};
 use crate::{Layered, Limits};
 
-/// What each end of each connection says by a capture: whoever reads one has checked it.
+/// What each end of each connection says by a capture: the code that reads one has checked it.
 type Said = BTreeMap<(SocketAddr, SocketAddr), Vec<u8>>;
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -118,7 +118,7 @@ fn captures_hold_what_was_said() {
             let any = |said: &Said| said.values().filter(|said| **said == got).count();
             if got.len() == 300 * usize::from(n) {
                 assert_eq!((any(&seen), any(&told)), (2, 2), "seed {seed}");
-                // Which number it has there depends on who came first.
+                // Which number it has there depends on the order of arrival.
                 let words = String::from_utf8(words.bytes()).unwrap();
                 assert!(words.contains(" -> echo: "), "seed {seed}");
             }

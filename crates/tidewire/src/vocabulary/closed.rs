@@ -34,7 +34,7 @@ pub enum Closed {
     FirstByteLate,
     /// The rest of a request did not come within [`Limits::request`](crate::Limits::request).
     RequestLate,
-    /// It was open for [`Limits::lifetime`](crate::Limits::lifetime).
+    /// The connection was open for [`Limits::lifetime`](crate::Limits::lifetime).
     Lifetime,
     /// Output was waiting and the peer took none of it for [`Limits::write`](crate::Limits::write), or
     /// nothing moved at all for the idle limit.
@@ -50,8 +50,8 @@ pub enum Closed {
     MemoryLimit,
     /// A callback of the protocol panicked.
     Panicked,
-    /// The service inside a [layer](crate::Layered) turned it away once its first bytes had said who
-    /// it is. Counted as a refusal, too.
+    /// The service inside a [layer](crate::Layered) refused it once its first bytes had named it.
+    /// Counted as a refusal, too.
     Refused(Refusal),
     /// A graceful stop finished it.
     Stopped,
@@ -195,7 +195,7 @@ pub enum Refusal {
     Stopping,
     /// No thread could be started for it (threads engine). Accepting pauses then.
     NoThread,
-    /// It comes from another host, and the service asks nobody for a secret: see
+    /// The client comes from another host, and the service asks for no secret: see
     /// [`Peer::is_local`](crate::Peer::is_local).
     Protected,
     /// Every loop that could carry it has ended: see [`Running::wait`](crate::Running::wait).
@@ -211,7 +211,7 @@ pub enum Refusal {
     AcceptRate,
     /// More connections come from its address than rules allow.
     AddressRate,
-    /// It is in a network that is not let in, or in none of those that are.
+    /// The client is in a network that is not let in, or in no network that is.
     Denied,
 }
 
@@ -233,7 +233,7 @@ impl Refusal {
         "denied",
     ];
 
-    /// Whether the same client may be let in later: somebody has to go first, or time to pass.
+    /// Whether this client may be let in later: another has to go first, or time to pass.
     ///
     /// ```
     /// use tidewire::Refusal;

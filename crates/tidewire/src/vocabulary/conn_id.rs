@@ -3,8 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Names a connection among those of its loop, for as long as the loop lives: an index that is reused and a
-/// generation that is not (until 2^32 connections later).
+/// Names a connection among the connections of its loop, for as long as the loop lives: an index
+/// that is reused and a generation that is not (until 2^32 connections later).
 ///
 /// Another loop has other connections under the same names. So a name stays on its loop: it cannot be sent to another thread, nor be
 /// kept where several loops look. What reaches a connection from anywhere is its [`Handle`](crate::Handle).
@@ -65,8 +65,9 @@ impl ConnId {
         }
     }
 
-    /// The name as a number, for [`Dial::token`](crate::Dial::token): so the connection that is made
-    /// knows for whom. Nothing keeps a number on its loop: keep the loop's beside it where that is not plain.
+    /// The name as a number, for [`Dial::token`](crate::Dial::token): so the connection that is
+    /// made knows for which one. Nothing keeps a number on its loop: keep the loop's beside it
+    /// where that is not plain.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)

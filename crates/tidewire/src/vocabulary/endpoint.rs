@@ -337,7 +337,7 @@ impl Endpoint {
     /// Where a socket is bound: one that a service manager has passed on, say.
     ///
     /// # Errors
-    /// It is no socket, or neither TCP's nor a Unix one.
+    /// The descriptor is no socket, or neither TCP's nor a Unix one.
     ///
     /// ```
     /// use tidewire::Endpoint;

@@ -29,7 +29,7 @@ pub enum Next {
     /// When output has drained, with the bytes left unconsumed, be there none, and without waiting for new ones. Until
     /// then the peer's end is not told: a reply that goes on so is whole before it.
     AfterDrain,
-    /// After [`Link::resume`](crate::Link::resume); the same as [`Link::pause`](crate::Link::pause) and
+    /// After [`Link::resume`](crate::Link::resume); as [`Link::pause`](crate::Link::pause) and
     /// [`Next::More`].
     Paused,
 }

@@ -1,12 +1,11 @@
-//! Who is at the other end of a connection.
+//! The other end of a connection.
 
 use std::sync::Arc;
 
 use crate::vocabulary::endpoint::Endpoint;
 
-/// Who is at the other end of a connection: where it comes from, how it came about, and what is
-/// known beyond that. Cheap to clone; a connection of which nothing more is known owns nothing for
-/// it.
+/// The other end of a connection: where it comes from, how it came about, and what is known beyond
+/// that. Cheap to clone; a connection of which nothing more is known owns nothing for it.
 ///
 /// ```
 /// use tidewire::{Identity, Origin, Peer};
@@ -47,7 +46,7 @@ pub enum Origin {
 }
 
 /// What is known of a peer beyond where it comes from: from the kernel, or from its first bytes as
-/// a layer read them. Shared by all who look at it.
+/// a layer read them. Clones share it.
 ///
 /// ```
 /// use tidewire::{Identity, Origin, Peer};
@@ -58,7 +57,7 @@ pub enum Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// A trusted proxy in between speaks for the client, whom it may have named or not.
+    /// A trusted proxy in between speaks for the client, which it may have named or not.
     pub proxied: bool,
     /// The client's address, as a trusted proxy in between told it.
     pub original: Option<Endpoint>,
@@ -70,8 +69,8 @@ pub struct Identity {
     pub alpn: Option<Box<[u8]>>,
     /// The certificates that the peer has shown and that were verified, its own first (DER).
     pub certificates: Vec<Box<[u8]>>,
-    /// Of the process at the other end of a Unix socket, as the kernel knows it from when it
-    /// connected or listened.
+    /// The process at the other end of a Unix socket, as the kernel knows it from when it connected
+    /// or listened.
     pub process: Option<Process>,
 }
 
@@ -91,11 +90,11 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Its number; `None` if it is out of sight, in another PID namespace.
+    /// Id of the process; `None` if it is out of sight, in another PID namespace.
     pub pid: Option<u32>,
-    /// Its effective user.
+    /// Effective user of the process.
     pub uid: u32,
-    /// Its effective group.
+    /// Effective group of the process.
     pub gid: u32,
 }
 
@@ -120,7 +119,7 @@ impl Peer {
         }
     }
 
-    /// The same peer, known better.
+    /// This peer, known better.
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Peer {
         self.identity = Some(Arc::new(identity));
@@ -168,8 +167,8 @@ impl Peer {
         !self.identity().certificates.is_empty()
     }
 
-    /// Whether the peer may use what asks nobody for a secret, unless that is open to everybody: it
-    /// is [on this machine](Peer::is_local), or has proved who it is by a
+    /// Whether the peer may use services that ask for no secret, unless they are open to all: it is
+    /// [on this machine](Peer::is_local), or has proved its identity by a
     /// [certificate](Peer::has_certificate).
     ///
     /// ```

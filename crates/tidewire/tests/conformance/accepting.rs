@@ -186,7 +186,7 @@ fn ipv6(v: Variant) {
     server.stop();
 }
 
-/// Also serves whoever waited in the queue before anybody ran.
+/// Also serves clients that waited in the queue before a loop ran.
 fn inherited_listener(v: Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut early = Client::connect(listener.local_addr().expect("bound"));
@@ -205,7 +205,7 @@ fn inherited_listener(v: Variant) {
     server.stop();
 }
 
-/// It can never accept again: nothing spins on it, and the other listener is served.
+/// The listener can never accept again: nothing spins on it, and the other listener is served.
 fn inherited_listener_that_is_shut_down(v: Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let same = listener.try_clone().expect("a descriptor");

@@ -1,5 +1,5 @@
-//! Who is let in: limits for each address and network, rates, lists, what who is turned away hears, and that
-//! places come back, whatever becomes of a connection.
+//! Which clients are let in: limits for each address and network, rates, lists, what refused
+//! clients hear, and that places come back, whatever becomes of a connection.
 
 use std::borrow::Cow;
 use std::io;
@@ -116,7 +116,7 @@ fn rates_are_kept_in_all_and_for_each_address(v: Variant) {
     });
     let server = Setup::on(v).admission(admission).start(|| Echo);
     let to = server.addr();
-    // It is the coming that counts: each is gone before the next.
+    // Each arrival counts, though each client is gone before the next.
     for _ in 0..2 {
         drop(served_from([3, 1], to));
     }
@@ -221,7 +221,7 @@ fn listener_service_and_all_have_rules_of_their_own(v: Variant) {
 
 const WORDS: &[u8] = b"-full, come back later\r\n";
 
-/// The same service, with a word for those whom it does not serve.
+/// The service of probes, with a word for refused clients.
 struct Polite(Probes);
 
 impl Service for Polite {
@@ -258,7 +258,7 @@ fn who_is_turned_away_hears_it_in_the_services_words(v: Variant) {
     let denied = rules(|r| r.deny = vec!["127.77.11.0/24".parse().expect("a network")]);
     let server = host_behind(v, Polite(probes), limits, Some(denied));
     let to = server.addr();
-    // Whom the service itself refuses, which is known on the loop that would carry it.
+    // A client that the service itself refuses, which is known on the loop that would carry it.
     let mut inside = connect_from([10, 9], to);
     assert_eq!(inside.rest(), WORDS);
     let _within = [served_from([10, 1], to), served_from([10, 1], to)];
@@ -356,7 +356,7 @@ fn a_proxys_clients_are_counted_and_the_proxy_is_not(v: Variant) {
     // Another way round the proxy counts with it.
     assert_eq!(through("198.51.100.1").rest(), WORDS);
     through("203.0.113.7").expect_reset();
-    // Who is no proxy counts by his own address, and cannot pretend.
+    // A client that is no proxy counts by its own address, and cannot pretend.
     let mut direct: Vec<Client> = (0..2).map(|_| served_from([14, 1], to)).collect();
     assert_eq!(connect_from([14, 1], to).rest(), WORDS);
     direct[0].send(b"PROXY TCP4 198.51.100.9 192.0.2.1 5 6\r\n");
@@ -406,7 +406,7 @@ fn unix_sockets_are_counted_and_listed(v: Variant) {
     assert_eq!(two.cut().refused_for(Refusal::ConnectionLimit), 1);
 }
 
-/// Those who are there are served on, round for round, while others come and are turned away.
+/// Present clients are served on, round for round, while others come and are refused.
 fn a_flood_that_is_refused_leaves_the_others_alone(v: Variant) {
     let server = Setup::on(v).limits(|l| l.connections = 4).start(|| Echo);
     let to = server.addr();

@@ -1,5 +1,5 @@
-//! Who always has something to write reads all the same, who always has something to read writes, and neither goes
-//! on without bound where the peer does not do its part.
+//! A connection that always has something to write reads all the same, one that always has
+//! something to read writes, and neither goes on without bound where the peer does not do its part.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -36,8 +36,9 @@ pub(crate) fn cases() -> Vec<Case> {
 const PIECE: usize = 20 << 10;
 /// What each peer sends. It fits into the kernel's buffers.
 const INPUT: usize = 48 << 10;
-/// What a connection has written at the most when it has not seen all that had come before it began. It must be less than
-/// what kernels take of us without a pause, because whoever is not taken from reads in any case.
+/// What a connection has written at the most when it has not seen all that had come before it
+/// began. It must be less than what kernels take of us without a pause, because a connection whose
+/// output is not taken reads in any case.
 const EARLY: usize = 1 << 20;
 /// What is written at the most, so that a case that fails ends.
 const MOST: usize = 64 << 20;
@@ -48,7 +49,8 @@ struct Fountain {
     flows: bool,
     seen: usize,
     made: usize,
-    /// Sums of all connections, of what was seen by those that have seen all, and of what they had written then.
+    /// Sums of all connections, of what was seen by connections that have seen all, and of what
+    /// they had written then.
     done: Arc<Done>,
 }
 

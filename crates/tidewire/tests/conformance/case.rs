@@ -63,7 +63,7 @@ pub(crate) use case;
 static MACHINE: RwLock<()> = RwLock::new(());
 
 pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial> {
-    // Those that run alone last, so that nobody waits for them.
+    // Cases that run alone come last, so that no other waits for them.
     let (mut waiting, mut computing, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for &(variant, works) in variants {
         for case in cases.iter().filter(|c| (c.on)(variant)) {
@@ -101,7 +101,8 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
     trials
 }
 
-/// Spreads those on simulated kernels, which only compute, evenly among the others, which mostly wait.
+/// Spreads cases on simulated kernels, which only compute, evenly among the others, which mostly
+/// wait.
 fn among(waiting: Vec<Trial>, computing: Vec<Trial>) -> Vec<Trial> {
     let (waits, computes) = (waiting.len().max(1), computing.len());
     let mut all = Vec::with_capacity(waiting.len() + computes);
@@ -146,7 +147,7 @@ fn sameness(cases: &[Case], variant: Variant) -> Trial {
     )
 }
 
-/// The same in other processes.
+/// Compares the traces of a seed in other processes.
 fn sameness_elsewhere(variant: Variant) -> Trial {
     Trial::test(
         format!("{variant}/a_seed_is_the_same_run_in_another_process"),

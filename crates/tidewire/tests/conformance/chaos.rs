@@ -57,7 +57,7 @@ impl Fickle {
         }
     }
 
-    /// Always with a timer, so that somebody resumes it.
+    /// Always with a timer, so that it is resumed.
     fn pause(&mut self, cx: &mut Context<'_>) {
         cx.link.pause();
         cx.link
@@ -192,7 +192,7 @@ fn anything_at_any_time(v: Variant) {
             let handle = {
                 let inner = record.lock();
                 let n = inner.handles.len();
-                // Mostly those that have just come.
+                // Mostly the ones that have just come.
                 (n > 0).then(|| {
                     inner.handles[n - 1 - rng.between(0, n.min(8) - 1)]
                         .1

@@ -18,9 +18,9 @@ use crate::world;
 /// Longest wait for anything; a case that meets it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A loopback address that no other case uses, with port 0: for cases that need a port of it to stay
-/// free. On the usual address it could become some other case's at any time. In a simulated world, one with a port
-/// that nobody else of the case uses.
+/// A loopback address that no other case uses, with port 0: for cases that need a port of it to
+/// stay free. On the usual address it could become some other case's at any time. In a simulated
+/// world, one with a port that no other client of the case uses.
 pub(crate) fn lonely() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     if world::is_simulated() {

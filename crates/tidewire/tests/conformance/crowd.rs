@@ -86,7 +86,7 @@ fn peers_that_never_read_cost_bounded_memory(v: Variant) {
     for client in &mut stuck {
         client.patience(Duration::ZERO);
     }
-    // Until nobody's kernel buffers take any more.
+    // Until no kernel buffers take any more.
     let mut quiet = 0;
     while quiet < 10 {
         let mut sent = 0;

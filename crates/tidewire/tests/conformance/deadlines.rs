@@ -150,7 +150,7 @@ fn many_that_drip_are_cut_and_others_are_served(v: Variant) {
         }
         good.send(b"hello\n");
         good.expect(b"line\n");
-        // A hundred bytes a second earn nobody a second more.
+        // A hundred bytes a second earn a client no more time.
         world::sleep(Duration::from_millis(10));
     }
     drop((dripping, good));

@@ -141,7 +141,7 @@ fn dial_from_idle(v: Variant) {
     server.stop();
 }
 
-/// A stop dials nobody any more, and says so.
+/// A stop dials no address any more, and says so.
 fn dial_from_draining(v: Variant) {
     let server = server(v);
     let mut client = server.connect();

@@ -52,7 +52,7 @@ fn dial_succeeds(v: Variant) {
     );
 }
 
-/// Its greeting may be there together with the news that the connection is.
+/// The peer's greeting may be there together with the news that the connection is.
 fn dialled_peer_that_speaks_first_is_heard(v: Variant) {
     const DIALS: u64 = 200;
     let server = Setup::on(v).start(|| Sink);
@@ -198,8 +198,8 @@ fn dial_from_a_given_address(v: Variant) {
     server.stop();
 }
 
-/// TCP lets a socket connect to its own port. Whoever tries a port until a server comes up there
-/// would meet himself one day, and keep the server from coming up.
+/// TCP lets a socket connect to its own port. A client that tries a port until a server comes up
+/// there would connect to itself one day, and keep the server from coming up.
 fn dial_that_reaches_itself_has_failed(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     let addr = nobody();

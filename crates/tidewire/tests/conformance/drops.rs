@@ -159,7 +159,7 @@ fn owners_of_what_is_held_may_panic(v: Variant) {
     assert_eq!(counters.closed_for(Closed::Panicked), 0, "{counters}");
 }
 
-/// They are copied, and the owner is dropped within the callback.
+/// The bytes are copied, and the owner is dropped within the callback.
 fn an_owner_of_a_few_bytes_may_panic(v: Variant) {
     let counters = armed(v, b'F', |_, victim| until_reset(victim));
     let panicked = counters.closed_for(Closed::Panicked);

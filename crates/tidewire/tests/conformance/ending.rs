@@ -232,7 +232,7 @@ fn a_peer_that_has_said_all_is_not_waited_for(v: Variant) {
     let mut client = server.connect();
     client.send(b"what?");
     assert!(client.rest() == noise(7, ANSWER));
-    // It has not closed, and nobody waits until it does.
+    // The peer has not closed, and the server does not wait until it does.
     assert_eq!(server.record.why_closed(0), Closed::Finished);
     drop(client);
     server.stop();

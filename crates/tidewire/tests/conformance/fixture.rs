@@ -105,14 +105,14 @@ impl Setup {
         self.listen(Listen::at(([127, 0, 0, 1], 0)).options(options))
     }
 
-    /// On a simulated network: kernel buffers that take as much without a pause as those of Linux.
+    /// On a simulated network: kernel buffers that take as much without a pause as Linux's.
     pub(crate) fn large_buffers(mut self) -> Setup {
         self.on_simulated.kernel_buffers = Some(4 << 20);
         self
     }
 
-    /// Keeps a handle to every connection and loop in the record. Otherwise nobody can reach them,
-    /// which is a path of its own in the threads engine.
+    /// Keeps a handle to every connection and loop in the record. Otherwise no thread can reach
+    /// them, which is a path of its own in the threads engine.
     pub(crate) fn reachable(mut self) -> Setup {
         self.keep_handles = true;
         self
@@ -168,7 +168,7 @@ impl Server {
         self.loops.as_ref().expect("they run until it is stopped")
     }
 
-    /// The loops, in cases that are about those of this machine.
+    /// The loops, in cases that are about loops of this machine.
     pub(crate) fn running(&self) -> &Running {
         match self.loops() {
             Loops::Real(real) => &real.running,
@@ -223,7 +223,7 @@ impl Server {
         self.end(|loops| loops.stop(deadline))
     }
 
-    /// Leaves who waits to be accepted to a successor, and checks the contracts.
+    /// Leaves clients that wait to be accepted to a successor, and checks the contracts.
     pub(crate) fn hand_over(self) -> Counters {
         self.end(|loops| match loops {
             Loops::Real(real) => real.running.hand_over(Duration::from_secs(10)).wait(),

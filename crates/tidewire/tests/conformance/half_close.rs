@@ -164,7 +164,7 @@ fn half_close_long_after_the_peers_is_the_end(v: Variant) {
     answered_end(v, Duration::from_millis(30));
 }
 
-/// The ends cross each other; whoever is first, the connection ends once and in order.
+/// The ends cross each other; whichever is first, the connection ends once and in order.
 fn half_close_in_both_directions_at_once(v: Variant) {
     const CONNS: u64 = 100;
     let server = Setup::on(v).start(|| SaysAll);
@@ -199,7 +199,7 @@ impl Role for LooksAway {
     }
 }
 
-/// With both directions over, the kernel reports that for ever to those who do not read.
+/// With both directions over, the kernel reports that for ever to a loop that does not read.
 fn half_closed_and_paused_connection_keeps_what_came(v: Variant) {
     let server = Setup::on(v).start(|| LooksAway);
     let mut client = server.connect();

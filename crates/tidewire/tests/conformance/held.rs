@@ -351,7 +351,7 @@ fn reset_of_a_peer_that_is_owed_is_noticed(v: Variant) {
     server.stop();
 }
 
-/// It has finished and so has the server: nothing is to be read, and nothing may be sent.
+/// The peer has finished and so has the server: nothing is to be read, and nothing may be sent.
 fn reset_of_a_half_closed_peer_that_is_owed_is_noticed(v: Variant) {
     let server = commits(v).start(|| Commits);
     let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! Any service on the loops under test: those of this machine, or on a simulated kernel.
+//! Any service on the loops under test, of this machine or on a simulated kernel.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) fn host<S: Service>(v: Variant, service: S, limits: Limits) -> Loops<
     host_behind(v, service, limits, None)
 }
 
-/// Whom these rules let in.
+/// Hosts a service behind these rules.
 pub(crate) fn host_behind<S: Service>(
     v: Variant,
     service: S,

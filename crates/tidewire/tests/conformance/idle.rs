@@ -49,7 +49,7 @@ impl Other {
         }
     }
 
-    /// Its resident memory, once `open` connections are open.
+    /// The server's resident memory, once `open` connections are open.
     fn resident(&mut self, open: usize) -> usize {
         writeln!(self.ask, "{open}").expect("it listens");
         let mut line = String::new();

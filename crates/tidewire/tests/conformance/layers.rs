@@ -122,7 +122,7 @@ struct Server {
     guests: Arc<Mutex<Vec<Peer>>>,
 }
 
-/// Turns away whom the proxy says to come from 203.0.113.1.
+/// Refuses clients that the proxy says to come from 203.0.113.1.
 fn server(v: Variant, deadline: Duration) -> Server {
     let (record, guests) = (Arc::<Record>::default(), Arc::<Mutex<Vec<Peer>>>::default());
     let theirs = guests.clone();

@@ -1,4 +1,4 @@
-//! What loops leave behind: no descriptors, no counters that nobody adds up, no silence.
+//! What loops leave behind: no descriptors, no counters that are not added up, no silence.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl Service for Keeper {
     }
 }
 
-/// A thread has one service's connection, and hosts no other service: a connection that nobody can
-/// reach costs one descriptor, whatever its neighbours keep.
+/// A thread has one service's connection, and hosts no other service: a connection that no thread
+/// can reach costs one descriptor, whatever its neighbours keep.
 fn handles_of_one_service_cost_others_nothing(v: Variant) {
     const CLIENTS: usize = 20;
     let mut builder = v.builder();

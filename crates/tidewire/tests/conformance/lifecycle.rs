@@ -272,7 +272,7 @@ fn linger_limit_ends_a_peer_that_sends_and_does_not_read(v: Variant) {
     server.stop();
 }
 
-/// It takes several times the linger limit, and never stands still for as long as that.
+/// The reader takes several times the linger limit, and never stands still for as long as that.
 fn finish_gives_a_slow_reader_all_there_is(v: Variant) {
     const ALL: usize = 3 << 20;
     let linger = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::world;
 /// Connections that may wait to be accepted.
 const BACKLOG: usize = 128;
 
-/// Accepts when the case does. Whoever has connected before waits.
+/// Accepts when the case does. Clients that have connected before wait.
 pub(crate) struct Listener {
     socket: Socket,
     at: Endpoint,
@@ -56,7 +56,7 @@ impl Listener {
         Listener { socket, at }
     }
 
-    /// On a simulated network: one for whom no more than so many may wait.
+    /// On a simulated network: one at which no more than so many may wait.
     pub(crate) fn simulated(at: Endpoint, backlog: usize) -> Listener {
         let theirs = at.clone();
         let listener = world::with(move |sim| sim.plain_listener(theirs, backlog));
@@ -107,7 +107,7 @@ impl Drop for Listener {
     }
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 pub(crate) fn nobody() -> SocketAddr {
     Listener::new().addr()
 }

@@ -1,10 +1,10 @@
 //! The conformance suite: what a protocol may rely on, checked on every engine and placement.
 //!
 //! Every case is one function that is given a [`Variant`](variant::Variant) and runs real sockets
-//! on the loopback interface, or, unchanged, a simulated [`world`] in virtual time; its name in the list is
-//! `variant/case`. Those that need this machine's kernel ([`real`]) are listed as ignored on simulated ones, and why. Engines may differ in speed,
-//! in nothing else. A variant that does not work on this machine is listed as ignored, and the
-//! reason is printed.
+//! on the loopback interface, or, unchanged, a simulated [`world`] in virtual time; its name in the
+//! list is `variant/case`. Cases that need this machine's kernel ([`real`]) are listed as ignored
+//! on simulated ones, and why. Engines may differ in speed, in nothing else. A variant that does
+//! not work on this machine is listed as ignored, and the reason is printed.
 
 mod case;
 mod child;

@@ -102,7 +102,7 @@ fn short_memory_holds_back_who_holds_much(v: Variant) {
     for client in &mut stuck {
         client.patience(Duration::ZERO);
     }
-    // They send and do not read: what is echoed stays with the server.
+    // The clients send and do not read: what is echoed stays with the server.
     let piece = vec![b'.'; 64 << 10];
     server.until("one to be held back", |c| {
         for client in &mut stuck {
@@ -129,8 +129,8 @@ fn short_memory_holds_back_who_holds_much(v: Variant) {
     server.stop();
 }
 
-/// Who holds most goes, and nobody else, though it is another, on another loop perhaps, whose part is too much
-/// for all.
+/// The connection that holds most goes, and no other, though another, perhaps on another loop, has
+/// the part that is too much for all.
 fn short_memory_closes_one_loops_greediest_only(v: Variant) {
     let server = server(v);
     let mut clients: Vec<Client> = (0..6).map(|_| server.connect()).collect();
@@ -208,7 +208,7 @@ fn chunks_that_protocols_keep_count(v: Variant) {
     first.send(b"!");
     first.expect(b"dropped");
     server.until("it to be free", |c| c.memory == 0);
-    // What nobody can take is not read.
+    // What cannot be taken is not read.
     let mut stuck: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     for client in &mut stuck {
         client.patience(Duration::ZERO);
@@ -289,7 +289,8 @@ impl Role for Frame {
     }
 }
 
-/// Room grows with what comes of a frame, so that nobody is refused for what others have only announced.
+/// Room grows with what comes of a frame, so that no client is refused for what others have only
+/// announced.
 fn what_is_announced_takes_no_memory(v: Variant) {
     // Four of them are the whole limit.
     const FRAME: usize = LIMIT / 4;

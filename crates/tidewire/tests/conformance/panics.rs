@@ -208,7 +208,7 @@ fn panic_in_draining(v: Variant) {
     let mut other = server.connect();
     other.send(b"x");
     other.expect(b"x");
-    // It closes as soon as it sees the end; the server waits for that.
+    // The client closes as soon as it sees the end; the server waits for that.
     let end = world::spawn(move || other.expect_end());
     let counters = server.stop();
     victim.expect_reset();
@@ -318,7 +318,7 @@ fn half_written(v: Variant, woken: fn(&mut OnLoop, &mut Conns<'_, Probe>)) {
         client.send(b"x");
         client.expect(b"x");
     }
-    // It does not read what it is sent, so its output stays full.
+    // The victim does not read what it is sent, so its output stays full.
     let mut victim = clients.remove(3);
     victim.send(b"v");
     victim.expect(b".");

@@ -67,7 +67,7 @@ impl Log {
 enum Job {
     /// Dial, and hand everything on.
     Relay,
-    /// Tell somebody who is not there.
+    /// Tell a connection that is not there.
     TellNobody,
     /// Tell as much as goes.
     TellMuch,
@@ -349,7 +349,7 @@ fn tells_are_bounded(v: Variant) {
 /// A message that leads to the next for ever is delivered for ever, between others' turns.
 fn partners_that_never_stop_let_others_live(v: Variant) {
     if world::is_simulated() {
-        // Time passes there when nobody has anything to do, or is late.
+        // Time passes there when no loop has anything to do, or one is late.
         world::with(|sim| {
             let usual = sim.conditions().clone();
             sim.set_conditions(Conditions {
@@ -424,7 +424,7 @@ fn service_timer_goes_on_and_dials(v: Variant) {
     peer.send(&noise(4, 1 << 20));
     peer.finish();
     peer.expect_end();
-    // It has the buffers of any other.
+    // This connection has the buffers of any other.
     assert!(server.log.longest.load(SeqCst) > 1 << 10);
     server.stop();
 }

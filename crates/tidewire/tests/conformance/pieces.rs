@@ -19,6 +19,7 @@ use crate::variant::Variant;
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(messages_arrive_and_leave_in_one_piece),
+        case!(a_message_that_is_there_costs_one_receive),
         case!(a_reply_of_many_slices_arrives_in_one_piece),
         case!(
             messages_arrive_in_one_piece_where_buffers_are_few,
@@ -48,7 +49,7 @@ impl Role for Notes {
     }
 }
 
-/// Of several loops, the one that is told of a later connection may be the first to take one in.
+/// With several loops, the one that is told of a later connection may be the first to take one in.
 fn opened(server: &Server, conn: u64) {
     let record = &server.record;
     record.until("the connection", |r| r.has(conn, &Event::Opened));
@@ -60,7 +61,7 @@ fn hold(server: &Server, conn: u64) -> Sender<()> {
     hold_loop_of(&server.record, conn)
 }
 
-/// The same of whatever service has this record.
+/// Holds the loop of a connection of any service with this record.
 pub(crate) fn hold_loop_of(record: &Record, conn: u64) -> Sender<()> {
     let (release, released) = channel::<()>();
     let (holds, held) = channel();
@@ -114,6 +115,40 @@ fn messages_arrive_and_leave_in_one_piece(v: Variant) {
     server.cut();
 }
 
+/// No receive finds out in vain that there is no more, up to 64 KiB and what frames them.
+fn a_message_that_is_there_costs_one_receive(v: Variant) {
+    const LEARNING: usize = 4;
+    const COUNTED: u64 = 8;
+    let chunks = Chunks::default();
+    let server = Setup::on(v)
+        .reachable()
+        .start(move || Notes(chunks.clone()));
+    for (conn, length) in [700, 4096, 40_000, 65_535, 65_536, 65_800]
+        .into_iter()
+        .enumerate()
+    {
+        let mut client = server.connect();
+        opened(&server, conn as u64);
+        let message = noise(7, length);
+        let mut receives = 0;
+        for n in 0..=LEARNING + COUNTED as usize {
+            // Whatever the message before has cost is counted by then.
+            let release = hold(&server, conn as u64);
+            if n == LEARNING {
+                receives = server.counters().receives;
+            }
+            if n == LEARNING + COUNTED as usize {
+                let each = server.counters().receives - receives;
+                assert_eq!(each, COUNTED, "{length} bytes");
+            }
+            client.send(&message);
+            drop(release);
+            client.expect(&message);
+        }
+    }
+    server.cut();
+}
+
 /// Segments with data that have come in: `tcpi_data_segs_in` of `TCP_INFO`.
 fn segments_in(client: &Client) -> u32 {
     const AT: usize = 152;
@@ -129,7 +164,7 @@ fn segments_in(client: &Client) -> u32 {
     u32::from_ne_bytes(info[AT..AT + 4].try_into().expect("four bytes"))
 }
 
-/// Of more slices than one call takes, and less than a segment: a segment.
+/// A reply of more slices than one call takes, and less than a segment, is one segment.
 fn a_reply_of_many_slices_arrives_in_one_piece(v: Variant) {
     const SLICES: usize = 100;
     const SLICE: &[u8] = &[7; 300];
@@ -180,7 +215,7 @@ fn messages_arrive_in_one_piece_where_buffers_are_few(v: Variant) {
     }
 }
 
-/// All ask before the loop looks: what it sends in a turn ends within somebody's reply.
+/// All ask before the loop looks: what it sends in a turn ends within a reply.
 fn many_replies_of_one_turn_leave_in_one_piece_each(v: Variant) {
     const CLIENTS: usize = 50;
     let chunks = Chunks::default();

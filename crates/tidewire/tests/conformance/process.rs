@@ -50,7 +50,7 @@ pub(crate) fn in_use() -> usize {
     resident("self")
 }
 
-/// Waits until a condition that nobody announces holds.
+/// Waits until a condition holds that is not announced.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     if world::is_simulated() {
         let there = world::wait_here(PATIENCE, holds);

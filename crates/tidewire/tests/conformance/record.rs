@@ -122,7 +122,7 @@ impl Record {
             if Instant::now() >= deadline {
                 self.in_vain(what, &inner);
             }
-            // Also looks at conditions that nobody announces, such as counters.
+            // Also looks at conditions that are not announced, such as counters.
             let step = Duration::from_millis(20);
             let (again, _) = self
                 .changed

@@ -1,4 +1,4 @@
-//! Dials that are asked for when a connection or a loop ends, and those that are too many.
+//! Dials that are asked for when a connection or a loop ends, and dials that are too many.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ struct Redials {
     by_turn: bool,
 }
 
-/// Whom it dials, and whether by its turn or by a handle.
+/// The address that it dials, and whether by its turn or by a handle.
 struct Conn(SocketAddr, bool);
 
 impl Protocol for Conn {
@@ -178,7 +178,7 @@ fn dial_refused_by_the_connection_limit(v: Variant) {
     assert_eq!(counters.refused_for(Refusal::ConnectionLimit), 1);
 }
 
-/// Nobody answers them, so they stay on their way.
+/// The dials are not answered, so they stay on their way.
 fn dials_beyond_their_limit_fail_at_once(v: Variant) {
     let server = Setup::on(v).limits(|l| l.dials = 3).start(|| Echo);
     let addr = nobody();

@@ -76,7 +76,7 @@ pub(crate) fn noise(seed: u64, n: usize) -> Vec<u8> {
     (0..n).map(|_| rng.next() as u8).collect()
 }
 
-/// A small generator of numbers that look random, the same for the same seed.
+/// A small generator of numbers that look random, equal for equal seeds.
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {

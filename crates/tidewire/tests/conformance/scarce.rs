@@ -80,7 +80,7 @@ fn descriptor_exhaustion_and_recovery(v: Variant) {
     assert!(after.accept_pauses - before.accept_pauses < 50, "{after}");
     early.send(b"served");
     early.expect(b"served");
-    // Whoever is answered leaves, which makes room for the others, on whichever loop they wait.
+    // An answered client leaves, which makes room for the others, on whichever loop they wait.
     for client in &mut clients {
         client.patience(Duration::ZERO);
     }

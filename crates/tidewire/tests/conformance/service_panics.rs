@@ -52,7 +52,7 @@ impl At {
     }
 }
 
-/// What it answers when it is asked for whom a connection speaks.
+/// What the service answers when it is asked whether a peer speaks for others.
 const ITSELF: u8 = 0;
 const OTHERS: u8 = 1;
 const PANICS: u8 = 2;
@@ -174,7 +174,7 @@ impl Server {
         eventually(what, || done(&self.loops.counters()));
     }
 
-    /// It has panicked so often, and lives.
+    /// Stops the server, which has panicked so often, and lives.
     fn stop(self, panics: u64) -> Counters {
         self.until("the panics to be counted", |c| c.panics == panics);
         drop(self.served());
@@ -213,7 +213,7 @@ fn panic_in_speaks_for_others(v: Variant) {
     for _ in 0..3 {
         Client::connect_to_be_reset(server.addr());
     }
-    // It is not asked again for one that goes.
+    // The service is not asked again for a client that goes.
     drop(within);
     eventually("a place", || rules.open() == 0);
     server.speaks.store(ITSELF, SeqCst);

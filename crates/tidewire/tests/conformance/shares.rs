@@ -27,9 +27,9 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What all may make in a turn, bytes; by those who made little before, once more.
+/// What all may make in a turn, bytes; connections that made little before may make it once more.
 pub(crate) const MAKE_TURN: usize = 256 << 10;
-/// Of that, one while others wait.
+/// What one may make of that while others wait.
 pub(crate) const MAKE_ONE: usize = 64 << 10;
 /// What all may send in a turn; bytes.
 const SEND_TURN: u64 = 1 << 20;
@@ -101,7 +101,8 @@ impl Role for Giver {
     }
 }
 
-/// Connections that have asked for so many bytes each, and are not looked at yet. Their marks hold nobody back.
+/// Connections that have asked for so many bytes each, and are not looked at yet. Output marks
+/// delay none of them.
 fn givers(v: Variant, each: &[usize]) -> (Server, Vec<Client>, Arc<AtomicUsize>) {
     givers_of(Setup::on(v), each)
 }
@@ -142,7 +143,8 @@ fn a_turn_makes_no_more_than_its_budget(v: Variant) {
         c.bytes_out - before.bytes_out >= made as u64
     });
     let turns = (server.counters().turns - before.turns) as usize;
-    // Each turn ends with a share and a piece, and the first of each loop is that of those with a good name.
+    // Each turn ends with a share and a piece, and the first of each loop belongs to connections
+    // that made little before.
     let most = (turns + 1 + v.loops) * (MAKE_TURN + MAKE_ONE + PIECE);
     assert!(
         v.is_threads() || made <= most,
@@ -159,7 +161,8 @@ fn who_asks_for_little_does_not_wait_for_what_others_asked_for(v: Variant) {
     let (server, mut clients, seen) = givers(v, &each);
     all_at_once(&server.record, CLIENTS, |cx| cx.link.resume());
     assert_eq!(clients[CLIENTS - 1].take(5), [7; 5]);
-    // All were asked in one turn, and nothing is known of any: each of those before it has a share at most.
+    // All were asked in one turn, and nothing is known of any: each one before it has a share at
+    // most.
     let most = 2 * (MAKE_TURN + PIECE) + CLIENTS * (MAKE_ONE + PIECE);
     let made = seen.load(Relaxed);
     // Where loops are several, or one for each connection, the others are not told in the same turn.
@@ -260,7 +263,7 @@ fn a_turn_receives_what_is_set(v: Variant) {
 
 /// `turn` bytes, which are a chunk from each of 64 connections.
 fn receives_at_most(v: Variant, turn: u64, setup: Setup) {
-    // Of each there is a chunk at the least, so this many have the budget and no more.
+    // Each sends a chunk at the least, so this many have the budget and no more.
     const CLIENTS: usize = 64;
     let options = TcpOptions {
         receive_buffer: Some(4 << 20),

@@ -23,7 +23,7 @@ pub(crate) struct OnSimulated {
     pub(crate) admission: Option<Admission>,
     /// Where they listen, if it is not one address of TCP.
     pub(crate) at: Vec<Endpoint>,
-    /// Of the network's ends, in bytes.
+    /// Kernel buffers of the network's ends, in bytes.
     pub(crate) kernel_buffers: Option<usize>,
 }
 
@@ -106,7 +106,7 @@ impl<S: Service> Simulated<S> {
         let stopped = move |sim: &mut Sim| sim.stopped(at).then_some(());
         let stopped = world::wait(deadline + PATIENCE, stopped);
         assert!(stopped.is_some(), "a stop takes longer than it may");
-        // Its process ends, and with it what the loops have kept.
+        // The server's process ends, and with it what the loops have kept.
         world::with(move |sim| sim.kill(at));
         self.counters()
     }

@@ -99,7 +99,7 @@ fn stop_finishes_streams_that_have_gone_quiet(v: Variant) {
     assert_eq!(counters.closed_for(Closed::Stopped), 1);
 }
 
-/// Whoever was told by the kernel that it is connected is served, though the loops have not met it.
+/// A client that the kernel has connected is served, though the loops have not met it.
 fn stop_serves_who_waits_to_be_accepted(v: Variant) {
     for _ in 0..10 {
         let server = Setup::on(v).start(|| Echo);
@@ -132,7 +132,7 @@ struct Met {
 fn connect_again_and_again(to: SocketAddr, stopped: &AtomicBool) -> Met {
     let mut met = Met::default();
     while !stopped.load(SeqCst) {
-        // Refused, or unheard for as long as somebody listens: it never stood.
+        // Refused, or unheard for as long as a process listens: it was never connected.
         let Ok(mut client) = Client::try_connect_within(to, Duration::from_millis(250)) else {
             continue;
         };
@@ -147,8 +147,8 @@ fn connect_again_and_again(to: SocketAddr, stopped: &AtomicBool) -> Met {
     met
 }
 
-/// Whoever has connected is answered, at whatever moment of the stop it was. `STOPS` says how often
-/// that is tried.
+/// Every connected client is answered, at whatever moment of the stop it came. `STOPS` says how
+/// often that is tried.
 fn stop_loses_nobody_who_has_just_connected(v: Variant) {
     let stops = std::env::var("STOPS").map_or(5, |n| n.parse().expect("a number of stops"));
     let (mut served, mut lost, mut spoilt) = (0, 0, 0);
@@ -404,7 +404,7 @@ fn dropping_ends_at_once(v: Variant) {
 
 fn stop_gives_up_dialling(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
-    // Nobody listens there; it would be tried for ever.
+    // No process listens there; it would be tried for ever.
     let patient = Dial::to(nobody())
         .token(9)
         .attempts(u32::MAX)
@@ -433,7 +433,7 @@ fn nobody_listens_after_a_stop(v: Variant) {
     handle.abort();
 }
 
-/// Whoever has a listener too, because it was given away or taken from somebody, can go on with it.
+/// Another process that has a listener too, given away or inherited, can go on with it.
 fn a_stop_leaves_listeners_that_others_have_as_they_were(v: Variant) {
     let given = Setup::on(v).start(|| Echo);
     let to = given.addr();
@@ -464,8 +464,8 @@ fn inherit(v: Variant, listeners: Vec<Listening>) -> Setup {
     })
 }
 
-/// Who connects while the old server stops is served by one of the two, whoever comes between the
-/// old one's end and the new one's start by the new one.
+/// A client that connects while the old server stops is served by one of the two; a client that
+/// comes between the old one's end and the new one's start is served by the new one.
 fn successor_takes_over_who_waits(v: Variant) {
     let old = Setup::on(v).reachable().start(|| Echo);
     let addr = old.addr();
@@ -492,7 +492,7 @@ fn successor_takes_over_who_waits(v: Variant) {
         old.hand_over()
     });
     drop(first);
-    // Those that the old server took in end with it.
+    // Clients that the old server took in end with it.
     let mut answered = Vec::new();
     let mut left = Vec::new();
     let mut stopped = None;
@@ -603,8 +603,8 @@ fn successors_differ_in_their_loops(v: Variant) {
     }
 }
 
-/// One connection, at the moment when the old server gives up accepting: though nobody comes after it whose coming
-/// would wake the new one, it is accepted by one of the two.
+/// One connection, at the moment when the old server gives up accepting: though no later client
+/// wakes the new one, it is accepted by one of the two.
 fn a_lone_client_is_not_forgotten_between_two_servers(v: Variant) {
     for round in 0..15 {
         let old = Setup::on(v).start(|| Echo);
@@ -615,7 +615,8 @@ fn a_lone_client_is_not_forgotten_between_two_servers(v: Variant) {
             // Before, while and after the old one gives up.
             std::thread::sleep(Duration::from_micros(round * 20));
             let mut client = Client::connect(addr);
-            // Who is accepted just before the end may be told so before it has asked.
+            // A client that is accepted just before the end may be disconnected before it has
+            // asked.
             client.try_send(b"x");
             client.try_finish();
             let back = client.rest();
@@ -628,7 +629,8 @@ fn a_lone_client_is_not_forgotten_between_two_servers(v: Variant) {
     }
 }
 
-/// What is left can be seen: whom it waits for, and who has been told everything.
+/// What is left can be seen: which connections the drain waits for, and which have been told
+/// everything.
 fn a_drain_shows_what_it_waits_for(v: Variant) {
     let (server, told) = owes(v, |_| {});
     let mut waits = server.connect();
@@ -654,7 +656,8 @@ fn a_drain_shows_what_it_waits_for(v: Variant) {
     record.check();
 }
 
-/// All is said to this client, and it does not go. Whoever needs what is shared need not wait for it.
+/// All is said to this client, and it does not go. A successor that needs what is shared need not
+/// wait for it.
 fn a_drain_tells_who_only_lingers(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     let mut client = server.connect();
@@ -673,7 +676,7 @@ fn a_drain_tells_who_only_lingers(v: Variant) {
     record.check();
 }
 
-/// A drain that nobody waits for ends at once.
+/// A drain that is not waited for ends at once.
 fn dropping_a_drain_ends_at_once(v: Variant) {
     let (server, _) = owes(v, |_| {});
     let mut client = server.connect();

@@ -66,7 +66,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Of a peer that is there.
+    /// The stream of a present peer.
     pub(crate) fn of(peer: PlainId) -> Stream {
         world::with(move |sim| sim.reading(peer, false));
         let ends = Ends {
@@ -90,7 +90,7 @@ impl Stream {
 
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let (peer, at, most) = (self.ends.peer, self.ends.read.load(SeqCst), into.len());
-        // Nothing is taken from the network but by somebody who reads.
+        // Nothing is taken from the network but by a read.
         let got = world::wait(self.patience, move |sim| {
             sim.reading(peer, true);
             let there = &sim.received(peer)[at..];

@@ -208,8 +208,9 @@ fn time_is_given(v: Variant) {
     server.cut();
 }
 
-/// How many timers of a tenth of a millisecond, one after the other, expire in a time; rounded up to
-/// milliseconds it can never be more than one for each of those. A busy machine may lose a race, not all.
+/// How many timers of a tenth of a millisecond, one after the other, expire in a time; rounded up
+/// to milliseconds it can never be more than one for each millisecond. A busy machine may lose a
+/// race, not all.
 fn timers_are_finer_than_a_millisecond(v: Variant) {
     const TENTH: Duration = Duration::from_micros(100);
     const TIME: Duration = Duration::from_millis(40);

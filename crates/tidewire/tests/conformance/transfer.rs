@@ -302,7 +302,7 @@ fn pool_exhaustion_and_recovery(v: Variant) {
         })
         .map(|t| t.join().expect("a writer"))
         .collect();
-    // Everybody is stuck, and yet:
+    // All clients are stuck, and yet:
     let mut polite = server.connect();
     polite.send(b"still served");
     polite.finish();

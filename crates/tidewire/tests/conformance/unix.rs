@@ -52,7 +52,7 @@ impl Place {
         self.0.join("s")
     }
 
-    /// In the abstract namespace, as unlikely to be used by anybody else.
+    /// In the abstract namespace, as unlikely to be used by another program.
     fn name(&self) -> String {
         self.0.display().to_string()
     }

@@ -113,7 +113,7 @@ fn a_successor_takes_clients_that_have_not_spoken(v: Variant) {
         }
     };
     match v.direct {
-        // They cannot leave the ring's table: the old loops serve them.
+        // The connections cannot leave the ring's table: the old loops serve them.
         true => {}
         // A connection that has left may be on its way until its loop has ended.
         false => {

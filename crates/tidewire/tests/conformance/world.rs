@@ -21,7 +21,7 @@ const STUCK: Duration = Duration::from_secs(60);
 /// Longer than any case waits, in virtual time.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// Looks whether what somebody waits for is there; `true` says that there is no more time.
+/// Looks whether what a thread waits for is there; `true` says that there is no more time.
 type Look = Box<dyn FnMut(&mut Sim, bool) -> bool + Send>;
 
 /// What another thread of the case waits for.
@@ -30,14 +30,14 @@ struct Ask {
     /// Set when it is first looked at.
     until: Option<tidewire::Instant>,
     look: Look,
-    /// Who asks. It alone is woken by the answer: with a hundred others waiting, waking all of them for each answer was most
-    /// of what the suite cost.
+    /// The asking thread. It alone is woken by the answer: with a hundred others waiting, waking
+    /// all of them for each answer was most of what the suite cost.
     asker: thread::Thread,
 }
 
 #[derive(Default)]
 struct Others {
-    /// Those that do not wait.
+    /// Threads that do not wait.
     running: usize,
     asks: Vec<Ask>,
     /// Ports that were given out.
@@ -49,7 +49,7 @@ struct Others {
 #[derive(Default)]
 struct Shared {
     others: Mutex<Others>,
-    /// Fewer run than before: for who has them go on, one after the other.
+    /// Fewer run than before: for the thread that has them go on, one after the other.
     fewer_run: Condvar,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn simulated(sim: Sim, case: impl FnOnce()) -> u64 {
     sim.borrow().trace_hash()
 }
 
-/// A port that nobody uses on the case's network.
+/// An unused port on the case's network.
 pub(crate) fn unused_port() -> u16 {
     match world().expect("only called in simulated worlds") {
         World::Here(_, shared) | World::Elsewhere(shared) => {
@@ -274,7 +274,7 @@ fn answer(sim: &mut Sim, shared: &Shared) {
 /// Another thread of a case.
 pub(crate) struct Joined<T> {
     thread: thread::JoinHandle<T>,
-    /// It waits for nothing any more.
+    /// The thread waits for nothing any more.
     ended: Arc<AtomicBool>,
 }
 
@@ -328,7 +328,7 @@ pub(crate) fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -
         let _ending = ending;
         f()
     });
-    // It comes first, as far as it gets.
+    // The thread comes first, as far as it gets.
     if let Some(shared) = shared {
         let mut others = shared.lock();
         while others.running > others_run {

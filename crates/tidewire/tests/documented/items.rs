@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Function,
     /// A function of a type without `self`: called by the type's name.
     Associated,
-    /// A method, of a type or a trait: called, or written by who implements the trait.
+    /// A method, of a type or a trait: called, or written by an implementor of the trait.
     Method,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Crate {
     pub(crate) items: Vec<Public>,
     /// All the documentation there is.
     pub(crate) everything: String,
-    /// Enums to which a variant cannot be added without breaking who matches on them.
+    /// Enums to which a variant cannot be added without breaking code that matches on them.
     pub(crate) closed_enums: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use items::{Kind, Public};
 
-/// Types of `tidewire-http` without an example: nobody can do anything with one but hand it on.
+/// Types of `tidewire-http` without an example: a program can only hand one on.
 const OPAQUE: [(&str, &str); 4] = [
     ("http: HttpConn", "the connection of `Http`"),
     ("http: HttpLocal", "the state of `Http` on a loop"),
@@ -80,7 +80,7 @@ fn enums_that_will_grow_say_so() {
     assert_eq!(known.len(), WHOLE.len(), "{known:?}");
 }
 
-/// Of the other crates for users, the types.
+/// The types of the other crates for users have examples, too.
 #[test]
 fn types_of_http_have_examples() {
     let bare = bare("http", 80);

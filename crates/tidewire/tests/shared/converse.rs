@@ -27,7 +27,7 @@ pub(crate) fn converse<S: Service>(
     let mut conditions = Conditions::from_seed(seed);
     let breaks = seed % 5 == 1;
     conditions.reset_one_in = if breaks { 100 } else { 0 };
-    // Who comes waits then; of those that break, some do so before they are heard.
+    // New clients wait then; some of the connections that break do so before they are heard.
     conditions.kernel.accept_fails_one_in = [0, 2, 3, 8][(seed / 3 % 4) as usize];
     conditions.late_one_in = [0, 4, 64][(seed / 5 % 3) as usize];
     conditions.kernel.accept_aborts_one_in = if breaks { 20 } else { 0 };
@@ -38,7 +38,7 @@ pub(crate) fn converse<S: Service>(
     conditions.accept_max = conditions.accept_max.max(40);
     conditions.send_buffer = conditions.send_buffer.max(200);
     conditions.receive_buffer = conditions.receive_buffer.max(200);
-    // Between two pieces: short enough for nobody to be late with all of them.
+    // Between two pieces: short enough for no peer to be late with all of them.
     let pause = conditions.latency.end().mul_f64((seed % 11) as f64 / 20.0);
     let mut scene = Scene {
         sim: Sim::under(seed, conditions),
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// Has everybody say all, piece by piece. The server, if it has not died meanwhile.
+    /// Has every peer say all, piece by piece. The server, if it has not died meanwhile.
     fn talk(
         &mut self,
         (seed, pause): (u64, Duration),

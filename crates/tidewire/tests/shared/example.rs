@@ -55,7 +55,7 @@ impl Serving {
 
     /// Stops it by a signal, and waits for its end in order.
     pub(crate) fn stop(mut self) -> Result<(), String> {
-        // It says where it listens a moment before it waits for signals.
+        // The example says where it listens a moment before it waits for signals.
         let start = Instant::now();
         let pid = self.child.id();
         while !catches_signals(pid) && self.child.try_wait().is_ok_and(|end| end.is_none()) {

@@ -39,7 +39,7 @@ impl Authority {
         Roots::from_pem(self.pem().as_bytes()).unwrap()
     }
 
-    /// The same for rustls itself.
+    /// The authority as the root store of rustls.
     pub fn store(&self) -> RootCertStore {
         let mut store = RootCertStore::empty();
         store.add(self.0.der().clone()).unwrap();
@@ -110,7 +110,7 @@ pub enum Habit {
     Flood,
     /// Reads nothing.
     Deaf,
-    /// Turns everybody away.
+    /// Refuses every connection.
     Refuses,
     /// Sends back what it gets, and aborts when its peer has said all.
     Offended,

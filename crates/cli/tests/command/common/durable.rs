@@ -143,7 +143,7 @@ fn serve(place: &Place, listen: &str, more: &[&str]) -> Vec<String> {
 pub(crate) fn send(to: &str, args: &[&str], input: &str) -> Output {
     let mut child = spawn(tidewire(&[&["send", "--to", to], args].concat()));
     let mut stdin = child.stdin.take().unwrap();
-    // It may have ended before it read anything.
+    // The process may have ended before it read anything.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     Running::from(child).end()

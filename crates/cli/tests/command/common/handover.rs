@@ -114,8 +114,8 @@ impl Load {
     }
 }
 
-/// One connection. It must stand, and end in order; whether it was served: who is accepted by a server just before
-/// it ends may be told goodbye before it has asked.
+/// One connection. It must stand, and end in order; whether it was served: a client that a server
+/// accepts just before its end may be disconnected before it has asked.
 pub(crate) fn visit(to: SocketAddr) -> bool {
     let mut client = TcpStream::connect(to).expect("a connection attempt is not refused");
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -130,7 +130,7 @@ pub(crate) fn visit(to: SocketAddr) -> bool {
     client.shutdown(std::net::Shutdown::Write).unwrap();
     match client.read_to_end(&mut back) {
         Ok(_) => {}
-        // Whoever was told everything is not wronged by a reset after that.
+        // A reset does no harm to a client that has received everything.
         Err(e) if e.kind() == ErrorKind::ConnectionReset => panic!("{e} at the end"),
         Err(e) => panic!("{e}"),
     }

@@ -96,40 +96,40 @@ pub enum AdminFrame<'a> {
     },
     /// There is to be a stream.
     Create {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
         /// What is set about it.
         wanted: Wanted,
     },
     /// A stream is to have other settings.
     Set {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
-        /// Those that change.
+        /// Settings that change.
         wanted: Wanted,
     },
     /// A stream is to go, and all that is in it.
     Delete {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
     },
     /// The cursors of a stream behind this name.
     Cursors {
-        /// Of the stream.
+        /// Name of the stream.
         stream: &'a str,
         /// The name.
         after: &'a str,
     },
     /// The readers of a stream that are connected now.
     Readers {
-        /// Of the stream.
+        /// Name of the stream.
         stream: &'a str,
     },
     /// A cursor is to go.
     DeleteCursor {
         /// The name of its stream.
         stream: &'a str,
-        /// Its name.
+        /// Name of the cursor.
         cursor: &'a str,
     },
     /// The records of a stream before a position are to go.
@@ -264,7 +264,7 @@ pub struct StreamFrame<'a> {
     pub readers: u32,
     /// The number of its compression.
     pub compression: u8,
-    /// Its name.
+    /// Name of the stream.
     pub name: &'a str,
     /// Bytes of the log's oldest segments that are on the disk because of this stream, or of it and others; servers before 0.3
     /// do not say.
@@ -325,7 +325,7 @@ impl<'a> StreamFrame<'a> {
     }
 }
 
-/// Somebody who reads a stream, or a place to which somebody has read it.
+/// A reader of a stream, or a named cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceFrame<'a> {
     /// The next position to be read.

@@ -20,7 +20,7 @@ pub struct Malformed(pub &'static str);
 pub struct TooLong {
     /// Which one.
     pub field: &'static str,
-    /// Its length in bytes.
+    /// Length of the field in bytes.
     pub len: usize,
 }
 

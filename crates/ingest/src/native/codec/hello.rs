@@ -107,11 +107,11 @@ pub struct Administer<'a> {
 /// The first thing a client says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hello<'a> {
-    /// It will send messages.
+    /// The client will send messages.
     Produce(Produce<'a>),
-    /// It wants to read them.
+    /// The client wants to read messages.
     Subscribe(Subscribe<'a>),
-    /// It wants to see and change streams.
+    /// The client wants to see and change streams.
     Administer(Administer<'a>),
 }
 
@@ -184,7 +184,7 @@ impl<'a> Hello<'a> {
             return Err(Malformed("no such kind of hello"));
         }
         if bytes.len() < JUDGED {
-            // The next byte alone may decide it, so whoever waits must not wait for more.
+            // The next byte alone may decide it, so the caller must not wait for more.
             return Ok(Read::Partial(bytes.len() + 1));
         }
         let Some(([_, _, _, _, _, kind, len @ ..], rest)) =
@@ -275,7 +275,7 @@ fn administer<'a>(fields: &mut Fields<'a>) -> Result<Administer<'a>, Malformed> 
     Ok(Administer { token })
 }
 
-/// The flags, none but those `known`, and the reserved field behind them.
+/// The flags, none but the `known` ones, and the reserved field behind them.
 fn flags(fields: &mut Fields<'_>, known: u8) -> Result<u8, Malformed> {
     let flags = fields.u8()?;
     if flags & !known != 0 {

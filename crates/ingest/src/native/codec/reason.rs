@@ -16,7 +16,7 @@ macro_rules! reasons {
             /// All that are known.
             pub const ALL: &[Reason] = &[$(Reason::$name),*];
 
-            /// Its number in a frame.
+            /// Number of the reason in a frame.
             #[must_use]
             pub fn code(self) -> u16 {
                 match self {

@@ -21,7 +21,7 @@ const DONE: u8 = 10;
 
 /// What a flag says depends on the kind.
 const FLAG: u8 = 1;
-/// Of a welcome to a producer: it was known once.
+/// Flag of a welcome to a producer that was known once.
 const FORGOTTEN: u8 = 2;
 
 /// What a server says.
@@ -49,7 +49,8 @@ pub enum ServerFrame<'a> {
     End {
         /// Where reading would go on.
         next: u64,
-        /// It is not the tail: the reader has finished sending, and its credit is used up.
+        /// Set where this is not the tail: the reader has finished sending, and its credit is used
+        /// up.
         short: bool,
     },
     /// To an administrator: go on.
@@ -62,7 +63,7 @@ pub enum ServerFrame<'a> {
     Done {
         /// Which request that was, counted from 1.
         id: u64,
-        /// There are more of those that were asked for: ask again behind the last.
+        /// More entries follow: ask again behind the last.
         more: bool,
     },
     /// A kind that this version does not know; to be skipped.
@@ -84,8 +85,8 @@ pub struct Welcome {
     pub window_bytes: u64,
     /// The producer's mark; `None` if it has none.
     pub last_id: Option<u64>,
-    /// It has none because it was away for longer than it is remembered: what it sends again is stored
-    /// again.
+    /// The producer has no mark because it was away for longer than it is remembered: what it sends
+    /// again is stored again.
     pub forgotten: bool,
 }
 
@@ -128,7 +129,7 @@ pub struct Batch<'a> {
     pub timestamp_us: u64,
     /// How many there are.
     pub count: u32,
-    /// Who sent them; empty for anonymous messages.
+    /// Producer of the messages; empty for anonymous messages.
     pub producer: &'a str,
     /// The messages with their headers, as [`parser`](super::parser) takes them.
     pub messages: &'a [u8],
@@ -247,7 +248,7 @@ impl<'a> ServerFrame<'a> {
     }
 
     /// Reads the frame at the start of `bytes`, with a body of at most `body_max` bytes. Fields
-    /// that later versions add behind those known here are skipped.
+    /// that later versions add at the end are skipped.
     ///
     /// # Errors
     /// [`Malformed`] says what is wrong with it.

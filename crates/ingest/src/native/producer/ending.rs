@@ -65,7 +65,7 @@ impl Producer {
         self.end(next, Reason::Fenced, Reason::Fenced.name(), cx);
     }
 
-    /// Its token is not accepted any more.
+    /// The producer's token is not accepted any more.
     pub(in crate::native) fn shut_out(&mut self, cx: &mut Cx<'_, impl Native>) {
         let next = self.ids.next().unwrap_or(u64::MAX);
         let text = "the token is not accepted any more".to_owned();

@@ -16,7 +16,8 @@ impl Producer {
         self
     }
 
-    /// Its partition is handed over: what was taken is still acknowledged. Or it is somebody else's: nothing is.
+    /// The producer's partition is handed over: what was taken is still acknowledged. Or it belongs
+    /// to another server: nothing is.
     pub(in crate::native) fn unbound(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let Some(bound) = &self.bound else {
             return;

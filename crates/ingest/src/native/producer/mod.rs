@@ -240,7 +240,8 @@ impl Producer {
     }
 }
 
-/// The number of a producer, which is not forgotten before it is let go: whoever is connected is not away.
+/// The number of a producer, which is not forgotten before it is let go: a connected producer is
+/// not away.
 fn held(log: &dyn Log, stream: StreamId, name: &str) -> Result<ProducerId, Refused> {
     let id = log.producer(stream, name)?;
     if log.hold(id) {

@@ -1,4 +1,4 @@
-//! Handing messages to the log, and what becomes of those that it does not take.
+//! Handing messages to the log, and what becomes of messages that it does not take.
 
 use tidewire::{Cx, Input, Next};
 use tidewire_log::{Log, Refused, Ticket};
@@ -18,9 +18,9 @@ pub(super) enum Put {
     Taken,
     /// There is no room for it now.
     Crowded,
-    /// It was refused, and all that follows it is to be dropped.
+    /// The message was refused, and all that follows it is to be dropped.
     Refused,
-    /// It does not fit a batch of the log: fewer at once.
+    /// The messages do not fit a batch of the log: fewer at once.
     Halve,
     /// The connection ends.
     Over(Next),
@@ -139,7 +139,7 @@ impl Producer {
         }
         let mut appended = self.append(batch, &*shared.log);
         if appended == Some(Err(Refused::Busy)) && !later {
-            // Once more, because there may be room since, and nobody has been told to ring for it.
+            // Once more, because there may be room since, which rang no bell.
             cx.local.bell.arm();
             appended = self.append(batch, &*shared.log);
         }

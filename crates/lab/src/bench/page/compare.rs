@@ -17,7 +17,7 @@ pub(in crate::bench) struct Pair {
 /// The runs of one result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::bench) struct Runs {
-    /// Of the metric that is compared.
+    /// Values of the metric that is compared.
     pub(in crate::bench) compared: Vec<f64>,
     pub(in crate::bench) cpu: Vec<f64>,
     pub(in crate::bench) user: Vec<f64>,

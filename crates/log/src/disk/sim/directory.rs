@@ -37,7 +37,7 @@ impl SimDisk {
         self.lock().used()
     }
 
-    /// The most that [`SimDisk::used`] has ever been, also within a step of whoever uses the disk.
+    /// The most that [`SimDisk::used`] has ever been, also within a step of the disk's user.
     pub fn most_used(&self) -> u64 {
         self.lock().most_used
     }

@@ -61,7 +61,7 @@ impl Inode {
         })
     }
 
-    /// Forgets who has it open: another disk's files are not this one's.
+    /// Forgets the open handles: another disk's files are not this one's.
     pub(super) fn close(&mut self) {
         self.open = Weak::new();
     }
@@ -155,7 +155,8 @@ impl Inode {
         versions.chain(self.lengths.iter().map(|length| length.at))
     }
 
-    /// The sectors with versions that are not proven; with `at`, only those written at that moment.
+    /// The sectors with versions that are not proven; with `at`, only sectors written at that
+    /// moment.
     pub(super) fn dirty(&self, at: Option<u64>) -> impl Iterator<Item = u64> {
         let written = move |versions: &[Version]| {
             at.is_none_or(|at| versions.iter().any(|version| version.at == at))

@@ -1,5 +1,5 @@
 //! A simulated disk, for tests: a flat directory in memory that does, from a seed, what a real disk
-//! may do to data that nobody synced.
+//! may do to data that was not synced.
 //!
 //! The one idea: every change is kept twice, as processes see it (the page cache) and as a sync has
 //! proven it, with all versions between. [`SimDisk::crash`] picks among them: each sector of

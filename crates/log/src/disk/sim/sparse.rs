@@ -1,5 +1,5 @@
-//! Bytes of a file of which most may never have been written: only those up to the last one that was take memory, so
-//! that reserving room for a segment costs a test nothing.
+//! Bytes of a file of which most may never have been written: only bytes up to the last written one
+//! take memory, so that reserving room for a segment costs a test nothing.
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
@@ -60,7 +60,7 @@ impl Sparse {
 mod tests {
     use super::*;
 
-    /// The same operations on plain bytes.
+    /// Equal operations on plain bytes give equal results.
     #[test]
     fn what_was_never_written_is_zeros() {
         let mut rng = fastrand::Rng::with_seed(1);

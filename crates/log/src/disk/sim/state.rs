@@ -308,7 +308,7 @@ impl State {
         Ok(())
     }
 
-    /// Drops the files that nobody can reach any more.
+    /// Drops the files that cannot be reached any more.
     fn forget(&mut self) {
         let reachable = self.names.reachable();
         self.inodes

@@ -285,7 +285,7 @@ fn a_full_disk_refuses_what_was_not_reserved() {
     write(&file, &[1; 10], 3 * BLOCK - 10).unwrap();
     write(&other, &[1; 10], BLOCK - 10).unwrap();
 
-    // Room comes back when the name goes and nobody has the file open.
+    // Room comes back when the name goes and no handle is open.
     disk.remove("a").unwrap();
     full(other.reserve(2 * BLOCK));
     drop(file);

@@ -255,8 +255,8 @@ impl World {
         Ok(())
     }
 
-    /// Repairs a copy of the disk and opens that: every record is there, under its position, but for
-    /// those that are said to be missing, and one flipped bit costs one batch.
+    /// Repairs a copy of the disk and opens that: every record is there, under its position, but
+    /// for the ones that are reported missing, and one flipped bit costs one batch.
     pub(crate) fn verify_repaired(&self, harm: &Harm) -> Verdict {
         let disk = self.disk.fork();
         let failed = |what: &str, error: String| Violation(format!("{what} {harm:?}: {error}"));

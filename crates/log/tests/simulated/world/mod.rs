@@ -76,12 +76,12 @@ struct Producer {
     /// Empty: anonymous.
     name: String,
     next_id: u64,
-    /// Its stream was deleted and made again.
+    /// The stream was deleted and made again.
     stale: bool,
 }
 
-/// A log while it is open; the numbers are those of this opening, in the order of the model's
-/// streams and the world's producers.
+/// A log while it is open; the numbers are of this opening, in the order of the model's streams and
+/// the world's producers.
 struct Open {
     log: EmbeddedLog<SimDisk>,
     writer: Writer<SimDisk>,

@@ -19,7 +19,7 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    /// Every message is there once, those of producers in order, and the marks are theirs.
+    /// Every message is there once, each producer's in order, and the marks are theirs.
     pub(crate) fn look(&mut self, brokers: &Brokers) -> Verdict {
         for (share, cluster) in brokers.all() {
             let state = cluster.state();
@@ -49,7 +49,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Somebody was told that this is at home.
+    /// A producer was told that this is at home.
     pub(crate) fn acknowledged(&mut self, brokers: &Brokers, who: &str, number: u64) -> Verdict {
         self.look(brokers)?;
         ensure(self.home.contains(&number), || {

@@ -1,5 +1,5 @@
-//! A group from a seed: it gives partitions to members, asks them to hand over, goes on without those that do not answer,
-//! and tells everybody late.
+//! A group from a seed: it gives partitions to members, asks them to hand over, goes on without
+//! members that do not answer, and tells every member late.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,9 +18,9 @@ pub(crate) struct State {
     generation: u64,
     members: BTreeMap<usize, Mailbox>,
     assigned: BTreeMap<u32, usize>,
-    /// Revoked, and for whom.
+    /// Revoked partitions, each with its next member.
     moving: BTreeMap<u32, usize>,
-    /// Nobody hears anything.
+    /// The group reaches no member.
     pub(crate) is_away: bool,
     pub(crate) is_kind: bool,
 }
@@ -49,7 +49,7 @@ impl Group {
         self.0.lock().expect("one thread")
     }
 
-    /// A process begins; what the one before it had is somebody's.
+    /// A process begins; the partitions of the one before it have another owner.
     pub(crate) fn join(&self, member: usize) -> SimMember {
         let mut state = self.state();
         let mailbox = state.members.entry(member).or_default();
@@ -79,7 +79,7 @@ impl State {
                 self.rebalance(partition);
             }
             4 => {
-                // Whoever has not handed over in time is passed over.
+                // A member that has not handed over in time is passed over.
                 let late: Vec<u32> = self.moving.keys().copied().collect();
                 for partition in late {
                     self.give(partition);
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// Everybody is reached, and every partition is somebody's.
+    /// Every member is reached, and every partition has an owner.
     pub(crate) fn heal(&mut self) {
         (self.is_away, self.is_kind) = (false, true);
         let late: Vec<u32> = self.moving.keys().copied().collect();
@@ -241,7 +241,7 @@ impl Membership for SimMember {
         let mut state = self.group.state();
         let is_mine = state.assigned.get(&partition) == Some(&self.member);
         if is_mine && state.members[&self.member].life == self.life {
-            // Whoever it was for may be gone.
+            // The next member may be gone.
             match state.moving.contains_key(&partition) {
                 true => state.give(partition),
                 false => state.assign(self.member),

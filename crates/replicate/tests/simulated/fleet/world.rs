@@ -1,4 +1,4 @@
-//! One seed's world: a group, brokers, three members, and producers who connect to any of them.
+//! One seed's world: a group, brokers, three members, and producers that connect to any of them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,7 +45,7 @@ struct Producer {
     stream: String,
     name: String,
     partition: u32,
-    /// It is acknowledged what is at home; others what is durable.
+    /// Acknowledgements of this producer wait for the home; others for durability.
     waits_for_home: bool,
     /// The highest id that it was told is at home.
     acked: u64,
@@ -148,7 +148,7 @@ impl World {
         Ok(())
     }
 
-    /// Those who are connected there are not any more.
+    /// Disconnects the producers that are connected there.
     fn forget(&mut self, member: usize) {
         for producer in &mut self.producers {
             producer.conn.take_if(|conn| conn.member == member);
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Somebody without a name says something.
+    /// An anonymous producer sends a message.
     fn say(&mut self, member: usize) {
         self.number += 1;
         let message = [(self.number, self.number)];
@@ -277,8 +277,8 @@ impl World {
         Ok(())
     }
 
-    /// Nothing goes wrong any more: each partition is somebody's, all that was taken in its tenure is at home, and so is
-    /// what nobody has sent.
+    /// Nothing goes wrong any more: each partition has an owner, and all that was taken in its
+    /// tenure is at home, anonymous messages included.
     fn heal(&mut self) -> Verdict {
         self.brokers.heal();
         self.group.state().heal();

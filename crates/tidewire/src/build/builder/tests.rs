@@ -38,7 +38,7 @@ impl Service for EchoService {
     }
 }
 
-/// A connection for a service that nobody has heard of: a mistake that only the toolkit could make.
+/// A connection for an unknown service: a mistake that only the toolkit could make.
 fn poison() -> Command {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -103,7 +103,7 @@ fn a_loop_that_dies_is_told_of_and_leaves_nothing() {
         assert_eq!(failed.name(), "tidewire-loop-0", "on {engine}");
         assert!(failed.reason().starts_with("it panicked: "), "{failed}");
         assert!(client.read_exact(&mut [0]).is_err(), "cut with its loop");
-        // Who is accepted now is turned away instead of waiting for ever.
+        // A client that is accepted now is refused instead of waiting for ever.
         let refused = Instant::now() + Duration::from_secs(20);
         while running.counters().refused_for(Refusal::NoLoop) == 0 {
             assert!(echoes(&running.addrs()[0]).is_err());
@@ -137,7 +137,7 @@ fn an_acceptor_that_dies_is_told_of() {
     }
 }
 
-/// Its thread is one of many; the others, and the count of what is open, go on without it.
+/// The thread is one of many; the others, and the count of what is open, go on without it.
 #[test]
 fn a_connections_thread_that_dies_is_forgotten() {
     let (running, loops) = server(EngineChoice::Threads).unwrap();
@@ -164,7 +164,7 @@ fn a_connections_thread_that_dies_is_forgotten() {
     running.stop(Duration::from_secs(10));
 }
 
-/// Nobody is told of them: who would be is gone with the loop.
+/// No callback is told of these dials: the protocol is gone with the loop.
 #[test]
 fn dials_that_a_loop_takes_with_it_are_counted() {
     for engine in [EngineChoice::Epoll, EngineChoice::Uring] {

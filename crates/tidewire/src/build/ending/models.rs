@@ -1,4 +1,4 @@
-//! Every order in which loops end and somebody waits for that, checked by loom.
+//! Every order in which loops end and a thread waits for that, checked by loom.
 
 use loom::thread;
 

@@ -24,7 +24,7 @@ enum State {
     Accept,
     /// Being taken back. It may still bring connections.
     Ending,
-    /// Never again: somebody has shut down the listener.
+    /// Never again: the listener was shut down.
     Broken,
 }
 

@@ -1,5 +1,5 @@
 //! Announcing what several connections have received before the first of their protocols is called,
-//! for those that [look ahead](crate::Protocol::look_ahead).
+//! for protocols that [look ahead](crate::Protocol::look_ahead).
 
 use crate::driver::completion::ring::Completion;
 use crate::driver::completion::sockets::{Early, Sockets};

@@ -38,9 +38,10 @@ impl<S: Sys> Alarm<S> {
         true
     }
 
-    /// It has gone off, or the watch has ended: it is watched again when it is next set, because it
-    /// would be found as it is until then. What tells of it may be late, where the queue of completions
-    /// is full, and it may have been set to another time meanwhile: the loop sets it once more.
+    /// The alarm has gone off, or the watch has ended: it is watched again when it is next set,
+    /// because it would be found as it is until then. What tells of it may be late, where the queue
+    /// of completions is full, and it may have been set to another time meanwhile: the loop sets it
+    /// once more.
     pub(super) fn went_off(&mut self, done: Completion) {
         self.watched = done.more() || mistaken(Mistake::AlarmNotWatchedAgain);
     }

@@ -99,8 +99,8 @@ impl<Q: Queues> Driver for Sockets<Q> {
                     return Some(Outcome::AlarmOver);
                 }
                 Kind::Install if done.result >= 0 && mistaken(Mistake::InstallForgotten) => {}
-                // It comes too late to whom it was made for.
-                // SAFETY: it has been made, and nobody else has seen this.
+                // The descriptor comes too late for its connection. SAFETY: it has been made, and
+                // no other code has seen this.
                 Kind::Install if done.result >= 0 => drop(unsafe { self.ring.accepted(done) }),
                 Kind::Wake | Kind::Cancel | Kind::Install => {}
             }
@@ -212,7 +212,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
 }
 
 impl<Q: Queues> Sockets<Q> {
-    /// Takes what has completed, and announces it to those who look ahead.
+    /// Takes what has completed, and announces it to protocols that look ahead.
     #[inline]
     fn begin_batch(&mut self, core: &mut Core) {
         self.ring.collect();
@@ -238,8 +238,8 @@ impl<Q: Queues> Sockets<Q> {
         }
     }
 
-    /// Closes what was accepted and nobody has looked at: a loop that has panicked, say, takes nobody in. And what was made for
-    /// a call that has not waited for it.
+    /// Closes sockets that were accepted and not looked at: a loop that has panicked, for example,
+    /// takes no client in. And what was made for a call that has not waited for it.
     fn close_unseen(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let collected = std::mem::take(&mut self.ring.collected);
@@ -251,7 +251,7 @@ impl<Q: Queues> Sockets<Q> {
         }
     }
 
-    /// Tells of the stop those of whom nothing is to be read.
+    /// Tells connections of the stop of which nothing is to be read.
     #[inline]
     fn end_sweeps(&mut self, core: &mut Core) {
         while !self.swept.is_empty() {

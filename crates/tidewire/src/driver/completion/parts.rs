@@ -14,7 +14,7 @@ use crate::memory::buffer::Lease;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 
-/// Of the buffers of one chunk, the part that may be filled so at once: the others keep receiving going.
+/// The part of one chunk's buffers that may be filled so at once: the others keep receiving going.
 const OF_BUFFERS: usize = 4;
 
 impl<Q: Queues> Sockets<Q> {

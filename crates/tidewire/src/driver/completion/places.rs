@@ -1,12 +1,12 @@
 //! Sockets without descriptors: they stand in the table of the ring, at the place of their connection's
 //! index, and count against no limit of the process (*direct descriptors*).
 //!
-//! They come in with descriptors, by accepting, by connecting, or from another loop, and give them up as
-//! they are put into the table. So whatever is asked of a socket at its beginning is asked as ever. What
-//! the ring cannot do later without waiting (a half-close, the error that is pending) is done by a
-//! descriptor that is made for it and closed again. Where none is to be had, a half-close is left to the ring
-//! all the same, because the peer waits for it; the setting for a reset always is. Connections that the table has
-//! no place for keep their descriptors.
+//! Connections come in with descriptors, by accepting, by connecting, or from another loop, and
+//! give them up as they are put into the table. So whatever is asked of a socket at its beginning
+//! is asked as ever. What the ring cannot do later without waiting (a half-close, the error that is
+//! pending) is done by a descriptor that is made for it and closed again. Where none is to be had,
+//! a half-close is left to the ring all the same, because the peer waits for it; the setting for a
+//! reset always is. Connections that the table has no place for keep their descriptors.
 
 use std::io;
 

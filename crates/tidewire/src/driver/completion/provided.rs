@@ -88,7 +88,7 @@ impl<B: Buffers> Group<B> {
             let Some((piece, start)) = self.pool.give() else {
                 break;
             };
-            // SAFETY: the piece is given away: nobody here looks at it until it is `returned`. Its
+            // SAFETY: the piece is given away: no code here looks at it until it is `returned`. Its
             // memory lives as long as the pool, which `Drop` keeps for ever while it is registered.
             unsafe { buffers.give(piece as u16, start, len) };
             if mistaken(Mistake::BufferGivenTwice) {

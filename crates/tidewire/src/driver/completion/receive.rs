@@ -207,7 +207,8 @@ impl<Q: Queues> Sockets<Q> {
                 sock.receiver.stream = true;
                 return core.touch(index);
             }
-            // Who finds no large piece waits for one: what waits so holds a part of them only.
+            // A connection that finds no large piece waits for one: waiting connections hold only a
+            // part of them.
             if ![Errno::CANCELED, Errno::INTR, Errno::NOBUFS]
                 .iter()
                 .any(|&e| done.is(e))
@@ -252,7 +253,8 @@ impl<Q: Queues> Sockets<Q> {
             return false;
         }
         let mut fed = false;
-        // In the order they came, each once: who finds nothing again queues behind the others.
+        // In the order they came, each once: a connection that finds nothing again queues behind
+        // the others.
         for _ in 0..self.starved.len() {
             let Some(token) = self.starved.pop_front() else {
                 break;
@@ -272,7 +274,7 @@ impl<Q: Queues> Sockets<Q> {
         fed
     }
 
-    // ---- Watching those that nobody reads ----
+    // ---- Watching connections that are not read ----
 
     /// Waits for the peer to finish or to vanish. Each is reported as it happens, so that a peer
     /// that has finished is not reported for ever.
@@ -312,7 +314,8 @@ impl<Q: Queues> Sockets<Q> {
             return self.close_if_quiet(core, index);
         }
         if !done.more() {
-            // Taken back, or ended by itself. It may be wanted again, also by one who knows of the end.
+            // Taken back, or ended by itself. The connection may be wanted again, also after it
+            // knows of the end.
             core.touch(index);
         }
         if done.result < 0 {
@@ -323,8 +326,8 @@ impl<Q: Queues> Sockets<Q> {
         // still to be read.
         let reset = libc::POLLHUP * i16::from(core.states[index as usize].peer.endpoint.is_tcp());
         if events & (libc::POLLERR | reset) != 0 {
-            // Nobody reads, so the error would not be seen there. Without a descriptor, which one it is stays
-            // unknown.
+            // The connection is not read, so the error would not be seen there. Without a
+            // descriptor, which one it is stays unknown.
             let error = sock.with(ring, index, |sys, fd| sys.error(fd));
             let failed = events & libc::POLLERR != 0;
             let error = error.unwrap_or(failed.then_some(Errno::CONNRESET));

@@ -10,7 +10,7 @@ const SMALL_RUN: u8 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     None,
-    /// It found no buffer, and waits for one.
+    /// The receive found no buffer, and waits for one.
     Starved,
     Many,
     /// Being taken back. It may still bring bytes.
@@ -36,7 +36,7 @@ impl Operation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver {
     pub(super) operation: Operation,
-    /// Somebody wants the bytes.
+    /// The connection wants the bytes.
     pub(super) wanted: bool,
     pub(super) stream: bool,
     /// Full pieces in a row or, of a stream, small ones.
@@ -52,8 +52,8 @@ pub(super) struct Receiver {
     pub(super) sweep: Option<u32>,
 }
 
-/// Bytes to look for at a stop where nobody knows how many there are, as in a connection that comes while its loop
-/// is stopping.
+/// Bytes to look for at a stop where their number is unknown, as in a connection that comes while
+/// its loop is stopping.
 pub(super) const SWEEP_NEW: u32 = 1 << 20;
 
 /// What has come of one connection, and waits for the rest: see [`parts`](super::parts).
@@ -64,7 +64,7 @@ pub(super) struct Parts {
     pub(super) len: usize,
 }
 
-/// The wait for the end of a connection that nobody reads.
+/// The wait for the end of a connection that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watch {
     Off,
@@ -120,7 +120,7 @@ impl Receiver {
         self.run = if hit { self.run + 1 } else { 0 };
         let enough = match (self.stream, self.more) {
             (true, _) => SMALL_RUN,
-            // It was cut.
+            // The receive was cut.
             (false, true) => 1,
             (false, false) => FULL_RUN,
         };

@@ -89,7 +89,7 @@ impl<Q: Queues> Ring<Q> {
         unsafe { self.queues.accepted(done.result) }
     }
 
-    /// Of which a part is for the table only.
+    /// The queues, of which a part is for the table only.
     pub(super) fn queues_mut(&mut self) -> &mut Q {
         &mut self.queues
     }
@@ -191,7 +191,7 @@ impl<Q: Queues> Ring<Q> {
         self.queues.has_news()
     }
 
-    /// Takes those too that the queue has had no room for.
+    /// Takes also completions that the queue has had no room for.
     pub(super) fn collect_held_back(&mut self) {
         for _ in 0..LOOKS {
             self.collect();

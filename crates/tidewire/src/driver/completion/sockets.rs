@@ -85,11 +85,11 @@ pub(crate) struct Sockets<Q: Queues> {
     /// Pieces of a whole chunk, for streams.
     pub(super) large: Group<Q::Buffers>,
     socks: Table<Sock<Q::Sys>>,
-    /// Of the socket made last.
+    /// Generation of the socket made last.
     generation: u32,
     /// Pieces taken from their completions to be announced, in the order of these.
     pub(super) early: VecDeque<Early>,
-    /// Of connections for which the rest is on its way.
+    /// Parts of connections for which the rest is on its way.
     pub(super) parts: Vec<Parts>,
     /// Connections whose receive found no buffer, and the group it looked in.
     pub(super) starved: VecDeque<Token>,
@@ -150,7 +150,8 @@ impl<Q: Queues> Sockets<Q> {
         Ok(())
     }
 
-    /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on those.
+    /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on blocking
+    /// sockets.
     pub(super) fn insert(&mut self, core: &Core, index: u32, fd: Fd<Q>, connecting: bool) {
         self.generation = next_generation(self.generation);
         let mut sock = Sock {
@@ -190,7 +191,7 @@ impl<Q: Queues> Sockets<Q> {
             .filter(|s| s.generation == token.generation)
     }
 
-    /// It, with the ring.
+    /// The socket, with the ring.
     pub(super) fn sock_and_ring_of(
         &mut self,
         token: Token,
@@ -247,7 +248,7 @@ impl<Q: Queues> Sockets<Q> {
                 Some(fd) => ring.sys().reset_on_close(fd),
                 None if mistaken(Mistake::PlacedNotReset) => {}
                 None => {
-                    // It is closed when that has been done.
+                    // The socket is closed when that has been done.
                     sock.closing = Some(Ending::InOrder);
                     let socket = sock.target(index);
                     let operation = Operation::ResetOnClose { socket };
@@ -358,7 +359,7 @@ impl<Q: Queues> Transport for Sockets<Q> {
             Ending::InOrder
         });
         if std::mem::take(&mut sock.receiver.has_parts) {
-            // They are offered no more.
+            // The parts are not offered any more.
             self.parts.retain(|parts| parts.index != index);
         }
         if sock.in_flight > 0 && !mistaken(Mistake::FreedInFlight) {

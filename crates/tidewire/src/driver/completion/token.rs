@@ -2,9 +2,9 @@
 //! operation, a generation, and an index (of a connection, or of a listener).
 //!
 //! An index is reused as soon as its connection is gone; the generation tells a late completion of
-//! the old one from those of its successor. Generations wrap after 2^24 connections, long after
-//! the last operation of the first of them has completed: a connection's index is given free only
-//! then.
+//! the old one from completions of its successor. Generations wrap after 2^24 connections, long
+//! after the last operation of the first of them has completed: a connection's index is given free
+//! only then.
 
 /// Generations that a token can tell apart.
 const GENERATIONS: u32 = 1 << 24;

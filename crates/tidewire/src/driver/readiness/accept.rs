@@ -16,7 +16,7 @@ pub(super) const LISTENERS: u64 = u64::MAX - (1 << 16);
 
 struct Listener {
     socket: Arc<Descriptor>,
-    /// It is broken.
+    /// The listener is broken.
     left: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Receiving from several connections before the first of their protocols is called, for those that
+//! Receiving from several connections before the first of their protocols is called, for protocols
+//! that
 //! [look ahead](crate::Protocol::look_ahead).
 
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ impl<P: Poller> Sockets<P> {
     pub(super) fn look_ahead(&mut self, core: &mut Core) {
         for at in 0..self.ready.len().min(LOOK_AHEAD_MAX) {
             let index = self.ready[at];
-            // Half of the buffers are for those who keep a part of what comes.
+            // Half of the buffers are for protocols that keep a part of what comes.
             let few = core.env.pool.free() <= core.env.pool.pieces() / 2;
             let Some(sock) = self.socks.get_mut(index as usize) else {
                 continue;

@@ -65,7 +65,7 @@ pub(crate) struct Poll<S: Sys> {
     events: VecDeque<Readiness>,
     /// Becomes readable when all threads are to stop, and stays so. Not waited for once seen.
     stop: Option<Arc<Descriptor>>,
-    /// The waker's descriptor, which somebody else may close.
+    /// The waker's descriptor, which another thread may close.
     keeps: Option<Arc<Descriptor>>,
 }
 
@@ -119,7 +119,7 @@ impl<S: Sys> Poller for Poll<S> {
     fn remove_listener(&mut self, _fd: &Descriptor) {}
 
     fn add_timer(&mut self, _fd: &S::Fd, _token: u64) -> bool {
-        // It would cost each connection a descriptor.
+        // A poller for each connection would cost it a descriptor.
         false
     }
 

@@ -41,7 +41,7 @@ impl<P: Poller> Sockets<P> {
             let Some(sock) = self.socks.get_mut(index as usize) else {
                 return;
             };
-            // Its turn has come. What it is given may put it into the queue again.
+            // The connection's turn has come. What it is given may put it into the queue again.
             sock.queued &= taken > 0;
             if !sock.readable || !sock.reading {
                 if sock.broken | sock.sweep.is_some() {
@@ -134,7 +134,7 @@ impl<P: Poller> Sockets<P> {
         }
     }
 
-    /// Nobody reads, so the error will not be seen there.
+    /// Reports an error of a connection that is not read, as reading would not show it.
     pub(super) fn report_error(&mut self, core: &mut Core, index: u32) {
         let Some(sock) = self.socks.get_mut(index as usize) else {
             return;

@@ -24,14 +24,14 @@ const SWEEP_NEW: usize = 1 << 20;
 
 pub(super) struct Sock<S: Sys> {
     pub(super) fd: S::Fd,
-    /// Of its connection; tells events of an earlier one with the same index.
+    /// Generation of its connection; tells events of an earlier one with the same index.
     pub(super) generation: u32,
     /// The kernel may have input.
     pub(super) readable: bool,
     /// A short read is no sign that there is no more: the end of input, an error, or bytes after an
     /// urgent mark wait behind it.
     pub(super) ended: bool,
-    /// It is an error.
+    /// The end is an error.
     pub(super) broken: bool,
     pub(super) reading: bool,
     /// In the queue of connections to receive from.
@@ -98,7 +98,7 @@ impl<P: Poller> Sockets<P> {
         let id = core.states[index as usize].id;
         let watched = self.poller.add(&fd, token(index, id.generation));
         if watched.is_err() && !connecting {
-            // It is closed here: its peer is not to take that for an end in order.
+            // The socket is closed here: its peer is not to take that for an end in order.
             self.poller.sys().reset_on_close(&fd);
         }
         watched?;

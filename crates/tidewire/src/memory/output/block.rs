@@ -65,8 +65,8 @@ impl Block {
         self.used = end;
     }
 
-    /// Adds what `fill` writes into a slice of `most` bytes, for which there must be room; it says how
-    /// many those are. Nothing is added if it panics.
+    /// Adds what `fill` writes into a slice of `most` bytes, for which there must be room; it
+    /// returns how many it wrote. Nothing is added if it panics.
     #[inline]
     pub(super) fn fill(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         debug_assert!(most <= self.room());
@@ -158,7 +158,7 @@ mod tests {
             2
         );
         block.append(b"abc");
-        // What was there before is there again: nobody has cleared it.
+        // What was there before is there again: it was not cleared.
         assert_eq!(
             block.fill(10, |space| {
                 assert_eq!(space[0], 0);

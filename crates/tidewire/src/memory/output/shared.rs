@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::contained::contained;
 
-/// Who owned what was queued has panicked when it was dropped (`Bytes::from_owner`).
+/// The owner of queued bytes has panicked when it was dropped (`Bytes::from_owner`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerPanicked;
 
@@ -28,7 +28,7 @@ impl Shared {
     }
 }
 
-/// Of a queue that is dropped with all that it holds: nobody is there to count it.
+/// Drops a queue with all that it holds: a panic cannot be counted any more.
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.0.is_empty() {

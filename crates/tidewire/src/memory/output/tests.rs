@@ -276,7 +276,7 @@ fn a_large_piece_counts_until_its_last_byte_is_sent() {
         }
         out.advance(1, &mut blocks).unwrap();
         assert_eq!(out.footprint(), 8);
-        // Of what is no longer than a block, nothing that is sent counts.
+        // What is no longer than a block does not count once it is sent.
         out.advance(7, &mut blocks).unwrap();
         assert_eq!(out.footprint(), 1);
     }

@@ -211,7 +211,8 @@ impl Core {
             }
         } else if state.is_paused() || !state.out.is_empty() || state.flags.has(Flag::AwaitsMaking)
         {
-            // It waits because its protocol told it to, for output that is held back, or for its turn to make more.
+            // The connection waits because its protocol told it to, for output that is held back,
+            // or for its turn to make more.
             state.last_progress = now;
         } else {
             state.last_progress = now;
@@ -294,7 +295,8 @@ mod tests {
         }
     }
 
-    /// Of two that have much to send, one has its turn: the other, however long its turn is in coming.
+    /// One of two connections with much to send has its turn; returns the other, however long its
+    /// turn is in coming.
     fn waits_for_its_turn(limits: Limits) -> (ByHand, u32) {
         let shares = SendShares {
             all: 1000,

@@ -114,7 +114,8 @@ impl Core {
         self.free(index);
     }
 
-    /// The loop has failed, or there would be none: dials that are under way come to nothing, and nobody is told.
+    /// The loop has failed, or there would be none: dials that are under way come to nothing, and
+    /// no protocol is told.
     pub(super) fn forget_dials(&mut self) {
         for (_, state) in self.states.iter() {
             if let Some(attempts) = &state.attempts {
@@ -136,7 +137,7 @@ impl Core {
         let attempts = state.attempts.as_mut().expect("only called while dialling");
         attempts.connecting = true;
         if self.meter.refuses() {
-            // An attempt that fails, so that who tries again does so after a pause.
+            // An attempt that fails, so that a retry comes after a pause.
             self.env.counters.dials_refused.add(1);
             let much = "connections hold as much memory as they may";
             return self.connect_failed(index, &io::Error::other(much));

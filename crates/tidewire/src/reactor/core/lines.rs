@@ -6,7 +6,7 @@ use crate::reactor::env::Env;
 use crate::reactor::state::{State, Tally};
 use crate::vocabulary::closed::Closed;
 
-/// Of these lines, so that they can be chosen and left out.
+/// Target of these lines, so that they can be chosen and left out.
 const TARGET: &str = "tidewire::connection";
 
 /// A connection is opened. It is known from here on whether there will be a line about its end.
@@ -23,7 +23,7 @@ pub(super) fn opened(state: &mut State, env: &Env) {
     tracing::debug!(target: TARGET, service, peer = %state.peer.endpoint, "connection opened");
 }
 
-/// It is closed.
+/// Logs that a connection is closed.
 #[inline]
 pub(super) fn closed(state: &State, why: Closed, env: &Env) {
     if let Some(tally) = &state.tally {

@@ -17,8 +17,8 @@ impl Core {
         }
     }
 
-    /// Deals with memory that is short: closes who holds most until `too_much` bytes are free, and has
-    /// those go on that were not read from when it is over.
+    /// Deals with memory that is short: closes the connections that hold most until `too_much`
+    /// bytes are free, and resumes the others when it is over.
     #[cold]
     pub(super) fn look_at_memory(&mut self, io: &mut impl Transport, too_much: usize) {
         if !self.meter.is_tight() {
@@ -63,7 +63,7 @@ impl Core {
         }
     }
 
-    /// Closes those that hold most of all connections of all loops, as far as they are here.
+    /// Closes the connections that hold most, of all loops, as far as they are here.
     pub(super) fn close_greediest(&mut self, too_much: usize) {
         self.count_all();
         let mut left = too_much;
@@ -71,7 +71,7 @@ impl Core {
         for (index, state) in self.states.iter() {
             let held = state.counted as usize;
             match state.phase {
-                // It is free as soon as the kernel has let go of it.
+                // The memory is free as soon as the kernel has let go of it.
                 Phase::Dead { .. } | Phase::Buried(_) => left = left.saturating_sub(held),
                 _ if held > SMALL => greedy.push((held, index as u32)),
                 _ => {}

@@ -46,24 +46,24 @@ pub const LOOK_AHEAD_MAX: usize = 16;
 
 /// What the builder decides for every loop.
 pub(crate) struct Plan {
-    /// Of the services, in the order of their numbers.
+    /// Hosts of the services, in the order of their numbers.
     pub(crate) hosts: Vec<Hosted>,
     pub(crate) chunk: usize,
     pub(crate) buffers: usize,
     pub(crate) throttles: Arc<Throttles>,
     /// A line for each connection.
     pub(crate) log_connections: bool,
-    /// Of the output that a turn makes.
+    /// Shares of the output that a turn makes.
     pub(crate) made: MakeShares,
-    /// Of what it sends.
+    /// Shares of what a turn sends.
     pub(crate) shares: SendShares,
-    /// Of what it receives.
+    /// Shares of what a turn receives.
     pub(crate) received: ReceiveShares,
     pub(crate) memory: Arc<Memory>,
 }
 
 impl Plan {
-    /// The same for a loop that hosts this service alone.
+    /// The plan for a loop that hosts this service alone.
     pub(crate) fn only(&self, service: u16) -> Plan {
         let hosts = self.hosts.iter().enumerate();
         let host = |(i, hosted): (usize, &Hosted)| match i == usize::from(service) {
@@ -91,9 +91,9 @@ pub(crate) struct Core {
     hosts: Vec<Box<dyn Host>>,
     /// Some of them look ahead.
     looks_ahead: bool,
-    /// Of each host, without the virtual call.
+    /// Limits of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,
-    /// Of each host, the connections on their way out.
+    /// Connections of each host on their way out.
     dialling: Vec<usize>,
     wheel: Wheel,
     /// No deadline before this one (nanoseconds; `u64::MAX` if there is none). May be early.
@@ -105,7 +105,7 @@ pub(crate) struct Core {
     pub(crate) passed_on: Vec<PassedOn>,
     /// Looks into the inbox when nothing was left but that.
     last_looks: u32,
-    /// Of those who wait to make output, and to send it.
+    /// Waits of connections to make output, and to send it.
     makers: Queueing,
     senders: Queueing,
     log_connections: bool,
@@ -198,7 +198,7 @@ impl Core {
         self.hosts[service as usize].local()
     }
 
-    /// Looks into the mailboxes if anybody asked for it.
+    /// Looks into the mailboxes if that was asked for.
     #[inline(always)]
     pub(crate) fn take_mail(&mut self) {
         let from_outside = self.waker.take_pending();
@@ -220,7 +220,7 @@ impl Core {
         }
     }
 
-    /// Whether anybody off this loop can reach it.
+    /// Whether other threads can reach it.
     pub(crate) fn reachable(&self) -> bool {
         self.hosts.iter().any(|h| h.reachable())
     }

@@ -14,13 +14,13 @@ use crate::reactor::state::State;
 const ROUNDS: usize = 64;
 
 impl Core {
-    /// Puts the connection on the list of those to settle.
+    /// Puts the connection on the list of connections to settle.
     pub(crate) fn touch(&mut self, index: u32) {
         self.env.touch(&mut self.states[index as usize]);
     }
 
-    /// Settles every connection that changed, those that change meanwhile included, and does what
-    /// their callbacks asked for beside.
+    /// Settles every connection that changed, including changes meanwhile, and does what their
+    /// callbacks asked for beside.
     #[inline(always)]
     pub(crate) fn settle_all(&mut self, io: &mut impl Transport) {
         self.settle_touched(io);
@@ -32,7 +32,7 @@ impl Core {
         }
     }
 
-    /// Serves those who wait for their turn.
+    /// Serves connections that wait for their turn.
     #[inline(never)]
     fn serve_on(&mut self, io: &mut impl Transport) {
         if self.env.making.is_awaited() {
@@ -43,14 +43,14 @@ impl Core {
         }
     }
 
-    /// Has those make more output whose turn it is, until this turn's budget is spent.
+    /// Has connections make more output whose turn it is, until this turn's budget is spent.
     fn make_on(&mut self, io: &mut impl Transport) {
         let mut is_first = true;
         while let Some(index) = self.env.making.next(is_first) {
             is_first = false;
             let waited = self.makers.served(index, self.env.now);
             let state = self.states.get_mut(index as usize);
-            // It may be gone, and another in its place.
+            // The connection may be gone, and another in its place.
             if !state.is_some_and(|state| state.flags.remove(Flag::AwaitsMaking)) {
                 continue;
             }
@@ -65,12 +65,12 @@ impl Core {
         }
     }
 
-    /// Has those send whose turn it is, until this turn's budget is spent.
+    /// Has connections send whose turn it is, until this turn's budget is spent.
     fn send_on(&mut self, io: &mut impl Transport) {
         while let Some(index) = self.env.sending.next() {
             let waited = self.senders.served(index, self.env.now);
             let state = self.states.get_mut(index as usize);
-            // It may be gone, and another in its place.
+            // The connection may be gone, and another in its place.
             if !state.is_some_and(|state| state.flags.remove(Flag::AwaitsTurn)) {
                 continue;
             }
@@ -96,7 +96,7 @@ impl Core {
     fn settle_listed(&mut self, io: &mut impl Transport) {
         for _ in 0..ROUNDS {
             while let Some(index) = self.env.dirty.pop() {
-                // It may have been settled since, or be gone.
+                // The connection may have been settled since, or be gone.
                 self.settle_if(io, index, |state| state.flags.has(Flag::Listed));
             }
             if !self.env.has_errands() {

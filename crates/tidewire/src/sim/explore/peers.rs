@@ -1,4 +1,4 @@
-//! Scripted peers: who sends what when, who looks away, and how each ends.
+//! Scripted peers: what each sends and when, when it looks away, and how it ends.
 
 use std::time::Duration;
 
@@ -46,9 +46,9 @@ pub(super) struct Peer {
     steps: Vec<(u64, Step)>,
     pub(super) sent: usize,
     looked: usize,
-    /// It has let go of its connection.
+    /// The peer has let go of its connection.
     gone: bool,
-    /// It does nothing before that time.
+    /// The peer does nothing before that time.
     pub(super) late_until: u64,
     /// Sends all, finishes, and reads to the end.
     pub(super) is_clean: bool,
@@ -161,9 +161,9 @@ impl Peer {
 pub(super) struct Script {
     /// In nanoseconds.
     pub(super) begins: u64,
-    /// They send pieces of up to two to this power of bytes.
+    /// Peers send pieces of up to two to this power of bytes.
     pub(super) largest: u64,
-    /// They may stay for ever.
+    /// Peers may stay for ever.
     pub(super) may_stay: bool,
 }
 

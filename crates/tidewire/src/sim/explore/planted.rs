@@ -16,7 +16,7 @@ fn shapes(mistake: Mistake) -> &'static [Shape] {
         Place::Readiness => &[Shape::Readiness, Shape::Threads],
         // What is still so is reported again where levels are.
         Place::Edges => &[Shape::Readiness],
-        // Only poll(2) reports those.
+        // Only poll(2) reports levels.
         Place::Levels => &[Shape::Threads],
         Place::Loop => &[Shape::Readiness, Shape::Completion, Shape::Threads],
     }
@@ -65,7 +65,7 @@ fn find_all(within: u64) -> Vec<Option<(u64, String)>> {
 /// The table of the journal is what this prints.
 #[test]
 fn every_planted_mistake_is_found() {
-    // They panic by the dozen, which is one way to be found.
+    // Planted mistakes panic by the dozen, which is one way to be found.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if !is_any_made() {

@@ -9,7 +9,7 @@ use crate::sim::explore::role::{Message, Role};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 
-/// Of one connection, as its protocol has seen it.
+/// One connection, as its protocol has seen it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) role: Option<Role>,
@@ -21,7 +21,7 @@ pub(super) struct Seen {
     pub(super) unread: usize,
     /// Messages that were taken for it.
     pub(super) posted: u32,
-    /// And those that it was given.
+    /// Messages that it was given.
     pub(super) given: u32,
     /// A stop has told it to drain.
     pub(super) drained: bool,
@@ -32,7 +32,7 @@ impl Seen {
         self.opened > 0 && self.closed.is_empty()
     }
 
-    /// It is one that pauses until its peer has gone, or longer.
+    /// Whether it pauses until its peer has gone, or longer.
     pub(super) fn waits(&self) -> bool {
         matches!(self.role, Some(Role::Wait | Role::Deaf)) && self.is_open()
     }
@@ -61,7 +61,7 @@ pub(super) struct Dialled {
     pub(super) opened: u32,
     pub(super) closed: Vec<Closed>,
     pub(super) failed: u32,
-    /// Its echo came back whole, and then its end.
+    /// The peer's echo came back whole, and then its end.
     pub(super) complete: bool,
 }
 
@@ -72,7 +72,7 @@ impl Dialled {
 }
 
 impl Notes {
-    /// Nobody waits for anything.
+    /// Whether nothing is waited for.
     pub(super) fn is_at_rest(&self) -> bool {
         self.jobs.is_empty() && self.dialled.values().all(Dialled::has_one_outcome)
     }

@@ -12,9 +12,9 @@ pub(super) enum Role {
     Keep,
     /// Consumes whole frames of this size only.
     Frames(usize),
-    /// Has somebody else answer, and pauses meanwhile.
+    /// Has another thread answer, and pauses meanwhile.
     Ask,
-    /// The same, with a reserved place for the answer.
+    /// Asks another thread, with a reserved place for the answer.
     AskReserved,
     /// Pauses after each piece, for a while.
     Nap,
@@ -93,7 +93,7 @@ impl Role {
     }
 }
 
-/// What is posted or told to a connection: bytes to write, of whom.
+/// What is posted or told to a connection: bytes to write, and their sender.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) of: Endpoint,

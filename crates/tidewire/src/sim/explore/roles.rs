@@ -27,7 +27,7 @@ pub(super) struct Explored<const AHEAD: bool> {
     pub(super) record: Record,
     /// Roles are drawn from this and the peer's address.
     pub(super) seed: u64,
-    /// Descriptors are few: nobody may keep one for ever.
+    /// Descriptors are few: no peer may keep one for ever.
     pub(super) is_scarce: bool,
 }
 
@@ -98,7 +98,7 @@ impl<const AHEAD: bool> Service for Explored<AHEAD> {
             .tcp()
             .is_some_and(|at| at.ip() == std::net::Ipv4Addr::new(10, 0, 0, 1));
         if (dialled || self.is_scarce) && matches!(role, Role::Wait | Role::Deaf) {
-            // What is dialled may fill what nobody reads, with its end behind.
+            // A dialled connection may fill a window that is not read, with its end behind.
             role = Role::Write;
         }
         self.record.seen(&of, |seen| seen.role = Some(role));

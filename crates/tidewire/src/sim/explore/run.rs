@@ -48,16 +48,16 @@ pub(super) struct Run {
     largest: u64,
     /// Peers come at once.
     crowd: bool,
-    /// Of so many turns of a loop, one is late: others had the processor. 0 for never.
+    /// One of so many turns of a loop is late: others had the processor. 0 for never.
     late_one_in: u64,
     latency_max: Duration,
     /// Neither the network nor the kernel cuts a connection by itself.
     is_reliable: bool,
     /// The network does not.
     network_cuts_nobody: bool,
-    /// Descriptors are few: nobody keeps one for ever.
+    /// Descriptors are few: no peer keeps one for ever.
     is_scarce: bool,
-    /// When the stop begins, if it is not to wait for everybody.
+    /// When the stop begins, if it is not to wait for all peers.
     stop_early: Option<u64>,
     stopping: Option<Instant>,
     /// What a stop has found, and owes.
@@ -115,7 +115,7 @@ fn shares(seed: u64) -> SendShares {
     }
 }
 
-/// Down to a byte for all, so that everybody's output is much, up to what a loop has.
+/// Down to a byte for all, so that every output is much, up to what a loop has.
 fn made(seed: u64) -> MakeShares {
     let mut rng = Rng::from_seed(seed ^ 0x3ade_0f17);
     if rng.below(4) == 0 {
@@ -283,7 +283,7 @@ impl Run {
         !notes.wrongs.is_empty()
     }
 
-    /// Gives one of those who would go on their turn.
+    /// Gives one of the actors that would go on its turn.
     fn one_step(&mut self) -> bool {
         let now = self.machine.now().as_nanos();
         self.maybe_stop(now);
@@ -326,14 +326,14 @@ impl Run {
 
     fn turn_of_loop(&mut self, which: usize) {
         match self.late() {
-            // Of one, or of the whole machine.
+            // The stall of one loop, or of the whole machine.
             Some(time) if self.rng.below(4) == 0 => self.machine.stall_all(time),
             Some(time) => self.machine.stall(which, time),
             None => self.machine.go_on(which),
         }
     }
 
-    /// For how long somebody is not given the processor, if it is to be so.
+    /// For how long a loop is not given the processor, if it is to be so.
     fn late(&mut self) -> Option<Duration> {
         let late = self.late_one_in > 0 && self.rng.below(self.late_one_in) == 0;
         // All that happens meanwhile is found at once.
@@ -470,7 +470,8 @@ impl Run {
         self.machine.stop(deadline);
     }
 
-    /// What a stop finds, if it has time enough: who is connected or about to be, and what has come of whom.
+    /// What a stop finds, if it has time enough: which peers are connected or about to be, and what
+    /// has come of each.
     fn note_owed(&mut self, patience: Duration) {
         // Loops may be late, and each step of theirs; a fourth of the rest is for handshakes.
         let slow = self.latency_max * 40;
@@ -490,7 +491,8 @@ impl Run {
         }
     }
 
-    /// Whoever heard that it was connected was served, and what had come before the stop was read.
+    /// Every peer that heard that it was connected was served, and what had come before the stop
+    /// was read.
     fn check_owed(&self, wrongs: &mut Vec<String>) {
         let notes = self.record.lock();
         for peer in self.peers.iter().filter(|peer| peer.is_clean) {
@@ -524,7 +526,7 @@ impl Run {
         self.stopping.is_some() && self.machine.ended()
     }
 
-    /// Nothing more happens by itself: whoever did nothing wrong has been served.
+    /// Nothing more happens by itself: every peer that did nothing wrong has been served.
     fn check_rest(&self) {
         for peer in &self.peers {
             if !peer.is_clean {
@@ -544,7 +546,7 @@ impl Run {
             self.wrong(format!("{n} linger of {open} that are open"));
         }
         let notes = self.record.lock();
-        // One that waits for ever may have the end of its peer behind bytes that nobody takes.
+        // One that waits for ever may have the end of its peer behind bytes that are not taken.
         let waiting = notes.accepted.values().filter(|s| s.waits()).count();
         drop(notes);
         self.check_resets();
@@ -564,7 +566,7 @@ impl Run {
         }
     }
 
-    /// Whoever's connection was reset has been told, whether it reads or not.
+    /// Every protocol whose connection was reset has been told, whether it reads or not.
     fn check_resets(&self) {
         let kernel = self.machine.kernel.borrow();
         for peer in &self.peers {
@@ -590,7 +592,8 @@ impl Run {
             return going.then(|| format!("is {state:?}, and was cut for want of memory"));
         }
         let role = seen.role.expect("drawn when it was accepted");
-        // It lets go as soon as it has got its end. Whose bytes fail is cut at once, and does not wait for that.
+        // The peer lets go as soon as it has got its end. Whose bytes fail is cut at once, and does
+        // not wait for that.
         if seen.closed.contains(&Closed::LingerExpired) && self.network_cuts_nobody {
             return Some(format!("{role:?}: was not told the end"));
         }
@@ -607,10 +610,10 @@ impl Run {
         let window = self.machine.kernel.borrow().net.conditions.receive_buffer;
         match state {
             PlainState::Ended if got == all => None,
-            // Its end is behind bytes that nobody takes.
+            // The peer's end is behind bytes that are not taken.
             PlainState::Open if role == Role::Wait && peer.sent > window => None,
             PlainState::Failed(_) if !self.is_reliable => None,
-            // Whose last bytes come when nobody is there any more.
+            // A peer whose last bytes come when the connection is gone.
             PlainState::Failed(_) if !role.echoes_all() && got == all => None,
             _ => Some(format!(
                 "{role:?}: is {state:?} after {got} of {all} bytes; {seen:?}"

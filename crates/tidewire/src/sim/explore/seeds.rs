@@ -158,7 +158,8 @@ fn whatever_the_kernel_does() {
     }
 }
 
-/// Four loops with three descriptors each, a listener, and 13 descriptors in all: nobody could be accepted.
+/// Four loops with three descriptors each, a listener, and 13 descriptors in all: no client could
+/// be accepted.
 #[test]
 fn loops_leave_a_descriptor_for_a_connection() {
     for seed in [13_314, 109_635] {

@@ -16,10 +16,10 @@ pub struct KernelFaults {
     pub interrupt_one_in: u64,
     /// An event is reported again although nothing new has happened, of so many.
     pub spurious_one_in: u64,
-    /// Accepting, or making a descriptor for a socket in the table of a ring, fails for a reason that passes, of so
-    /// many times. Who comes waits.
+    /// Accepting, or making a descriptor for a socket in the table of a ring, fails for a reason
+    /// that passes, of so many times. A new client waits.
     pub accept_fails_one_in: u64,
-    /// Who is to be accepted has been reset meanwhile, of so many.
+    /// One of so many clients that are to be accepted has been reset meanwhile.
     pub accept_aborts_one_in: u64,
     /// An attempt to connect fails before it begins, of so many.
     pub connect_fails_one_in: u64,
@@ -37,10 +37,10 @@ pub struct KernelFaults {
     pub ends_one_in: u64,
     /// What is ready is worked on at the next entering of the ring only, of so many.
     pub late_one_in: u64,
-    /// Who is refused or reset may be told something else: that time was up, or no way there.
+    /// A refused or reset program may be told something else: that time was up, or no way there.
     pub odd_errors: bool,
-    /// Who connects hears that he is connected a while before a listener has him in its queue, and is reset if nobody listens
-    /// by then.
+    /// A client hears that it is connected a while before a listener has it in its queue, and is
+    /// reset if the listener has gone by then.
     pub slow_handshakes: bool,
     /// Descriptors that may be open at once.
     pub descriptors_max: usize,
@@ -80,10 +80,11 @@ impl KernelFaults {
         }
     }
 
-    /// Drawn from a seed: mostly of everything a little, now and then much of something. It costs nobody a connection,
-    /// and no more time than the network does: no attempt to accept or to connect fails, nobody is cut, and descriptors
-    /// and places in the queues of listeners are plenty. Where they are not, connections are refused, or wait for
-    /// as long as others stay. Whoever is reset is told so.
+    /// Drawn from a seed: mostly of everything a little, now and then much of something. It costs
+    /// no program a connection, and no more time than the network does: no attempt to accept or to
+    /// connect fails, no connection is cut, and descriptors and places in the queues of listeners
+    /// are plenty. Where they are not, connections are refused, or wait for as long as others stay.
+    /// A reset connection is told so.
     ///
     /// ```
     /// use std::time::Duration;

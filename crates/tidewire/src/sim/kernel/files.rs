@@ -23,7 +23,7 @@ pub(super) struct Stream {
     pub(super) peer: Endpoint,
     /// The outcome of the attempt is not there yet.
     pub(super) connecting: bool,
-    /// Pending, until somebody takes it.
+    /// Pending, until a program takes it.
     pub(super) error: Option<Errno>,
     /// Nothing gets through any more.
     pub(super) broken: bool,
@@ -36,9 +36,9 @@ pub(super) struct Stream {
 pub(super) struct Listener {
     pub(super) at: Endpoint,
     pub(super) backlog: VecDeque<(End, Endpoint)>,
-    /// Somebody has shut it down.
+    /// A program has shut it down.
     pub(super) broken: bool,
-    /// It lets nobody begin to connect.
+    /// The listener lets no client begin to connect.
     pub(super) filters: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum What {
     Timer(Timer),
 }
 
-/// Who is told when something happens to a file.
+/// What is told when something happens to a file.
 pub(super) struct Watcher {
     pub(super) epoll: FileId,
     pub(super) token: u64,
@@ -142,7 +142,7 @@ impl Files {
         self.get(id).holders += 1;
     }
 
-    /// Somebody refers to it no longer; the file, if that was the last.
+    /// Drops one reference; returns the file, if that was the last.
     pub(super) fn release(&mut self, id: FileId) -> Option<File> {
         let file = self.get(id);
         file.holders -= 1;

@@ -24,7 +24,7 @@ impl Log {
         self.words.as_deref().unwrap_or_default()
     }
 
-    /// The same for the same calls with the same answers.
+    /// The hash of all calls and answers: equal for equal ones.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }

@@ -7,7 +7,7 @@
 
 use std::slice;
 
-/// What a receive buffer is filled with while nobody has received into it.
+/// What a receive buffer is filled with while nothing was received into it.
 const POISON: u8 = 0xdb;
 static POISONED: [u8; 4096] = [POISON; 4096];
 
@@ -28,7 +28,7 @@ impl Lent {
             start,
             len: len as usize,
         };
-        // SAFETY: the caller's, of whom the memory now is.
+        // SAFETY: the caller's promise, which gave the memory.
         unsafe { start.write_bytes(POISON, lent.len) };
         lent
     }
@@ -40,7 +40,7 @@ impl Lent {
         unsafe { slice::from_raw_parts_mut(self.start, self.len) }
     }
 
-    /// Whether nobody has written into it since it was given.
+    /// Whether nothing was written into it since it was given.
     pub(super) fn is_untouched(&mut self) -> bool {
         let all = self.space().chunks(POISONED.len());
         all.fold(true, |same, part| same & (*part == POISONED[..part.len()]))

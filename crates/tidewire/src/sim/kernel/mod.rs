@@ -79,7 +79,7 @@ pub(crate) struct Kernel {
     pub(crate) log: Log,
     /// What programs have done that no kernel lets pass, in words.
     wrongs: Vec<String>,
-    /// Its inbox on the network.
+    /// The kernel's inbox on the network.
     actor: usize,
     /// A wait that finds nothing is for the simulation to go on with.
     parks: bool,
@@ -135,7 +135,7 @@ impl Kernel {
 
     // ---- For the simulation ----
 
-    /// It does this to programs from now on.
+    /// Sets the faults that programs meet from now on.
     pub(crate) fn be(&mut self, faults: KernelFaults) {
         self.net.slow_handshakes = faults.slow_handshakes;
         self.faults = faults;
@@ -233,7 +233,7 @@ impl Kernel {
         self.wrongs.push(what);
     }
 
-    /// Whether memory that it was lent may be looked at: nobody has made a mistake.
+    /// Whether memory that it was lent may be looked at: no planted mistake has happened.
     fn trusts(&self) -> bool {
         self.wrongs.is_empty()
     }

@@ -56,7 +56,8 @@ impl Kernel {
         }
         let sends = match operation {
             Operation::Send { from, len, .. } => {
-                // SAFETY: whoever pushed it promised that the bytes live until its completion.
+                // SAFETY: the caller that pushed it promised that the bytes live until its
+                // completion.
                 vec![unsafe { Sent::new(from, len as usize) }]
             }
             // SAFETY: as above; the header too.

@@ -16,7 +16,7 @@ pub(super) struct InFlight {
     pub(super) user_data: u64,
     pub(super) operation: Operation,
     pub(super) file: FileId,
-    /// Of a send: what it sends.
+    /// What a send sends.
     pub(super) sends: Vec<Sent>,
     /// And a hash of that, when it was handed over.
     pub(super) sum: u64,
@@ -31,7 +31,7 @@ pub(super) enum TakenBack {
     No,
     /// While it was about to go on, which it does once more.
     Racing,
-    /// It is over, and is told so when the ring is next entered.
+    /// The operation is over, and is told so when the ring is next entered.
     Over,
 }
 

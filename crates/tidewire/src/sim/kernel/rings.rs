@@ -287,7 +287,7 @@ impl Kernel {
         }
     }
 
-    /// Nobody would ever hear of these, and what they wait on would stay.
+    /// No program would ever hear of these, and what they wait on would stay.
     fn look_for_orphans(&mut self, ring: usize) {
         for id in std::mem::take(&mut self.rings[ring].orphans) {
             let waits = self.rings[ring].in_flight.get(&id);

@@ -62,7 +62,7 @@ impl Kernel {
         self.fd(number)
     }
 
-    /// Whoever listened at this place no longer does.
+    /// Drops the listener at this place.
     pub(crate) fn nobody_listens(&mut self, at: &Endpoint) {
         for port in self.ports.iter_mut().filter(|p| p.at == *at) {
             port.listeners.clear();
@@ -70,8 +70,8 @@ impl Kernel {
         self.net.stop_listening_at(at);
     }
 
-    /// Nobody begins to connect any more at this listener's place, once that is so for all that are there; whether
-    /// somebody may be on his way into a queue.
+    /// No client begins to connect any more at this listener's place, once that is so for all
+    /// listeners there; returns whether a client may be on its way into a queue.
     pub(super) fn begin_no_more(&mut self, number: RawFd) -> bool {
         let Some(id) = self.files.id(number) else {
             self.wrong(format!("the listener {number} is closed"));
@@ -527,7 +527,7 @@ impl Kernel {
         self.release(id);
     }
 
-    /// Somebody refers to a file no longer.
+    /// Drops one reference to a file.
     pub(super) fn release(&mut self, id: FileId) {
         let Some(file) = self.files.release(id) else {
             return;

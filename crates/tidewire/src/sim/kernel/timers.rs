@@ -34,7 +34,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Wakes who waits for a timer that is past its time.
+    /// Wakes programs that wait for a timer that is past its time.
     pub(super) fn ring_timers(&mut self) {
         let now = self.now.get();
         for id in self.timers.clone() {

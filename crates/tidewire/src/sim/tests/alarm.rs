@@ -78,7 +78,7 @@ fn an_alarm_is_set_again_when_its_watch_has_ended() {
         assert_eq!(reactor.before_wait(), None);
         assert!(reactor.driver.set_alarm(Instant::from_nanos(10 * MS)));
         reactor.driver.submit().unwrap();
-        // It goes off, and somebody wakes the loop: there is room for one of the two.
+        // The alarm goes off, and a thread wakes the loop: there is room for one of the two.
         time.set(20 * MS);
         stop_clock.set_at(Instant::from_nanos(STOPPED_BY));
         waker.stop(Stop::Graceful);

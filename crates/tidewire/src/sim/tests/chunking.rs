@@ -129,7 +129,7 @@ struct Long {
 enum Goes {
     /// Returns [`Next::AfterDrain`], and goes on when it is called again.
     On,
-    /// The same, and in `writable` too.
+    /// Goes on in `writable` too.
     OnInWritable,
     /// Takes it that it is called when there is room.
     Astray,

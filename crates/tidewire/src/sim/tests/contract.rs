@@ -13,7 +13,7 @@ use crate::{
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Holds its peers back until somebody else has something for them.
+/// Holds its peers back until another connection has something for them.
 #[derive(Default)]
 struct Waiters {
     handles: Mutex<Vec<Handle<u8>>>,
@@ -133,7 +133,8 @@ fn a_stop_answers_what_was_received_before_it() {
     assert!(matches!(sim.state(late), PlainState::Failed(_)));
 }
 
-/// The loops have nothing to do and could end long before: a stop is theirs only when who accepts for them has ended.
+/// The loops have nothing to do and could end long before: a stop is theirs only when their
+/// acceptor has ended.
 #[test]
 fn a_stop_serves_who_waits_for_an_acceptor_that_is_late() {
     for placement in [Placement::Acceptor, Placement::LeastConnections] {
@@ -214,7 +215,7 @@ fn what_waits_for_a_mark_is_sent_when_it_is_released() {
             mark.store(u64::from(upto), SeqCst);
             sim.local(service).signal();
         };
-        // Hours pass: nobody is idle, slow or lingers.
+        // Hours pass: no connection is idle, slow or lingers.
         assert_eq!(sim.run_until_quiet(LONG), Outcome::Idle);
         assert_eq!(sim.counters(at).closed_total(), 0, "seed {seed}");
         sim.close(leaver, true);
@@ -292,7 +293,7 @@ fn what_is_announced_is_what_comes() {
     assert!(announced > 0);
 }
 
-/// Answers, or when it is told to goes and leaves a message to nobody.
+/// Answers, or, when it is told to, goes and leaves a message that is not delivered.
 struct Leaves;
 
 /// Dropping it panics.
@@ -322,7 +323,8 @@ impl Protocol for Leaves {
     }
 }
 
-/// Messages are a protocol's code too: one that panics when nobody gets it does not take the loop with it.
+/// Messages are a protocol's code too: one that panics when it is not delivered does not take the
+/// loop with it.
 #[test]
 fn a_message_that_panics_when_it_is_dropped_costs_nobody_the_loop() {
     let mut sim = Sim::under(1, Conditions::calm());

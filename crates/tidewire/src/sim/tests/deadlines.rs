@@ -391,7 +391,7 @@ impl Protocol for Pieces {
         Next::More
     }
 
-    /// Its own words.
+    /// The protocol's own words.
     fn overdue(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.write(b"late");
         cx.link.finish();

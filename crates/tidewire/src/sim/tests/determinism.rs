@@ -1,4 +1,4 @@
-//! The same seed is the same run.
+//! Equal seeds give equal runs.
 
 #[path = "../../../../log/tests/simulated/twice.rs"]
 mod twice;

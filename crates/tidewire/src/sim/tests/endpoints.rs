@@ -8,7 +8,7 @@ use crate::{Dial, Endpoint, Limits, LoopHandle, Origin, Peer, Refusal, Service};
 
 use super::services::Echo;
 
-/// Notes who comes.
+/// Notes its peers.
 #[derive(Clone, Default)]
 struct Guests(Arc<Mutex<Vec<Peer>>>);
 

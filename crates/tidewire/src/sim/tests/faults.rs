@@ -168,9 +168,9 @@ proptest! {
     }
 }
 
-/// Seed 23,833 of the exploration: the first time that the kernel ended the watch over a connection that nobody
-/// reads, it brought the end of what the peer sends; the second time it brought nothing new, and there was no
-/// third, so what came after that was never noticed.
+/// Seed 23,833 of the exploration: the first time that the kernel ended the watch over a connection
+/// that is not read, it brought the end of what the peer sends; the second time it brought nothing
+/// new, and there was no third, so what came after that was never noticed.
 #[test]
 fn a_reset_is_noticed_however_often_the_kernel_ends_the_watch() {
     for seed in 0..50 {
@@ -198,7 +198,8 @@ fn a_reset_is_noticed_however_often_the_kernel_ends_the_watch() {
     }
 }
 
-/// What the kernel may do to loops loses nothing, whatever they are made of; or what it says, where it cuts somebody.
+/// What the kernel may do to loops loses nothing, whatever they are made of; or only what the
+/// kernel says, where it cuts a connection.
 #[test]
 fn an_unkind_kernel_loses_nothing() {
     for seed in 0..300 {
@@ -225,7 +226,7 @@ fn an_unkind_kernel_loses_nothing() {
             let reset = matches!(sim.state(peer), PlainState::Failed(_));
             assert!(aborts || !reset, "seed {seed}");
             let got = sim.received(peer);
-            // Who could not be watched is cut before it is heard.
+            // A connection that could not be watched is cut before it is heard.
             let cut = reset || aborts && got.is_empty();
             assert!(cut || got == b"all of this comes back", "seed {seed}");
         }
@@ -285,7 +286,7 @@ fn accepting_pauses_while_connections_cannot_be_watched() {
             assert!((1..=3 * loops).contains(&failed), "{what}");
             let served = peers.iter().filter(|p| sim.received(**p) == b"x").count();
             assert_eq!(served, peers.len() - failed, "{what}");
-            // They do not take it for an end in order.
+            // The peers do not take it for an end in order.
             let reset = PlainState::Failed(ErrorKind::ConnectionReset);
             let hit = peers.iter().filter(|p| sim.state(**p) == reset).count();
             assert_eq!(hit, failed, "{what}");
@@ -293,7 +294,8 @@ fn accepting_pauses_while_connections_cannot_be_watched() {
     }
 }
 
-/// Nobody answers, and entering the ring fails: what is given up was not handed over, and its number is another's by then.
+/// Nothing answers, and entering the ring fails: what is given up was not handed over, and its
+/// number is another's by then.
 #[test]
 fn attempts_given_up_stay_open_until_the_kernel_has_heard_of_them() {
     for seed in 0..40 {

@@ -65,8 +65,9 @@ fn sim() -> Sim {
     sim
 }
 
-/// What is kept counts for who took it, and he is not read from beyond three quarters of the limit of all
-/// loops. When it is dropped reading goes on, though no connection has a part in that.
+/// What is kept counts for the connection that took it, which is not read from beyond three
+/// quarters of the limit of all loops. When it is dropped reading goes on, though no connection has
+/// a part in that.
 #[test]
 fn chunks_count_wherever_they_are() {
     let mut sim = sim();
@@ -96,7 +97,7 @@ fn chunks_count_wherever_they_are() {
     }
 }
 
-/// Beyond the limit the one that holds most goes, whatever loop it is on, and nobody else.
+/// Beyond the limit the one that holds most goes, whatever loop it is on, and no other.
 #[test]
 fn the_greediest_of_all_loops_is_closed() {
     for greedy in 0..3 {
@@ -107,7 +108,7 @@ fn the_greediest_of_all_loops_is_closed() {
                 sim.plain(&addr)
             })
             .collect();
-        // It is not the one whose part is too much.
+        // The one that goes is not the one whose part is too much.
         sim.send(peers[greedy], b">500");
         sim.run_for(MOMENT);
         for &peer in peers.iter().filter(|&&peer| peer != peers[greedy]) {

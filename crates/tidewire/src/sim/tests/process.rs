@@ -54,7 +54,7 @@ fn asks(heard: Arc<AtomicU32>) -> impl Service {
     })
 }
 
-/// Says one byte to everybody.
+/// Says one byte to every peer.
 struct Greets;
 
 impl Service for Greets {
@@ -102,7 +102,7 @@ fn loops_of_every_shape_dial() {
     }
 }
 
-/// Also those learn of it whom it had only just accepted.
+/// Peers that it had only just accepted learn of it, too.
 #[test]
 fn a_process_that_dies_is_followed_by_another() {
     for_each_seed(300, |seed| {

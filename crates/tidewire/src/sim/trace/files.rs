@@ -7,7 +7,7 @@ use std::{env, fs, io, thread};
 use crate::sim::trace::Trace;
 
 thread_local! {
-    /// Of the run that this thread makes once more, to have it recorded.
+    /// The run that this thread makes once more, to have it recorded.
     static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };
 }
 
