@@ -391,6 +391,10 @@ impl Log for SteppedLog {
                 state.settings.remove(stream);
                 state.cursors.retain(|(of, _), _| of != stream);
             }
+            Change::Trim { stream, .. } => {
+                state.find(stream).ok_or(ChangeRefused::NoStream)?;
+                return Err(ChangeRefused::Unsupported);
+            }
             Change::DeleteCursor { stream, cursor } => {
                 state.find(stream).ok_or(ChangeRefused::NoStream)?;
                 let named = (stream.to_owned(), cursor.to_owned());
@@ -421,6 +425,7 @@ impl Log for SteppedLog {
             name: stream.into(),
             range,
             bytes: 0,
+            pins: 0,
             newest_us: 0,
             settings: state.settings.get(stream).copied().unwrap_or_default(),
             producers: 0,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Pins};
 use crate::disk::Disk;
 use crate::format::{CURSOR_GONE, Needs, put_cursor, put_deleted, put_stream_set, put_trimmed};
 use crate::gather::{Gate, Gather};
@@ -62,6 +62,21 @@ impl Gather {
                 self.group.turns.push(Turn::Deleted(id));
                 Ok(self.defined())
             }
+            Change::Trim { stream, before } => {
+                let id = known(stream)?;
+                if before > self.state.streams[id].next {
+                    return Err(ChangeRefused::Setting(
+                        "the stream ends before that position",
+                    ));
+                }
+                let home = self.backlog.as_ref().map(|backlog| backlog.home_of(id));
+                if home.is_some_and(|home| home < before) {
+                    return Err(ChangeRefused::NotHome);
+                }
+                Ok(self
+                    .trim(id, before, settings)?
+                    .unwrap_or(self.last_ticket()))
+            }
             Change::DeleteCursor { stream, cursor } => {
                 let id = known(stream)?;
                 if self.state.cursor(stream, cursor).is_none() {
@@ -75,26 +90,24 @@ impl Gather {
         }
     }
 
-    /// The records of a stream before a position are not kept any more; whether there was room to say
-    /// so.
-    pub(crate) fn trim(&mut self, id: u32, position: u64, settings: &Settings) -> bool {
-        let Some(stream) = self.state.streams.get(id) else {
-            return true;
-        };
-        if stream.trimmed >= position {
-            return true;
+    /// The records of a stream before a position are not kept any more; nothing is to be said of that if they were not kept
+    /// before.
+    pub(crate) fn trim(
+        &mut self,
+        id: u32,
+        position: u64,
+        settings: &Settings,
+    ) -> Result<Option<Ticket>, Refused> {
+        let stream = self.state.streams.get(id);
+        if stream.is_none_or(|stream| stream.trimmed >= position) {
+            return Ok(None);
         }
-        let admitted = self
-            .admit_needs(&StreamSettings::default(), settings)
-            .and_then(|()| self.admit_change("", settings));
-        if admitted.is_err() {
-            return false;
-        }
+        self.admit_needs(&StreamSettings::default(), settings)?;
+        self.admit_change("", settings)?;
         self.state.trim(id, position);
         self.group.put(|to| put_trimmed(to, id, position));
         self.group.turns.push(Turn::Trimmed(id, position));
-        self.defined();
-        true
+        Ok(Some(self.defined()))
     }
 
     /// Whether what is set so may be written: it may take another segment, for which there must be room.
@@ -158,9 +171,10 @@ impl<D: Disk> Shared<D> {
         }
         drop(gather);
         let catalog = self.catalog();
+        let pins = catalog.pins();
         let status = named
             .into_values()
-            .map(|status| committed(status, &catalog));
+            .map(|status| committed(status, &catalog, &pins));
         status.collect()
     }
 
@@ -170,7 +184,8 @@ impl<D: Disk> Shared<D> {
         let id = gather.state.stream(name)?;
         let status = status(&gather.state.streams[id]);
         drop(gather);
-        Some(committed(status, &self.catalog()))
+        let catalog = self.catalog();
+        Some(committed(status, &catalog, &catalog.pins()))
     }
 
     /// The cursors of a stream behind a name, by their names.
@@ -208,6 +223,7 @@ fn status(stream: &Stream) -> StreamStatus {
         name: stream.name.clone(),
         range: Range { first, next },
         bytes: 0,
+        pins: 0,
         newest_us: stream.newest_us,
         settings: stream.settings,
         producers: stream.producers.len(),
@@ -217,11 +233,12 @@ fn status(stream: &Stream) -> StreamStatus {
 }
 
 /// With what readers see of it.
-fn committed(mut status: StreamStatus, catalog: &Catalog) -> StreamStatus {
-    if let Some((_, stream)) = catalog.find(&status.name) {
+fn committed(mut status: StreamStatus, catalog: &Catalog, pins: &Pins) -> StreamStatus {
+    if let Some((id, stream)) = catalog.find(&status.name) {
         let uncommitted = status.range.next.saturating_sub(stream.next);
         status.lag = status.lag.saturating_sub(uncommitted);
         (status.range, status.bytes) = (stream.range(), stream.held);
+        status.pins = pins.of(id);
     }
     status
 }

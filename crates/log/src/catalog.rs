@@ -4,6 +4,7 @@
 //! reader decodes and verifies, and everything here can be built from the log again. So entries may be
 //! left out, and are: the longer the log, the further apart they stand (`spacing`).
 
+mod pins;
 mod segment;
 mod spacing;
 
@@ -16,6 +17,7 @@ use crate::numbered::Numbered;
 use crate::state::State;
 use crate::{Range, StreamSettings};
 
+pub(crate) use pins::Pins;
 pub(crate) use segment::{Entry, Extent, Index, Segment};
 pub(crate) use spacing::Spacing;
 
@@ -293,6 +295,27 @@ impl Catalog {
         let mut extents = segment.index.extents();
         extents.all(|(id, extent)| is_dead(id, extent.next))
             && segment.gaps.iter().all(|gap| is_dead(gap.stream, gap.next))
+    }
+
+    /// Which streams keep the oldest segments.
+    pub(crate) fn pins(&self) -> Pins {
+        let streams = self.streams.iter();
+        let firsts = streams.filter_map(|(id, stream)| {
+            let is_kept = |number: &u64| {
+                let segment = self.segments.get(number)?;
+                let extent = segment.index.extent(id)?;
+                (extent.next > stream.trimmed).then_some((id, *number))
+            };
+            let around = stream.segments.range(..=stream.trimmed).next_back();
+            let behind = stream.segments.range(stream.trimmed..).take(2);
+            let mut numbers = around.into_iter().chain(behind).map(|(_, number)| number);
+            numbers.find_map(is_kept)
+        });
+        let used = self.segments.iter();
+        Pins::of_streams(
+            firsts,
+            used.map(|(number, segment)| (*number, segment.used)),
+        )
     }
 
     /// Bytes of records from these positions of streams on, by up to 64 KiB of each more.

@@ -90,6 +90,13 @@ pub enum Change<'a> {
         /// Name of the stream.
         stream: &'a str,
     },
+    /// Its records before a position go, for good. Positions stay what they are.
+    Trim {
+        /// Its name.
+        stream: &'a str,
+        /// The first position that stays: at most the one behind the last record.
+        before: u64,
+    },
     /// A named cursor goes. A later reader with it begins at the oldest record.
     DeleteCursor {
         /// The name of its stream.
@@ -114,6 +121,9 @@ pub enum ChangeRefused {
     /// A setting is out of its range.
     #[error("{0}")]
     Setting(&'static str),
+    /// Records before that position are not at the replicator's home yet, and are kept until they are.
+    #[error("records before that position have not been replicated yet")]
+    NotHome,
     /// This home of the log knows nothing of it.
     #[error("streams are not administered here")]
     Unsupported,
@@ -131,6 +141,10 @@ pub struct StreamStatus {
     pub range: Range,
     /// Bytes of these records, as [`StreamSettings`] count them.
     pub bytes: u64,
+    /// Bytes of segments that are on the disk because of this stream, or of it and others: the oldest segments, up to the first one
+    /// that is kept for yet another stream as well, or is in use. Segments go the oldest first, so the records of one stream keep
+    /// those of all others behind them. 0 for streams without records in the oldest segment.
+    pub pins: u64,
     /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
     pub newest_us: u64,
     /// What is set about it.

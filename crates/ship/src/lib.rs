@@ -53,6 +53,7 @@
 
 mod age;
 mod buffer;
+mod counts;
 mod disk;
 mod file_system;
 mod fingerprint;
@@ -71,8 +72,10 @@ mod shipper;
 mod state;
 mod store;
 mod trail;
+mod waiting;
 mod watched;
 
+pub use counts::{Counts, Fatal};
 pub use disk::Disk;
 pub use disk::Opened;
 pub use file_system::{FileId, FileSystem, Found, Seen};
@@ -80,7 +83,7 @@ pub use network::{Ended, Lane, Matter, Network, Stand};
 pub use pattern::{Pattern, Unusable, is_packed};
 pub use servers::{Bell, Servers};
 pub use settings::{From, Oversized, Settings};
-pub use shipper::{Counts, Fatal, Following, Shipper, Step};
+pub use shipper::{Following, Shipper, Step};
 pub use state::{Checkpoint, Entry, Surveyed};
 pub use store::{StateDirectory, Store, StoreError, write_atomically};
 pub use watched::WatchedDisk;

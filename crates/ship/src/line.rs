@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::counts::Fatal;
 use crate::network::{Ended, Matter};
 use crate::settings::Settings;
-use crate::shipper::Fatal;
 
 /// The server in use, for all files.
 #[derive(Debug)]

@@ -21,19 +21,11 @@ use crate::shipper::Shipper;
 use crate::state::{Entry, Surveyed};
 use crate::store::Store;
 use crate::trail::{Lists, Trail};
+use crate::waiting::Waiting;
 
 /// Bytes in which the beginning of a line is looked for at once, and at most.
 const BACK: u64 = 64 << 10;
 const LINE_MAX: u64 = 16 << 20;
-
-/// A named file that may be a copy which is being made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    len: u64,
-    modified: i128,
-    /// Since when it has not changed.
-    since: Duration,
-}
 
 /// What a file is that no follower has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

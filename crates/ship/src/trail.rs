@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::age::begun;
+use crate::counts::Fatal;
 use crate::file_system::{FileId, FileSystem, Seen};
 use crate::follower::{Around, Driven, Follower, Life};
 use crate::network::{Lane, Network};
-use crate::shipper::Fatal;
 
 /// Files of one path that are over and remembered: they may be met again when the next one is rotated,
 /// or when their file system is mounted again.

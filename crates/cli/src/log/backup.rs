@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tidewire_kv::durable::{self, snapshot};
 use tidewire_log::disk::ReadOnlyDisk;
 use tidewire_log::disk::real::RealDisk;
-use tidewire_log::tools;
+use tidewire_log::tools::{self, Earlier};
 use tidewire_log::{EmbeddedLog, Kind, View};
 
 use super::partial::{Partial, is_free};
@@ -21,10 +21,12 @@ const BACKUP: &str = "\
 Examples:
   tidewire log backup /backup/log-2026-01-31            # of ./tidewire-data, beside its server
   tidewire log backup --data /var/lib/tidewire /backup/today
+  tidewire log backup --data /var/lib/tidewire /backup/today --since /backup/yesterday
 
 The copy holds everything that was acknowledged when the command began, is read again, and is a log like \
 any other: check, info, read --data and kv export --data work on it. It has the messages and the keys that are in --data, with \
-the snapshot of these, unless --only says which. It appears under its name when it is whole.";
+the snapshot of these, unless --only says which. It appears under its name when it is whole. With --since, segments that both \
+have are one file under two names, so they take no room twice; either copy may be removed without the other.";
 
 /// What is shown below the options of `restore`.
 const RESTORE: &str = "\
@@ -46,6 +48,10 @@ pub(crate) struct BackupArgs {
     place: Place,
     /// The directory to make; it must not be there
     to: PathBuf,
+    /// A backup of this log that was made before, on the same file system: what it has already is linked and not copied, and
+    /// compared byte for byte first
+    #[arg(long, value_name = "DIR")]
+    since: Option<PathBuf>,
 }
 
 /// What to put where.
@@ -69,7 +75,24 @@ pub(crate) struct RestoreArgs {
 pub(super) fn backup(args: &BackupArgs, out: &mut impl Write) -> Shown {
     let parts = args.place.parts()?;
     let targets = parts.iter().map(|part| part.is_below).collect::<Vec<_>>();
-    copied(&parts, &targets, &args.to, "copied", out)
+    let since = args.since.as_deref();
+    if let Some(since) = since
+        && let Err(why) = may_be_since(since, &args.place.data)
+    {
+        return Err(Failure::usage(format!("--since {}: {why}", since.display())).into());
+    }
+    copied(&parts, &targets, &args.to, since, "copied", out)
+}
+
+/// Whether a directory may be an earlier backup of this one; else why not.
+fn may_be_since(since: &Path, data: &Path) -> Result<(), String> {
+    let (since, data) = (fs::canonicalize(since), fs::canonicalize(data));
+    let since = since.map_err(|e| e.to_string())?;
+    match data {
+        Ok(data) if data == since => Err("that is the log itself, and no backup of it".into()),
+        _ if has_log(&since) || has_log(&since.join(KV_DIRECTORY)) => Ok(()),
+        _ => Err("there is no backup: it has no segment of a log".into()),
+    }
 }
 
 pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
@@ -87,11 +110,24 @@ pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
     let is_store = to.file_name().is_some_and(|name| name == KV_DIRECTORY);
     let is_below = |part: &Part| part.is_below || (part.kind == Kind::Keys && !is_store);
     let targets = parts.iter().map(is_below).collect::<Vec<_>>();
-    copied(&parts, &targets, to, "restored", out)
+    copied(&parts, &targets, to, None, "restored", out)
 }
 
-/// Copies logs; `below`: of each whether it goes to `kv` in the directory that is made.
-fn copied(parts: &[Part], below: &[bool], to: &Path, what: &str, out: &mut impl Write) -> Shown {
+fn has_log(directory: &Path) -> bool {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    paths.any(|path| path.extension().is_some_and(|ending| ending == "seg"))
+}
+
+/// Copies logs; `below`: of each whether it goes to `kv` in the directory that is made. `since` is an earlier copy.
+fn copied(
+    parts: &[Part],
+    below: &[bool],
+    to: &Path,
+    since: Option<&Path>,
+    what: &str,
+    out: &mut impl Write,
+) -> Shown {
     let shown = to.display();
     let failed = |why: String| Failure::wrong(format!("{shown} was not made: {why}"));
     if !is_free(to).map_err(|e| failed(e.to_string()))? {
@@ -100,11 +136,12 @@ fn copied(parts: &[Part], below: &[bool], to: &Path, what: &str, out: &mut impl 
     let partial = Partial::begin(to).map_err(failed)?;
     let mut all = Vec::new();
     for (part, &is_below) in parts.iter().zip(below) {
-        let place = match is_below {
-            true => partial.path().join(KV_DIRECTORY),
-            false => partial.path().to_owned(),
+        let within = |directory: &Path| match is_below {
+            true => directory.join(KV_DIRECTORY),
+            false => directory.to_owned(),
         };
-        match made(&part.directory, &place) {
+        let place = within(partial.path());
+        match made(&part.directory, &place, since.map(within).as_deref()) {
             Ok(made) => all.push((part, made)),
             Err(why) => {
                 partial.give_up();
@@ -123,6 +160,16 @@ fn copied(parts: &[Part], below: &[bool], to: &Path, what: &str, out: &mut impl 
             backup.segments,
             size(backup.bytes)
         )?;
+        if let Some(since) = since {
+            writeln!(
+                out,
+                "{:<11} {} of these segments, {}, with {}",
+                "shared",
+                backup.shared_segments,
+                size(backup.shared_bytes),
+                since.display()
+            )?;
+        }
         if let Some((position, bytes)) = snapshot {
             writeln!(
                 out,
@@ -139,10 +186,10 @@ fn copied(parts: &[Part], below: &[bool], to: &Path, what: &str, out: &mut impl 
 type Copied = (tools::Backup, Option<(u64, u64)>);
 
 /// Copies until what was copied is of one moment.
-fn made(from: &Path, into: &Path) -> Result<Copied, String> {
+fn made(from: &Path, into: &Path, since: Option<&Path>) -> Result<Copied, String> {
     let source = ReadOnlyDisk::open(from).map_err(|e| e.to_string())?;
     for _ in 0..TRIES {
-        if let Some(copied) = copy(&source, into)? {
+        if let Some(copied) = copy(&source, into, since)? {
             // Opening it makes indexes and the file of claims; closing it says that its end is its end.
             let log = EmbeddedLog::start(into, momentary());
             log.map_err(|e| e.to_string())?.0.close();
@@ -169,14 +216,35 @@ fn clear(directory: &Path) -> Result<(), String> {
 
 /// Copies a log, and the snapshot that it goes on from if it is of a key-value store; `None` if a newer
 /// one has taken its place meanwhile.
-fn copy(source: &ReadOnlyDisk, partial: &Path) -> Result<Option<Copied>, String> {
+fn copy(
+    source: &ReadOnlyDisk,
+    partial: &Path,
+    since: Option<&Path>,
+) -> Result<Option<Copied>, String> {
     let into = RealDisk::open(partial).map_err(|e| e.to_string())?;
     // First: what is removed behind it later is known by what the log begins with.
     let snapshot = match snapshot::copy(source, &into) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         copied => copied.map_err(|e| e.to_string())?,
     };
-    let backup = tools::backup(source, &into).map_err(|e| e.to_string())?;
+    // One that was made of the messages alone has no keys.
+    let backup = match since.filter(|since| has_log(since)) {
+        Some(since) => {
+            let disk = ReadOnlyDisk::open(since).map_err(|e| e.to_string())?;
+            let share = |name: &str| {
+                // On another file system, or one without links, it is copied.
+                let linked = fs::hard_link(since.join(name), partial.join(name));
+                Ok(linked.is_ok())
+            };
+            let earlier = Earlier {
+                disk: &disk,
+                share: &share,
+            };
+            tools::backup_since(source, &into, Some(&earlier))
+        }
+        None => tools::backup(source, &into),
+    };
+    let backup = backup.map_err(|e| e.to_string())?;
     drop(into);
     let view = View::open(partial).map_err(|e| e.to_string())?;
     let first = view.range(durable::STREAM).map_or(0, |range| range.first);
@@ -244,7 +312,7 @@ mod tests {
             directory: from.clone(),
             is_below: false,
         };
-        let done = copied(&[part], &[false], &to, "copied", &mut Vec::new());
+        let done = copied(&[part], &[false], &to, None, "copied", &mut Vec::new());
         assert!(done.is_ok_and(|failure| failure.is_none()));
         assert_eq!(kept(&to), whole);
     }

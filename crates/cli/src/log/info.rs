@@ -36,9 +36,10 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
     for stream in &info.streams {
         let (name, first, next) = (&stream.name, stream.first, stream.next);
         let newest = time(stream.newest_us);
+        let (bytes, pins) = (size(stream.bytes), size(stream.pins));
         writeln!(
             out,
-            "stream      {name:?} positions {first}..{next} newest {newest}"
+            "stream      {name:?} positions {first}..{next} newest {newest} bytes {bytes} pins {pins}"
         )?;
     }
     for (name, first, next) in &info.lost {
@@ -78,6 +79,8 @@ pub(super) fn object(place: &Place) -> Result<(Value, Option<Failure>), Failure>
             "name": stream.name,
             "first": stream.first,
             "next": stream.next,
+            "bytes": stream.bytes,
+            "pins": stream.pins,
             "newest_us": stream.newest_us,
             "retain_bytes": stream.settings.retain_bytes,
             "retain_age_us": stream.settings.retain_age.map(|age| age.as_micros() as u64),

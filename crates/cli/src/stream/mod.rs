@@ -29,6 +29,8 @@ pub(crate) enum Stream {
     Create(Set),
     /// Changes what is set about a stream; what is not named stays.
     Set(Set),
+    /// Removes the records of a stream before a position.
+    Trim(Trim),
     /// Deletes a stream, with its records, cursors and the marks of its producers.
     Delete(Delete),
     /// Deletes a named cursor of a stream: it does not count as a reader that is behind any more.
@@ -89,6 +91,20 @@ pub(crate) struct Set {
     /// How records are stored from now on: none, lz4 or zstd
     #[arg(long, value_name = "HOW", value_parser = compression)]
     compression: Option<Compression>,
+    #[command(flatten)]
+    at: Where,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Trim {
+    /// The stream
+    name: String,
+    /// The first position that stays
+    #[arg(long, value_name = "POSITION")]
+    before: u64,
+    /// Does it; without it only what would be lost is said
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     at: Where,
 }
@@ -195,6 +211,7 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
             set.at.connect()?.set(&set.name, wanted).map_err(failed)?;
             Ok(())
         }
+        Stream::Trim(trim) => return trim_one(trim),
         Stream::Delete(delete) => return delete_one(delete),
         Stream::DeleteCursor(delete) => {
             let mut server = delete.at.connect()?;
@@ -208,6 +225,21 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+fn trim_one(trim: &Trim) -> Result<(), Failure> {
+    let mut server = trim.at.connect()?;
+    if trim.yes {
+        return server.trim(&trim.name, trim.before).map_err(failed);
+    }
+    let streams = server.streams().map_err(failed)?;
+    let stream = streams.iter().find(|stream| stream.name == trim.name);
+    let stream = stream.ok_or_else(|| no_stream(&trim.name))?;
+    let (name, first) = (&stream.name, stream.first);
+    let positions = trim.before.min(stream.next).saturating_sub(first);
+    Err(Failure::usage(format!(
+        "trimming {name:?} would remove what is at {positions} positions, from {first} on, for good; say --yes to do it"
+    )))
 }
 
 fn delete_one(delete: &Delete) -> Result<(), Failure> {
@@ -252,6 +284,9 @@ fn failed(error: Error) -> Failure {
                  docs/howto/streams.md"
             }
             Reason::Exists => "; `tidewire stream set` changes it",
+            Reason::Unsupported => {
+                "; a request that is unknown there needs a server of a later version"
+            }
             Reason::DiskFull => {
                 "; free room on the server's disk. `stream delete`, or `stream set` with a lower --retain-bytes, makes room \
                  and works on a full disk as far as the log's reserve goes"

@@ -30,6 +30,7 @@ pub(super) fn list(streams: &[StreamState], json: bool, out: &mut impl Write) ->
         "CURSORS",
         "READERS",
         "LAG",
+        "PINS",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(streams.iter().map(row));
@@ -49,7 +50,7 @@ pub(super) fn list(streams: &[StreamState], json: bool, out: &mut impl Write) ->
     Ok(())
 }
 
-fn row(stream: &StreamState) -> [String; 11] {
+fn row(stream: &StreamState) -> [String; 12] {
     [
         printable(&stream.name),
         stream.first.to_string(),
@@ -62,7 +63,13 @@ fn row(stream: &StreamState) -> [String; 11] {
         stream.cursors.to_string(),
         stream.readers.to_string(),
         stream.lag.to_string(),
+        pins(stream),
     ]
+}
+
+fn pins(stream: &StreamState) -> String {
+    let pins = stream.pins;
+    pins.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string())
 }
 
 fn retain(stream: &StreamState) -> String {
@@ -89,6 +96,7 @@ fn value(stream: &StreamState) -> Value {
         "first": stream.first,
         "next": stream.next,
         "bytes": stream.bytes,
+        "pins": stream.pins,
         "newest_us": stream.newest_us,
         "retain_bytes": settings.retain_bytes,
         "retain_age_us": settings.retain_age.map(micros),
@@ -134,6 +142,11 @@ pub(super) fn one(
     writeln!(
         out,
         "positions  {first}..{next}, {bytes} bytes, newest {newest}"
+    )?;
+    writeln!(
+        out,
+        "pins       {} bytes of the oldest segments",
+        pins(stream)
     )?;
     writeln!(out, "retain     {}", retain(stream))?;
     writeln!(out, "limit      {}", limit(stream.settings.limit_bytes))?;

@@ -1,7 +1,8 @@
 //! `tidewire log backup` beside a running server, and `log restore`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -38,6 +39,73 @@ fn a_copy_of_a_running_server_is_put_back() {
     assert_code(&server.send(&["--producer", "p"], "again\n"), 0);
     assert_eq!(server.read(&["--raw"]), all + "again\n");
     server.stop();
+}
+
+/// Each copy took as much room as the log.
+#[test]
+fn a_copy_shares_what_an_earlier_one_has_and_outlives_it() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let line = "x".repeat(10_000);
+    let lines =
+        |from: u32, to: u32| -> String { (from..to).map(|n| format!("{n} {line}\n")).collect() };
+    assert_code(&server.send(&["--producer", "p"], &lines(0, 4000)), 0);
+    let data = place.path("data");
+    let (first, second, back) = (place.path("1"), place.path("2"), place.path("back"));
+    let backup = |to: &str, since: &[&str]| {
+        let output = run(&[&["log", "backup", "--data", &data, to], since].concat());
+        assert_code(&output, 0);
+        stdout(&output)
+    };
+    backup(&first, &[]);
+    assert_code(&server.send(&["--producer", "p"], &lines(4000, 5000)), 0);
+    let told = backup(&second, &["--since", &first]);
+    assert!(told.contains("5000 records"), "{told}");
+    server.stop();
+    // All segments of the first but its newest.
+    let segments = |directory: &str| -> BTreeSet<u64> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+        let segments =
+            entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "seg"));
+        segments
+            .map(|entry| entry.metadata().unwrap().ino())
+            .collect()
+    };
+    let (old, new) = (segments(&first), segments(&second));
+    assert!(old.len() > 3, "{old:?}");
+    let shared = old.intersection(&new).count();
+    assert_eq!(shared, old.len() - 1);
+    assert!(
+        told.contains(&format!("shared      {shared} of these")),
+        "{told}"
+    );
+    for copy in [&first, &second] {
+        assert_code(&run(&["log", "check", "--data", copy]), 0);
+    }
+    // A copy of another log shares nothing.
+    let other = Place::new();
+    let server = Server::start(&other);
+    assert_code(&server.send(&[], &lines(0, 4000)), 0);
+    server.stop();
+    let other = other.path("data");
+    let told = backup(&place.path("3"), &["--since", &other]);
+    assert!(told.contains("shared      0 of these"), "{told}");
+    let empty = place.path("empty");
+    fs::create_dir(&empty).unwrap();
+    for (since, why) in [
+        (&data, "the log itself"),
+        (&place.path("none"), "No such file"),
+        (&empty, "no segment"),
+    ] {
+        let to = place.path("4");
+        let output = run(&["log", "backup", "--data", &data, &to, "--since", since]);
+        assert_code(&output, 2);
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+    fs::remove_dir_all(&first).unwrap();
+    assert_code(&run(&["log", "restore", &second, "--data", &back]), 0);
+    let read = run(&["read", "--data", &back, "--raw"]);
+    assert_eq!(stdout(&read), lines(0, 5000));
 }
 
 #[test]

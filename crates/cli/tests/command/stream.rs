@@ -105,6 +105,72 @@ fn streams_are_administered_and_a_restart_keeps_it() {
     );
 }
 
+/// One record of another stream kept all segments, and nothing said which stream that was.
+#[test]
+fn a_stream_is_trimmed_and_what_it_pins_is_shown() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_code(&server.send(&["--stream", "idle"], "one\n"), 0);
+    let many: String = (0..4000)
+        .map(|n| format!("{n} {}\n", "x".repeat(10_000)))
+        .collect();
+    assert_code(&server.send(&["--stream", "busy"], &many), 0);
+    let told = stream(&server, &["trim", "busy", "--before", "3990"]);
+    assert_code(&told, 2);
+    assert!(
+        stderr(&told).contains("3990 positions"),
+        "{}",
+        stderr(&told)
+    );
+    let beyond = stream(&server, &["trim", "busy", "--before", "4001", "--yes"]);
+    assert_code(&beyond, 1);
+    assert!(
+        stderr(&beyond).contains("ends before"),
+        "{}",
+        stderr(&beyond)
+    );
+    done(&server, &["trim", "busy", "--before", "3990", "--yes"]);
+    let rest = server.read(&["--stream", "busy", "--from", "first", "--raw"]);
+    assert_eq!(rest.lines().count(), 10);
+    let shown = |name: &str| -> (u64, u64) {
+        let json = done(&server, &["show", name, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let number = |key: &str| json[key].as_u64().unwrap();
+        (number("bytes"), number("pins"))
+    };
+    let ((idle, pins), (_, none)) = (shown("idle"), shown("busy"));
+    assert!(
+        idle < 100 && pins > 16 << 20 && none == 0,
+        "{idle} {pins} {none}"
+    );
+    let offline = run(&["log", "info", "--data", &place.path("data"), "--json"]);
+    let offline: serde_json::Value = serde_json::from_str(&stdout(&offline)).unwrap();
+    let text = offline.to_string();
+    assert!(
+        text.contains(&format!("\"bytes\":{idle},")) && text.contains(&format!("\"pins\":{pins}")),
+        "{text}"
+    );
+    done(&server, &["trim", "idle", "--before", "1", "--yes"]);
+    eventually("the segments are removed", || {
+        let segments = fs::read_dir(place.path("data")).unwrap();
+        let segments = segments.filter(|it| {
+            it.as_ref()
+                .unwrap()
+                .path()
+                .extension()
+                .is_some_and(|it| it == "seg")
+        });
+        segments.count() < 3
+    });
+    server.stop();
+    let server = Server::start(&place);
+    assert_eq!(
+        server.read(&["--stream", "busy", "--from", "first", "--raw"]),
+        rest
+    );
+    server.stop();
+}
+
 #[test]
 fn a_cursor_is_deleted_and_stays_so() {
     let place = Place::new();

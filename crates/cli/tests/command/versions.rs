@@ -5,10 +5,11 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 use std::time::UNIX_EPOCH;
 
 use rustix::process::Signal;
+use tidewire_log::{EmbeddedLog, Kind, Log, ProducerId, Run, Settings};
 
 use crate::common::durable::{Place, Server, assert_code};
 use crate::common::kv::{Client, Reply};
@@ -214,24 +215,113 @@ fn version_0_2_0_says_what_a_newer_one_has_left() {
     assert_code(&again, 0);
     assert_eq!(server.read(&["--stream", "files", "--raw"]), "one\n");
     server.stop();
-    // A log of keys says in its segments that it is one, which it does not know.
+    // A log that was repaired keeps runs beside what is missing. It reads as many records as this version does.
+    repaired(&place, &older);
+    // A log of keys says in its segments that it is one, which 0.2.0 does not know and need not: snapshot and changes are in forms
+    // that it knows. What it has done then is there for this version.
     let (running, mut client) = store(&place);
-    assert_eq!(client.ask("SET a 1").unwrap(), Reply::Line("OK".into()));
+    for line in ["SET a 1", "HSET h f 1", "SAVE", "SET b 2"] {
+        client.ask(line).unwrap();
+    }
     running.signal(Signal::TERM);
     assert_code(&running.end(), 0);
     let keys = place.path("data/kv");
-    let before = fs::read_dir(&keys).unwrap().count();
-    let refused = older(&["log", "check", "--data", &keys]);
-    let said = stderr(&refused) + &stdout(&refused);
-    writeln!(
-        std::io::stderr(),
-        "version 0.2.0 says of keys: {:?} {said}",
-        refused.status
-    )
-    .unwrap();
-    assert_eq!(fs::read_dir(&keys).unwrap().count(), before);
-    let (running, mut client) = store(&place);
-    assert_eq!(client.ask("GET a").unwrap(), Reply::Bulk(Some("1".into())));
+    assert_code(&older(&["log", "check", "--data", &keys]), 0);
+    let (running, mut client) = older_store(&data);
+    for (line, answer) in [("GET a", "1"), ("HGET h f", "1"), ("GET b", "2")] {
+        let reply = client.ask(line).unwrap();
+        assert_eq!(reply, Reply::Bulk(Some(answer.into())), "{line}");
+    }
+    for line in ["SET c 3", "SAVE", "SET d 4"] {
+        assert_eq!(
+            client.ask(line).unwrap(),
+            Reply::Line("OK".into()),
+            "{line}"
+        );
+    }
     running.signal(Signal::TERM);
     assert_code(&running.end(), 0);
+    let (running, mut client) = store(&place);
+    for (line, answer) in [("GET a", "1"), ("GET c", "3"), ("GET d", "4")] {
+        let reply = client.ask(line).unwrap();
+        assert_eq!(reply, Reply::Bulk(Some(answer.into())), "{line}");
+    }
+    running.signal(Signal::TERM);
+    assert_code(&running.end(), 0);
+    refuses_a_store_that_was_taken_over(&place, &older);
+}
+
+type Older<'a> = &'a dyn Fn(&[&str]) -> Output;
+
+fn older_store(data: &str) -> (Running, Client) {
+    let program = std::env::var_os("TIDEWIRE_0_2_0").unwrap();
+    let mut command = Command::new(program);
+    command.args(["serve", "kv/resp", "--listen", "kv/resp=127.0.0.1:0"]);
+    command.args(["--admin", "off", "--control", "off"]);
+    command.args(["--data", data, "--durability", "sync"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running::from(command.spawn().unwrap());
+    let at = addr(&running.line());
+    (running, Client::connect(at).unwrap())
+}
+
+fn repaired(place: &Place, older: Older<'_>) {
+    let broken = place.path("broken");
+    copied(&place.0.join("data"), Path::new(&broken));
+    let segment = Path::new(&broken).join(format!("{:020}.seg", 1));
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes.windows(6).position(|w| w == b"line 5").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    assert_code(&run(&["log", "repair", "--data", &broken, "--yes"]), 0);
+    assert_code(&older(&["log", "check", "--data", &broken]), 0);
+    for stream in ["default", "files"] {
+        let read = ["read", "--data", &broken, "--stream", stream, "--raw"];
+        assert_eq!(stdout(&older(&read)), stdout(&run(&read)), "{stream}");
+    }
+}
+
+/// Its first record is of a kind that 0.2.0 does not know: it serves nothing of it, and leaves it as it was.
+fn refuses_a_store_that_was_taken_over(place: &Place, older: Older<'_>) {
+    let taken = place.path("taken");
+    let keys = Path::new(&taken).join("kv");
+    let settings = Settings {
+        kind: Some(Kind::Keys),
+        ..Settings::default()
+    };
+    let (log, _) = EmbeddedLog::start(&keys, settings).unwrap();
+    let stream = log.stream("kv").unwrap();
+    // Its id, its size, and the kind.
+    let frames = [&1_u64.to_le_bytes()[..], &1_u32.to_le_bytes(), &[3]].concat();
+    let run = Run {
+        stream,
+        producer: ProducerId::ANONYMOUS,
+        frames: &frames,
+        count: 1,
+        last_id: 1,
+        timestamp_us: 1,
+    };
+    log.append(run).unwrap();
+    log.close();
+    drop(log);
+    let refused = older(&[
+        "serve",
+        "kv/resp",
+        "--listen",
+        "kv/resp=127.0.0.1:0",
+        "--admin",
+        "off",
+        "--control",
+        "off",
+        "--data",
+        &taken,
+        "--durability",
+        "sync",
+    ]);
+    assert!(!refused.status.success());
+    let said = stderr(&refused);
+    assert!(said.contains("position 0"), "{said}");
+    let (log, recovery) = EmbeddedLog::start(&keys, Settings::default()).unwrap();
+    assert_eq!(recovery.records, 1);
+    log.close();
 }

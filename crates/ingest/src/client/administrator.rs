@@ -28,6 +28,9 @@ pub struct StreamState {
     pub next: u64,
     /// Bytes of the records that are kept, as they are stored.
     pub bytes: u64,
+    /// Bytes of the log's oldest segments that are on the disk because of this stream, or of it and others; servers before 0.3
+    /// do not say.
+    pub pins: Option<u64>,
     /// When the last one was received: microseconds since the Unix epoch; 0 if none was.
     pub newest_us: u64,
     /// What is set about it.
@@ -50,6 +53,7 @@ impl StreamState {
             first: frame.first,
             next: frame.next,
             bytes: frame.bytes,
+            pins: frame.pins,
             newest_us: frame.newest_us,
             settings: StreamSettings {
                 retain_bytes: limit(frame.retain_bytes),
@@ -203,6 +207,15 @@ impl Administrator {
     /// [`Error`]; [`Broken::Refused`] with what the server says.
     pub fn delete(&mut self, stream: &str) -> Result<(), Error> {
         self.change(&AdminFrame::Delete { stream })
+    }
+
+    /// Has the records of a stream before a position removed. It is durable when this returns. Servers before 0.3 refuse it as
+    /// unsupported.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    pub fn trim(&mut self, stream: &str, before: u64) -> Result<(), Error> {
+        self.change(&AdminFrame::Trim { stream, before })
     }
 
     /// Has a named cursor of a stream deleted. It is durable when this returns.

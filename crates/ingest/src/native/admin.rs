@@ -129,6 +129,11 @@ impl Admin {
                 let stream = meant(stream);
                 self.change(stream, shared, cx, |_| Some(Change::Delete { stream }))
             }
+            AdminFrame::Trim { stream, before } => {
+                let stream = meant(stream);
+                let change = Change::Trim { stream, before };
+                self.change(stream, shared, cx, |_| Some(change))
+            }
             AdminFrame::Cursors { stream, after } => self.cursors(meant(stream), after, shared, cx),
             AdminFrame::Readers { stream } => self.readers(meant(stream), shared, cx),
             AdminFrame::DeleteCursor { stream, cursor } => {
@@ -210,9 +215,11 @@ impl Admin {
                 };
                 Done::Refused(reason_of(refused), retry_after, refused.to_string())
             }
-            Err(refused @ (ChangeRefused::Setting(_) | ChangeRefused::Unsupported)) => {
-                Done::Refused(Reason::Unsupported, 0, refused.to_string())
-            }
+            Err(
+                refused @ (ChangeRefused::Setting(_)
+                | ChangeRefused::NotHome
+                | ChangeRefused::Unsupported),
+            ) => Done::Refused(Reason::Unsupported, 0, refused.to_string()),
         }
     }
 
@@ -351,6 +358,7 @@ fn show(status: &StreamStatus, readers: impl Iterator<Item = u64>, cx: &mut Cx<'
         readers: count,
         compression: status.settings.compression.code(),
         name: &status.name,
+        pins: Some(status.pins),
     };
     send(cx, &ServerFrame::Stream(frame));
 }

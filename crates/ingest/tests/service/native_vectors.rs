@@ -142,7 +142,7 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
         ServerFrame::AdminWelcome => "frame=admin-welcome".to_owned(),
         ServerFrame::Stream(s) => format!(
             "frame=stream first={} next={} bytes={} newest_us={} retain_bytes={} retain_age_us={} \
-             limit_bytes={} lag={} producers={} cursors={} readers={} compression={} name={:?}",
+             limit_bytes={} lag={} producers={} cursors={} readers={} compression={} name={:?}{}",
             s.first,
             s.next,
             s.bytes,
@@ -155,7 +155,10 @@ fn server(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
             s.cursors,
             s.readers,
             s.compression,
-            s.name
+            s.name,
+            s.pins
+                .map(|pins| format!(" pins={pins}"))
+                .unwrap_or_default()
         ),
         ServerFrame::Place(p) => format!(
             "frame=place position={} lag={} cursor={:?} peer={:?}",
@@ -209,6 +212,9 @@ fn admin(bytes: &[u8]) -> Result<(String, Vec<u8>), Malformed> {
         AdminFrame::Readers { stream } => format!("frame=readers stream={stream:?}"),
         AdminFrame::DeleteCursor { stream, cursor } => {
             format!("frame=delete-cursor stream={stream:?} cursor={cursor:?}")
+        }
+        AdminFrame::Trim { stream, before } => {
+            format!("frame=trim stream={stream:?} before={before}")
         }
         AdminFrame::Unknown(kind) => format!("frame=unknown kind={kind}"),
     };

@@ -40,7 +40,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// Bytes of the records that are before a position and known to be: up to the entry before it.
-    pub(super) fn before(&self, position: u64) -> u64 {
+    pub(crate) fn before(&self, position: u64) -> u64 {
         if position >= self.next {
             return self.bytes;
         }

@@ -286,3 +286,101 @@ fn compressed_records_are_read_as_they_came() {
         assert_eq!(open.0.stream_status("s").expect("a stream").bytes, stored);
     }
 }
+
+/// The records of one stream stayed until a limit of size or age took them, or all of it was deleted.
+#[test]
+fn a_stream_is_trimmed_to_a_position_and_stays_so() {
+    let disk = SimDisk::new(1);
+    let mut open = open(&disk);
+    let stream = open.0.stream("s").expect("a stream");
+    append(&open.0, stream, ProducerId::ANONYMOUS, 1..=9).expect("room");
+    settle(&mut open.1);
+    let trim = |before| Change::Trim {
+        stream: "s",
+        before,
+    };
+    administer(&mut open, trim(4));
+    assert_eq!(range(&open.0, "s"), (4, 9));
+    let gone = open.0.read("s", 3, Credit(1000));
+    assert_eq!(gone, Err(ReadError::Gone { asked: 3, first: 4 }));
+    assert_eq!(ids(&open.0, "s", 4, 1000), [5, 6, 7, 8, 9]);
+    // What is not there any more is trimmed already.
+    administer(&mut open, trim(2));
+    assert_eq!(range(&open.0, "s"), (4, 9));
+    let beyond = open.0.administer(trim(10));
+    assert!(
+        matches!(beyond, Err(ChangeRefused::Setting(_))),
+        "{beyond:?}"
+    );
+    let change = Change::Trim {
+        stream: "none",
+        before: 1,
+    };
+    assert_eq!(open.0.administer(change), Err(ChangeRefused::NoStream));
+    drop(open);
+    let mut open = self::open(&disk.crash());
+    assert_eq!(range(&open.0, "s"), (4, 9));
+    // All of it; what comes later has the next position.
+    administer(&mut open, trim(9));
+    assert_eq!(range(&open.0, "s"), (9, 9));
+    let stream = open.0.stream("s").expect("a stream");
+    append(&open.0, stream, ProducerId::ANONYMOUS, 10..=10).expect("room");
+    settle(&mut open.1);
+    assert_eq!(ids(&open.0, "s", 9, 1000), [10]);
+}
+
+/// One record of one stream kept segments of others, and nothing showed which.
+#[test]
+fn a_stream_that_keeps_the_segments_of_another_is_shown_and_trimming_it_frees_them() {
+    let disk = SimDisk::new(1);
+    let (log, writer, _) = EmbeddedLog::open(disk.clone(), small()).expect("the log");
+    let mut open = (log, writer);
+    let anybody = ProducerId::ANONYMOUS;
+    let idle = open.0.stream("idle").expect("a stream");
+    append(&open.0, idle, anybody, 1..=1).expect("room");
+    settle(&mut open.1);
+    let busy = open.0.stream("busy").expect("a stream");
+    for id in 1..=1000 {
+        append(&open.0, busy, anybody, id..=id).expect("room");
+        settle(&mut open.1);
+    }
+    let used = |open: &Open| open.0.usage().used_bytes;
+    let pins = |open: &Open, stream: &str| {
+        let status = open.0.stream_status(stream).expect("a stream");
+        let listed = open.0.streams("", 10);
+        let listed = listed.iter().find(|one| &*one.name == stream);
+        assert_eq!(listed, Some(&status));
+        status.pins
+    };
+    assert_eq!(
+        pins(&open, "idle"),
+        pins(&open, "busy"),
+        "both are in the oldest"
+    );
+    let change = Change::Trim {
+        stream: "busy",
+        before: 999,
+    };
+    administer(&mut open, change);
+    settle_at(&mut open.1, 10);
+    let before = used(&open);
+    assert!(pins(&open, "idle") > before / 2, "of {before}");
+    assert_eq!(pins(&open, "busy"), 0);
+    let offline = crate::tools::info(&disk.fork()).expect("a log");
+    let of = |name: &str| {
+        let mut streams = offline.streams.iter();
+        let stream = streams.find(|one| one.name == name).expect("a stream");
+        (stream.bytes, stream.pins)
+    };
+    let online = open.0.stream_status("idle").expect("a stream");
+    assert_eq!(of("idle"), (online.bytes, online.pins));
+    assert_eq!(of("busy").1, 0);
+    let change = Change::Trim {
+        stream: "idle",
+        before: 1,
+    };
+    administer(&mut open, change);
+    settle_at(&mut open.1, 20);
+    assert!(used(&open) < before / 2, "{} of {before}", used(&open));
+    assert_eq!(pins(&open, "idle"), 0);
+}

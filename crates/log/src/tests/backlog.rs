@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{append, ids, settle_at, small};
 use crate::disk::sim::SimDisk;
 use crate::{
-    Carried, Change, EmbeddedLog, Log, ProducerId, Refused, Selection, Settings, StreamSettings,
-    Ticket, Writer,
+    Carried, Change, ChangeRefused, EmbeddedLog, Log, ProducerId, Refused, Selection, Settings,
+    StreamSettings, Ticket, Writer,
 };
 
 const NOBODY: ProducerId = ProducerId::ANONYMOUS;
@@ -53,6 +53,32 @@ fn retention_stops_at_what_is_not_at_home() {
     // A lower position at home brings nothing back.
     log.carried(home(&[("s", 10)]));
     assert_eq!(ids(&log, "s", first, 1 << 20).len() as u64, 2000 - first);
+}
+
+#[test]
+fn a_stream_is_not_trimmed_behind_its_home() {
+    let settings = Settings {
+        backlog: Some(u64::MAX),
+        ..small()
+    };
+    let (log, mut writer, _) = EmbeddedLog::open(SimDisk::new(1), settings).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    append(&log, stream, NOBODY, 1..=10).expect("room");
+    settle_at(&mut writer, 1);
+    log.carried(home(&[("s", 5)]));
+    let trim = |before| {
+        let change = Change::Trim {
+            stream: "s",
+            before,
+        };
+        log.administer(change)
+    };
+    assert_eq!(trim(6), Err(ChangeRefused::NotHome));
+    while trim(5) == Err(ChangeRefused::Log(Refused::Busy)) {
+        settle_at(&mut writer, 2);
+    }
+    settle_at(&mut writer, 3);
+    assert_eq!(log.range("s").expect("it is there").first, 5);
 }
 
 #[test]

@@ -27,6 +27,24 @@ pub struct Backup {
     pub records: u64,
     /// Bytes of the records.
     pub bytes: u64,
+    /// How many of the segments an earlier copy had already.
+    pub shared_segments: u64,
+    /// Their bytes.
+    pub shared_bytes: u64,
+}
+
+/// A copy of the log that was made before, and how a file of it becomes one of the new copy as well.
+pub struct Earlier<'a, D> {
+    /// The earlier copy.
+    pub disk: &'a D,
+    /// Gives the file of this name the same name in the new copy, such as by a hard link; whether that was possible.
+    pub share: &'a dyn Fn(&str) -> io::Result<bool>,
+}
+
+impl<D> std::fmt::Debug for Earlier<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Earlier").finish_non_exhaustive()
+    }
 }
 
 /// Why there is no copy.
@@ -53,6 +71,19 @@ pub enum BackupError {
 /// # Errors
 /// [`BackupError`]. A log with damage is not copied: what is wrong with it is said.
 pub fn backup<S: Disk, T: Disk>(source: &S, into: &T) -> Result<Backup, BackupError> {
+    backup_since(source, into, None::<&Earlier<'_, T>>)
+}
+
+/// As [`backup`], without copying the segments that an earlier copy has: those in which every byte is as in the log. The newest
+/// segment of either is copied, because it goes on where the copy is opened. The copy does not need the earlier one afterwards.
+///
+/// # Errors
+/// As [`backup`].
+pub fn backup_since<S: Disk, T: Disk, E: Disk>(
+    source: &S,
+    into: &T,
+    earlier: Option<&Earlier<'_, E>>,
+) -> Result<Backup, BackupError> {
     if !segments(into).map_err(BackupError::Copy)?.is_empty() {
         return Err(BackupError::Occupied);
     }
@@ -60,29 +91,85 @@ pub fn backup<S: Disk, T: Disk>(source: &S, into: &T) -> Result<Backup, BackupEr
         clear(into).map_err(|error| OpenError::io("clearing the copy", error))?;
         // Strict about what was acknowledged, and about foreign files.
         let loaded = load(source, Verify::All, Manner::Strict)?;
-        let mut written = Ok(0);
+        let mut written = Ok(Backup::default());
+        let newest = loaded.segments.last().map(|found| found.number);
         for found in &loaded.segments {
             let name = segment_name(found.number);
             let file = source
                 .open(&name)
                 .map_err(|error| OpenError::io(format!("reading {name}"), error))?;
             let used = found.view.used;
-            written = written.and_then(|bytes| {
-                copy(&file, into, &name, used)?;
-                Ok(bytes + used)
+            let is_finished = newest.is_some_and(|newest| found.number < newest);
+            written = written.and_then(|mut backup| {
+                let shared = match earlier.filter(|_| is_finished) {
+                    Some(earlier) => earlier.shares(&file, found.number, used)?,
+                    None => false,
+                };
+                if shared {
+                    backup.shared_segments += 1;
+                    backup.shared_bytes += used;
+                } else {
+                    copy(&file, into, &name, used)?;
+                }
+                backup.bytes += used;
+                Ok(backup)
             });
         }
         Ok((loaded, written))
     })?;
-    let bytes = written.map_err(BackupError::Copy)?;
+    let backup = written.map_err(BackupError::Copy)?;
     into.sync_directory().map_err(BackupError::Copy)?;
     compare(into, &loaded)?;
     Ok(Backup {
         segments: loaded.segments.len() as u64,
         batches: loaded.batches,
         records: loaded.records,
-        bytes,
+        ..backup
     })
+}
+
+impl<D: Disk> Earlier<'_, D> {
+    /// Gives a segment to the new copy if it is, byte for byte, what the log has.
+    fn shares<F: DiskFile>(&self, of: &F, number: u64, used: u64) -> io::Result<bool> {
+        let newest = segments(self.disk)?.into_iter().max();
+        if newest.is_none_or(|newest| number >= newest) {
+            return Ok(false);
+        }
+        let name = segment_name(number);
+        let file = match self.disk.open(&name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file?,
+        };
+        if file.len()? != used || !are_equal(of, &file, used)? {
+            return Ok(false);
+        }
+        (self.share)(&name)
+    }
+}
+
+fn are_equal<F: DiskFile, G: DiskFile>(one: &F, other: &G, used: u64) -> io::Result<bool> {
+    let (mut here, mut there) = (vec![0; PIECE], vec![0; PIECE]);
+    let mut at = 0;
+    while at < used {
+        let wanted = PIECE.min(usize::try_from(used - at).unwrap_or(PIECE));
+        let count = one.read_at(&mut here[..wanted], at)?;
+        if count == 0 {
+            return Ok(false);
+        }
+        let mut filled = 0;
+        while filled < count {
+            let more = other.read_at(&mut there[filled..count], at + filled as u64)?;
+            if more == 0 {
+                return Ok(false);
+            }
+            filled += more;
+        }
+        if here[..count] != there[..count] {
+            return Ok(false);
+        }
+        at += count as u64;
+    }
+    Ok(true)
 }
 
 /// A batch that was read while it was written, and claimed right afterwards, looks like damage; damage
@@ -205,5 +292,62 @@ mod tests {
             matches!(refused, Err(BackupError::Source(_))),
             "{refused:?}"
         );
+    }
+
+    #[test]
+    fn what_an_earlier_copy_has_is_shared_and_nothing_that_differs() {
+        let disk = SimDisk::new(1);
+        let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).unwrap();
+        let mut go_on = |ids: std::ops::RangeInclusive<u64>| {
+            for id in ids {
+                append(&log, id);
+                writer.step(crate::Now::default());
+            }
+        };
+        go_on(1..=30);
+        let monday = SimDisk::new(2);
+        let first = backup(&disk, &monday).unwrap();
+        // As it is done behind every copy: the newest segment gets an end of its own.
+        drop(EmbeddedLog::open(monday.clone(), settings()).unwrap());
+        go_on(31..=60);
+        // A byte that neither copy nor log would ever have, in a segment that both have.
+        let damaged = monday.fork();
+        let numbers = segments(&monday).unwrap();
+        assert!(damaged.flip(&segment_name(numbers[1]), 200, 1));
+        for (earlier, lacks) in [(&monday, 1), (&damaged, 2)] {
+            let tuesday = SimDisk::new(3);
+            let shared = std::cell::RefCell::new(Vec::new());
+            let share = |name: &str| {
+                let bytes = earlier.contents(name).unwrap();
+                let file = tuesday.create(name)?;
+                file.write_at(&[IoSlice::new(&bytes)], 0)?;
+                file.sync_data()?;
+                shared.borrow_mut().push(name.to_owned());
+                Ok(true)
+            };
+            let earlier = Earlier {
+                disk: earlier,
+                share: &share,
+            };
+            let copied = backup_since(&disk, &tuesday, Some(&earlier)).unwrap();
+            assert_eq!(copied.records, 60);
+            assert_eq!(copied.shared_segments, first.segments - lacks);
+            assert_eq!(shared.borrow().len() as u64, copied.shared_segments);
+            assert!(copied.shared_bytes > 0 && copied.shared_bytes < first.bytes);
+            let (restored, _writer, recovery) =
+                EmbeddedLog::open(tuesday.crash(), settings()).unwrap();
+            assert_eq!((recovery.records, recovery.cut), (60, None));
+            let read = restored.read("default", 0, Credit(1 << 20)).unwrap();
+            assert_eq!(read.runs.iter().map(|run| run.count).sum::<u32>(), 60);
+        }
+        // Where nothing can be shared everything is copied.
+        let refuse = |_: &str| Ok(false);
+        let earlier = Earlier {
+            disk: &monday,
+            share: &refuse,
+        };
+        let into = SimDisk::new(4);
+        let copied = backup_since(&disk, &into, Some(&earlier)).unwrap();
+        assert_eq!((copied.records, copied.shared_segments), (60, 0));
     }
 }

@@ -11,6 +11,10 @@ pub struct StreamInfo {
     pub first: u64,
     /// The position after the last one.
     pub next: u64,
+    /// Bytes of the records that are kept, as they are stored.
+    pub bytes: u64,
+    /// Bytes of the oldest segments that are kept for it, or for it and others: see [`StreamStatus`](crate::StreamStatus::pins).
+    pub pins: u64,
     /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
     pub newest_us: u64,
     /// What is set about it.

@@ -1,6 +1,7 @@
 //! What is in a log.
 
 use super::described::{CursorInfo, StreamInfo};
+use crate::catalog::Pins;
 use crate::disk::Disk;
 use crate::format::segment_name;
 use crate::recovery::{Loaded, Manner, load};
@@ -84,8 +85,31 @@ impl<F> Loaded<F> {
             });
             firsts.min()
         };
-        let streams = self.state.streams.iter();
-        let info = streams.map(|(id, stream)| StreamInfo {
+        let kept = |id: u32, trimmed: u64| {
+            let extents = self.segments.iter().filter_map(move |found| {
+                let extent = found.view.index.extent(id)?;
+                Some((found.number, extent))
+            });
+            extents.filter(move |(_, extent)| extent.next > trimmed)
+        };
+        let streams = || self.state.streams.iter();
+        let oldest = streams().filter_map(|(id, stream)| {
+            let (number, _) = kept(id, stream.trimmed).next()?;
+            Some((id, number))
+        });
+        let segments = self.segments.iter();
+        let pins = Pins::of_streams(
+            oldest,
+            segments.map(|found| (found.number, found.view.used)),
+        );
+        let bytes = |id: u32, trimmed: u64| -> u64 {
+            let kept = kept(id, trimmed);
+            kept.map(|(_, extent)| extent.bytes - extent.before(trimmed))
+                .sum()
+        };
+        let info = streams().map(|(id, stream)| StreamInfo {
+            bytes: bytes(id, stream.trimmed),
+            pins: pins.of(id),
             name: stream.name.to_string(),
             first: firsts(id).unwrap_or(stream.next).max(stream.trimmed),
             next: stream.next,

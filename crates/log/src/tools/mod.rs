@@ -26,7 +26,7 @@ use crate::disk::Disk;
 use crate::recovery::refuse_later;
 use crate::{Kind, OpenError};
 
-pub use backup::{Backup, BackupError, backup};
+pub use backup::{Backup, BackupError, Earlier, backup, backup_since};
 pub use check::{Problem, Report, check};
 pub use described::{CursorInfo, StreamInfo};
 pub use dump::{Item, dump, dump_file};

@@ -44,7 +44,7 @@ impl<D: Disk> Writer<D> {
         };
         for &(id, cut) in &cuts {
             // Without room it is tried again.
-            gather.trim(id, cut, settings);
+            let _ = gather.trim(id, cut, settings);
         }
         !cuts.is_empty()
     }

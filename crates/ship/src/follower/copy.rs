@@ -1,8 +1,9 @@
 //! A file that was truncated, replaced or compressed, and the copies that may have its rest.
 
-use std::io::{self, ErrorKind};
+use std::io;
 
-use super::place::{fits, read};
+use super::likeness::{Likeness, is_no_copy};
+use super::reading::{fits, read};
 use super::{Around, Follower, Life};
 use crate::age::put_in_order;
 use crate::buffer::KEPT;
@@ -10,19 +11,6 @@ use crate::file_system::{FileSystem, Seen};
 use crate::fingerprint::HEAD;
 use crate::network::{Lane, Network};
 use crate::pattern::{is_packed, is_rotated};
-
-/// What a file is to a follower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Likeness {
-    /// Another file.
-    None,
-    /// What a copy of the follower's file is that is being made, or is about to replace it.
-    Prefix,
-    /// All that is known of the follower's file, which has gone or is read by another handle.
-    Same,
-    /// The file that the follower is to go on with.
-    Rest,
-}
 
 impl<F, L: Lane> Follower<F, L> {
     /// The file is shorter than what was seen, or begins otherwise: it was truncated. If it was copied
@@ -268,10 +256,4 @@ impl<F, L: Lane> Follower<F, L> {
         }
         self.is_saved = false;
     }
-}
-
-/// Whether a file that cannot be opened is no copy that could be read at present; else the machine has run out of something.
-pub(crate) fn is_no_copy(e: &io::Error, seen: &Seen) -> bool {
-    matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
-        || (is_packed(&seen.path) && e.raw_os_error().is_none())
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::place::read;
+use super::reading::read;
 use super::{Around, Driven, Follower, Life, Slot};
 use crate::buffer::Buffer;
+use crate::counts::Fatal;
 use crate::file_system::FileSystem;
 use crate::network::{Lane, Matter, Network, Stand};
-use crate::shipper::Fatal;
 
 /// Acknowledgements of several producers do not come in the order in which the server has stored: so many are asked about.
 const PROBED: usize = 64;

@@ -7,13 +7,13 @@
 use std::io;
 use std::time::Duration;
 
-use super::place::fits;
+use super::reading::fits;
 use super::{Around, Follower, Life};
+use crate::counts::Counts;
 use crate::file_system::{FileId, FileSystem, Seen};
 use crate::fingerprint::HEAD;
 use crate::network::{Lane, Network};
 use crate::pattern::is_packed;
-use crate::shipper::Counts;
 
 impl<F, L: Lane> Follower<F, L> {
     /// The file is nowhere to be found.

@@ -2,8 +2,11 @@
 
 mod copy;
 mod lane;
+mod likeness;
 mod missing;
 mod place;
+mod reading;
+mod stumble;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::buffer::{Buffer, Cutting, Filled};
+use crate::counts::{Counts, Fatal};
 use crate::file_system::{FileId, FileSystem};
 use crate::fingerprint::{Fingerprint, HEAD};
 use crate::lag::Lag;
@@ -18,10 +22,9 @@ use crate::line::Line;
 use crate::network::{Lane, Network};
 use crate::pattern::is_packed;
 use crate::settings::Settings;
-use crate::shipper::{Counts, Fatal};
 use crate::state::Entry;
-pub(crate) use copy::{Likeness, is_no_copy};
-pub(crate) use place::read;
+pub(crate) use likeness::{Likeness, is_no_copy};
+pub(crate) use reading::read;
 use trouble::Trouble;
 
 /// Chunks that are read in one step, so that every file has its turn.

@@ -2,10 +2,11 @@
 
 use std::io::{self, ErrorKind};
 
+use super::reading::{fits, read};
 use super::{Around, Follower};
 use crate::buffer::Buffer;
 use crate::file_system::{FileSystem, Seen};
-use crate::fingerprint::{Fingerprint, HEAD};
+use crate::fingerprint::HEAD;
 use crate::network::{Lane, Network};
 
 enum Opened<F> {
@@ -216,28 +217,4 @@ impl<F, L: Lane> Follower<F, L> {
         }
         Ok(true)
     }
-}
-
-/// Up to `len` bytes.
-pub(crate) fn read<S: FileSystem>(
-    files: &S,
-    file: &S::File,
-    at: u64,
-    len: usize,
-) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let n = files.read_at(file, at, &mut bytes)?;
-    bytes.truncate(n);
-    Ok(bytes)
-}
-
-pub(super) fn fits<S: FileSystem>(
-    files: &S,
-    file: &S::File,
-    print: &Fingerprint,
-) -> io::Result<bool> {
-    if print.len == 0 {
-        return Ok(true);
-    }
-    Ok(print.fits(&read(files, file, print.at, print.len)?))
 }

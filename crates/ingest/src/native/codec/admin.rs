@@ -14,6 +14,7 @@ const DELETE: u8 = 4;
 const CURSORS: u8 = 5;
 const READERS: u8 = 6;
 const DELETE_CURSOR: u8 = 7;
+const TRIM: u8 = 8;
 
 /// Which settings are meant.
 const RETAIN_BYTES: u8 = 1;
@@ -131,6 +132,13 @@ pub enum AdminFrame<'a> {
         /// Name of the cursor.
         cursor: &'a str,
     },
+    /// The records of a stream before a position are to go.
+    Trim {
+        /// Its name.
+        stream: &'a str,
+        /// The first position that stays.
+        before: u64,
+    },
     /// A kind that this version does not know; it is refused.
     Unknown(u8),
 }
@@ -141,7 +149,12 @@ impl<'a> AdminFrame<'a> {
     /// # Errors
     /// [`TooLong`]: one of the names; nothing was added.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let mut position = None;
         let (kind, wanted, names) = match self {
+            AdminFrame::Trim { stream, before } => {
+                position = Some(*before);
+                (TRIM, None, vec![*stream])
+            }
             AdminFrame::List { after } => (LIST, None, vec![*after]),
             AdminFrame::Create { stream, wanted } => (CREATE, Some(wanted), vec![*stream]),
             AdminFrame::Set { stream, wanted } => (SET, Some(wanted), vec![*stream]),
@@ -160,6 +173,9 @@ impl<'a> AdminFrame<'a> {
         out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
         if let Some(wanted) = wanted {
             wanted.encode(out);
+        }
+        if let Some(position) = position {
+            out.extend_from_slice(&position.to_le_bytes());
         }
         names.into_iter().for_each(|name| put_string(name, out));
         let length = (out.len() - start - READER_HEADER) as u32;
@@ -204,6 +220,10 @@ impl<'a> AdminFrame<'a> {
                 stream: fields.name()?,
                 cursor: fields.name()?,
             },
+            TRIM => AdminFrame::Trim {
+                before: fields.u64()?,
+                stream: fields.name()?,
+            },
             kind => {
                 let frame = AdminFrame::Unknown(kind);
                 return Ok(Read::Whole(frame, used));
@@ -246,6 +266,9 @@ pub struct StreamFrame<'a> {
     pub compression: u8,
     /// Name of the stream.
     pub name: &'a str,
+    /// Bytes of the log's oldest segments that are on the disk because of this stream, or of it and others; servers before 0.3
+    /// do not say.
+    pub pins: Option<u64>,
 }
 
 impl<'a> StreamFrame<'a> {
@@ -269,6 +292,9 @@ impl<'a> StreamFrame<'a> {
             .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         out.extend_from_slice(&[self.compression, 0, 0, 0]);
         put_string(self.name, out);
+        if let Some(pins) = self.pins {
+            out.extend_from_slice(&pins.to_le_bytes());
+        }
     }
 
     pub(super) fn take(fields: &mut Fields<'a>) -> Result<StreamFrame<'a>, Malformed> {
@@ -289,12 +315,13 @@ impl<'a> StreamFrame<'a> {
                 compression
             },
             name: fields.string()?,
+            pins: fields.u64().ok(),
         })
     }
 
     /// Bytes of its body.
     pub(super) fn len(&self) -> usize {
-        8 * 8 + 4 * 4 + 1 + self.name.len()
+        8 * 8 + 4 * 4 + 1 + self.name.len() + self.pins.map_or(0, |_| 8)
     }
 }
 

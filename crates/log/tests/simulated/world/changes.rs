@@ -46,7 +46,7 @@ impl World {
                 stream.life.deleted(ticket, stream.records.len());
                 self.cursors.deleted(&name, ticket);
             }
-            Change::Set { .. } | Change::DeleteCursor { .. } => {
+            Change::Set { .. } | Change::DeleteCursor { .. } | Change::Trim { .. } => {
                 stream.life.set(ticket, settings);
             }
             Change::Create { .. } => {
