@@ -42,7 +42,7 @@ pub enum ReplayError {
     /// The log does not have the stream, and cannot make it now.
     #[error("making the stream `{STREAM}` of the log: {0}")]
     Stream(#[from] Refused),
-    /// It could not be read.
+    /// The log could not be read.
     #[error("reading the log: {0}")]
     Read(#[from] ReadError),
     /// There is no whole snapshot to begin with.
@@ -65,9 +65,9 @@ pub enum ReplayError {
          both; `tidewire kv export --accept-loss` writes a dump of what the snapshot has"
     )]
     Behind {
-        /// Of the snapshot.
+        /// Position of the snapshot.
         position: u64,
-        /// Of the next record.
+        /// Position of the next record.
         next: u64,
     },
     /// The stream of the store may be one whose name is lost.
@@ -95,12 +95,12 @@ pub enum ReplayError {
     Command {
         /// Where.
         position: u64,
-        /// Its name.
+        /// Name of the command.
         command: String,
         /// The reason.
         why: String,
     },
-    /// Whoever was told how far it is did not want it to go on.
+    /// The callback that is told the progress stopped it.
     #[error("it was not to go on")]
     Stopped,
 }
@@ -120,10 +120,11 @@ pub enum Accept {
     GapsAndEnd,
 }
 
-/// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it, and has
-/// the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is called now and
-/// then: with bytes of the snapshot and how many there are, then with positions of the log and its end; it says whether to
-/// go on. Nobody else may use the store meanwhile, see [`Store::begin_loading`].
+/// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it,
+/// and has the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is
+/// called now and then: with bytes of the snapshot and how many there are, then with positions of
+/// the log and its end; it says whether to go on. No other code may use the store meanwhile, see
+/// [`Store::begin_loading`].
 ///
 /// # Errors
 /// See [`ReplayError`]; the store is of no use then.

@@ -64,7 +64,7 @@ fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static st
     };
     let synced = match durable.log.policy() {
         Policy::Sync => written <= durable.log.committed() || written <= durable.log.update(),
-        // Whoever waits does not wait until one is due.
+        // The waiting client need not wait until a sync is due.
         _ if local > 0 => durable.log.sync(written),
         _ => durable.log.is_synced(written),
     };

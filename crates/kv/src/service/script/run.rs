@@ -80,7 +80,7 @@ struct Given<'x> {
     args: &'x [&'x [u8]],
     /// There was no room when it began.
     out_of_memory: bool,
-    /// It is no part of a transaction.
+    /// The script is no part of a transaction.
     alone: bool,
 }
 
@@ -110,7 +110,7 @@ impl RespConn {
         }
         let outcome = self.run_alone(kind, &script, keys, args, batch, reply, &mut At::Loop(cx));
         if outcome == Outcome::Later {
-            // It says so again when it runs again.
+            // The script publishes again when it runs again.
             cx.local.published.clear();
         }
         if batch.shared.durable.get().is_some() {
@@ -124,7 +124,8 @@ impl RespConn {
         outcome
     }
 
-    /// The same with what was found, wherever it runs. It is to be run elsewhere, and has done nothing, if it
+    /// Runs a script that was found, wherever it runs. It is to be run elsewhere, and has done
+    /// nothing, if it
     /// [waits](Outcome::Waits).
     #[expect(clippy::too_many_arguments, reason = "what a script is run with")]
     pub(super) fn run_alone(
@@ -313,7 +314,7 @@ impl RespConn {
                 interpreter.vm.call(call, &mut commands)
             }
         };
-        // Its keys are kept until it is committed.
+        // The script's keys are kept until it is committed.
         drop(commands.busy.take());
         interpreter.running.begun.set(None);
         scripts.runs.store(false, Relaxed);
