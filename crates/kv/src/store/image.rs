@@ -166,7 +166,7 @@ pub(crate) enum Part<'a> {
 /// Shows the items that `bytes` are.
 ///
 /// # Errors
-/// They are no items, or `show` says why not.
+/// The bytes are no items, or `show` says why not.
 pub(crate) fn each<'a>(
     mut bytes: &'a [u8],
     mut show: impl FnMut(Head<'a>, Part<'a>) -> Result<(), Malformed>,

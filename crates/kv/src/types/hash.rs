@@ -91,7 +91,7 @@ impl Hash {
         }
     }
 
-    /// Frees up to about `most` fields of a hash that nobody will look into any more; how many.
+    /// Frees up to about `most` fields of a hash that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Packed(_) => 0,

@@ -97,7 +97,7 @@ impl Set {
         }
     }
 
-    /// Frees up to about `most` members of a set that nobody will look into any more; how many.
+    /// Frees up to about `most` members of a set that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Table(table) => table.free_some(most),

@@ -1,4 +1,4 @@
-//! Blocking commands on the simulated network: who is served, when, and what ends a wait.
+//! Blocking commands on the simulated network: which client is served, when, and what ends a wait.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! Keyspace notifications: what becomes of keys is told, whoever does it and however.
+//! Keyspace notifications: what becomes of keys is told, whichever client does it and however.
 
 use std::time::Duration;
 
 use crate::common::{Client, World, on_every_shape};
 
-/// A world in which such events are told, who listens on one loop to both kinds of channel, and who does something on
-/// the other.
+/// A world in which such events are told, a listener on one loop to both kinds of channel, and a
+/// client that does something on the other.
 fn listening(classes: &str) -> (World, Client, Client) {
     let mut world = World::new();
     let (mut listener, mut other) = (world.client(), world.client_of(1));
@@ -188,7 +188,7 @@ fn a_key_that_is_not_there() {
     });
 }
 
-/// Who may not subscribe to these channels hears nothing of keys.
+/// A user that may not subscribe to these channels hears nothing of keys.
 #[test]
 fn channels_of_keys_are_guarded_as_others() {
     let (mut world, _, mut other) = listening("KEA");
@@ -210,8 +210,8 @@ fn resp3_has_it_as_a_push() {
     assert_eq!(world.answer(&mut three), push);
 }
 
-/// A script that makes more events than anybody hands out does not fill the memory: who listens is cut, and it is
-/// counted.
+/// A script that makes more events than there is room for does not fill the memory: listeners are
+/// cut, and counted.
 #[test]
 fn more_events_than_there_is_room_for_cut_who_listens() {
     let (mut world, mut listener, mut other) = listening("KEA");

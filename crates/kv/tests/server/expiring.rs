@@ -1,5 +1,5 @@
-//! Keys that have expired go without anybody asking for them: in the simulator, and on every engine
-//! while no connection is left.
+//! Keys that have expired go without a command that asks for them: in the simulator, and on every
+//! engine while no connection is left.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! Who is let in: clients of other hosts without a password, the port that knows none, browsers that
-//! a web page sent. What strangers must not do is tried from the simulated network, whose hosts are
+//! Admission: clients of other hosts without a password, the port that knows none, browsers that a
+//! web page sent. What strangers must not do is tried from the simulated network, whose hosts are
 //! all others than the server's.
 
 use std::sync::Arc;

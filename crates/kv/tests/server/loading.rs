@@ -73,7 +73,7 @@ fn keys_are_refused_and_all_else_is_answered() {
             info.contains("|loading:0|") && !info.contains("loading_"),
             "{info}"
         );
-        // Those who come later never hear of it.
+        // Later clients never hear of it.
         let mut late = world.client();
         world.check(&mut late, "SET k v", "+OK|");
         world.check(&mut c, "SELECT 0", "+OK|");

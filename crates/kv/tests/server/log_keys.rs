@@ -106,7 +106,7 @@ impl Home {
     }
 }
 
-/// An entry of a message that nobody said a name with.
+/// An entry of an anonymous message.
 fn entry(position: u64, id: u64, payload: &str) -> String {
     let own = format!("{position}-1");
     let id = id.to_string();
@@ -163,7 +163,7 @@ fn a_stream_is_read_as_any_other() {
         w.check(&mut x, "TTL log:s", ":-1|");
         w.check(&mut x, "PTTL log:no", ":-2|");
         w.check(&mut x, "XINFO GROUPS log:s", "*0|");
-        // It is not among the keys, and the same in all databases.
+        // The log's key is not among the keys, and equal in all databases.
         w.check(&mut x, "DBSIZE", ":0|");
         w.check(&mut x, "KEYS *", "*0|");
         w.check(&mut x, "SELECT 3", "+OK|");
@@ -276,7 +276,7 @@ fn a_wait_ends() {
         w.check(&mut admin, &format!("CLIENT KILL ID {id}"), ":1|");
         assert_eq!(w.answer(&mut x), "");
         assert_ne!(w.sim.state(x.peer), PlainState::Open);
-        // Nobody is there any more for what comes.
+        // No client is left for what comes.
         home.add("s", &["b"]);
         w.check(&mut admin, "XLEN log:s", ":2|");
     });
@@ -426,7 +426,7 @@ fn rights_hold_for_them_also_while_one_waits() {
     home.add("a", &["3"]);
     assert_eq!(w.answer(&mut bob), no_key);
     w.check(&mut bob, "XLEN log:a", no_key);
-    // A log that is shut is read by nobody, and opened again by everybody who may.
+    // A log that is shut is read by no client; opened again, all clients with the right read it.
     w.check(&mut admin, "XREAD BLOCK 0 STREAMS log:a $", "");
     w.service.shut_log(true);
     let shut = w.answer(&mut admin);
@@ -600,7 +600,7 @@ fn what_is_gone_is_passed_over() {
     let deleted = format!("max-deleted-entry-id|$4|{}-1|", first - 1);
     assert!(info.contains(&deleted), "{info}");
     assert!(info.contains("entries-added|:61|"), "{info}");
-    // It is deleted while one waits for it, and comes again, where it ended.
+    // The stream is deleted while a client waits for it, and comes again, where it ended.
     w.check(&mut x, "XREAD BLOCK 0 STREAMS log:s $", "");
     home.log
         .administer(Change::Delete { stream })
@@ -721,7 +721,7 @@ fn what_is_read_for_who_has_gone_is_for_nobody() {
         answer.contains("*3|") && answer.ends_with("+PONG|"),
         "{answer}"
     );
-    // There is room again, for who has waited too.
+    // There is room again, also for a waiting client.
     w.sim.run_for(Duration::from_millis(200));
     assert!(pool.step(0));
     assert!(w.answer(&mut z).contains("|2-1|"));

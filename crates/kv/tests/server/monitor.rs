@@ -1,4 +1,5 @@
-//! MONITOR: every command is shown as it is run, with no secret in it, and who does not look is cut.
+//! MONITOR: every command is shown as it is run, with no secret in it, and a monitor that does not
+//! read is cut.
 
 use crate::common::{World, on_every_shape};
 use tidewire::sim::PlainState;

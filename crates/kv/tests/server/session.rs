@@ -531,7 +531,7 @@ fn who_wants_no_replies_gets_none_for_what_waited_either() {
         world.check(&mut c, "BLPOP list 0", "");
         world.check(&mut other, "RPUSH list v", ":1|");
         assert_eq!(world.answer(&mut c), "");
-        // Its time is over.
+        // The wait's time is over.
         world.check(&mut c, "BLPOP list 0.001", "");
         world.check(&mut c, "CLIENT REPLY ON", "+OK|");
         world.check(&mut other, "LLEN list", ":0|");
@@ -565,7 +565,7 @@ fn the_output_limit_is_of_one_reply_and_spares_pipelines() {
         world.sim.send(c.peer, &many);
         world.sim.run_for(Duration::from_secs(1));
         assert_eq!(world.answer(&mut c).matches("0123456789").count(), 5_000);
-        // Nor is anybody cut for what they do not want to hear.
+        // A client is not cut for replies that it has switched off.
         world.check(&mut c, "CLIENT REPLY SKIP", "");
         world.check(&mut c, "GET big", "");
         world.check(&mut c, "PING", "+PONG|");

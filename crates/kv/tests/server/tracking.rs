@@ -1,4 +1,5 @@
-//! CLIENT TRACKING: who keeps what it has read hears of every change, whoever makes it and however.
+//! CLIENT TRACKING: a client that caches what it has read hears of every change, whichever client
+//! makes it and however.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ fn what_was_read_is_told_of_once() {
         w.check(&mut writer, "SET a 2", "+OK|");
         assert_eq!(w.answer(&mut reader), "", "it was told already");
         w.check(&mut reader, "GET a", "$1|2|");
-        // Its own changes too, behind the reply.
+        // The client's own changes are told, too, behind the reply.
         w.check(&mut reader, "SET a 3", &format!("+OK|{}", push("a")));
         // What it only writes it does not keep.
         w.check(&mut writer, "SET a 4", "+OK|");
@@ -222,7 +223,7 @@ fn another_connection_is_told_in_resp2() {
             w.answer(&mut listener),
             "*3|$7|message|$20|__redis__:invalidate|*-1|"
         );
-        // When it has gone, who relies on it can know.
+        // When it has gone, clients that rely on it can know.
         w.check(&mut writer, &format!("CLIENT KILL ID {id}"), ":1|");
         assert!(w.ask(&mut reader, "HELLO 3").starts_with("%7"));
         w.check(&mut reader, "GET a", "_|");
@@ -302,7 +303,7 @@ fn who_goes_is_told_nothing_and_leaves_nothing() {
     });
 }
 
-/// Its peer may take its time to close.
+/// The client's peer may take its time to close.
 #[test]
 fn who_has_said_that_it_goes_counts_no_more() {
     on_every_shape(|| {
@@ -343,7 +344,7 @@ fn who_has_no_right_to_a_key_does_not_hear_its_name() {
         w.check(&mut writer, "SET secret 1", "+OK|");
         w.check(&mut writer, "SET mine 1", "+OK|");
         assert_eq!(w.answer(&mut reader), push("mine"));
-        // Who it is does not take away what it has asked for.
+        // A change of user does not take away what the client has asked for.
         w.check(
             &mut reader,
             "GET secret",

@@ -23,7 +23,7 @@ impl Cell {
         Cell::within(point, steps, LATITUDE_MAX)
     }
 
-    /// The same where the northernmost is another.
+    /// The cell of a point where the northernmost latitude is another.
     fn within(point: Point, steps: u32, latitude_max: f64) -> Cell {
         let share = |x: f64, most: f64| (x + most) / (most - -most);
         let cells = f64::from(1u32 << steps);
@@ -34,7 +34,7 @@ impl Cell {
         }
     }
 
-    /// The cell of these bits, those of rows and columns in turn from the lowest.
+    /// The cell of these bits, which are bits of rows and columns in turn from the lowest.
     pub(super) fn of_bits(bits: u64, steps: u32) -> Cell {
         Cell {
             row: every_other(bits),
@@ -43,7 +43,7 @@ impl Cell {
         }
     }
 
-    /// Its number.
+    /// Number of the cell.
     pub(super) fn bits(self) -> u64 {
         spread(self.row) | spread(self.column) << 1
     }
@@ -68,7 +68,7 @@ impl Cell {
         self.span(self.row, LATITUDE_MAX)
     }
 
-    /// The same, in degrees east.
+    /// West and east edge of the cell, in degrees east.
     pub(super) fn longitudes(self) -> (f64, f64) {
         self.span(self.column, LONGITUDE_MAX)
     }

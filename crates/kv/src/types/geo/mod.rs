@@ -1,5 +1,6 @@
-//! Places on Earth as scores of sorted sets: 26 bits of latitude and of longitude in turn, so that what is
-//! near is often next to each other in the order. The numbers are those of Redis, to the last digit.
+//! Places on Earth as scores of sorted sets: 26 bits of latitude and of longitude in turn, so that
+//! what is near is often next to each other in the order. The numbers equal Redis's, to the last
+//! digit.
 
 mod cell;
 mod point;

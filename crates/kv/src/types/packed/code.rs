@@ -261,7 +261,7 @@ pub(super) fn listed(descriptor: u8, payload: &[u8]) -> usize {
 
 /// Bytes of a number, or of a text of so many bytes.
 fn listed_as(number: Option<i64>, len: usize) -> usize {
-    // Numbers that fit so few bytes, and how many those are.
+    // Numbers that fit so few bytes, and how many bytes these are.
     const RANGES: [(RangeInclusive<i64>, usize); 5] = [
         (0..=0x7f, 1),
         (-0x1000..=0xfff, 2),
