@@ -13,6 +13,7 @@ pub mod duet;
 pub mod environment;
 pub mod histogram;
 pub mod meter;
+pub mod numbers;
 pub mod owner;
 pub mod page;
 pub mod preflight;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::histogram::{LatencySummary, Mode};
 use crate::meter::{SATURATED, STEAL_MAX};
-use crate::workload::{Outcome, Plan, Workload};
+use crate::workload::{Outcome, Plan};
 
 /// A core from which the hypervisor took more than this share makes the run worthless.
 const STEAL_GRAVE: f64 = 0.10;
@@ -199,7 +199,7 @@ impl Trust {
         let Some(metered) = &outcome.metered else {
             return;
         };
-        if plan.arrivals.rate().is_some() || matches!(plan.workload, Workload::Idle(_)) {
+        if plan.arrivals.rate().is_some() || plan.workload.is_held() {
             return;
         }
         let server = metered.server_busy(outcome.server_cores);
@@ -307,10 +307,7 @@ impl Trust {
     }
 
     fn samples(&mut self, plan: &Plan, outcome: &Outcome) {
-        let nothing_asked = match plan.workload {
-            Workload::Idle(load) => load.active_of(plan.connections) == 0,
-            _ => false,
-        };
+        let nothing_asked = plan.workload.active_of(plan.connections) == 0;
         if outcome.requests == 0 && !nothing_asked {
             let text = "nothing was answered: there are no figures";
             return self.add(Kind::TooFewSamples, Standing::NotTrustworthy, text);
@@ -354,7 +351,7 @@ mod tests {
     use crate::meter::Metered;
     use crate::procfs::{ContextSwitches, CoreShare, CpuSpent, ListenQueues, TcpSegments};
     use crate::workload::{
-        Arrivals, EchoLoad, Extent, Histograms, IdleLoad, Kernel, Rate, Schedule,
+        Arrivals, EchoLoad, Extent, Histograms, IdleLoad, Kernel, Rate, Schedule, Workload,
     };
 
     fn latencies(us: u64, count: u64) -> Option<LatencySummary> {
@@ -451,7 +448,7 @@ mod tests {
 
     pub(super) fn plan(arrivals: Arrivals) -> Plan {
         Plan {
-            workload: Workload::Echo(EchoLoad {
+            workload: Workload::of(EchoLoad {
                 size: 64,
                 pipeline: 1,
                 batch: 0,
@@ -626,7 +623,7 @@ mod tests {
         };
         only(closed, &none, Kind::TooFewSamples, Standing::NotTrustworthy);
         let idle = Plan {
-            workload: Workload::Idle(IdleLoad {
+            workload: Workload::of(IdleLoad {
                 size: 1,
                 active: 0.0,
             }),

@@ -89,7 +89,7 @@ fn an_echo_load_keeps_its_pipeline_full_and_no_fuller() {
         pipeline: 7,
         batch: 0,
     };
-    let outcome = load(Workload::Echo(echo), 1, Extent::Count(20), addr).unwrap();
+    let outcome = load(Workload::of(echo), 1, Extent::Count(20), addr).unwrap();
     assert_eq!((outcome.requests, outcome.bytes), (20, 2000));
     assert_eq!(outcome.latency.unwrap().count, 20);
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 700);
@@ -138,7 +138,7 @@ fn a_window_bounds_what_is_not_acknowledged() {
             checks,
             ..acks()
         };
-        let outcome = load(Workload::Ack(load_of), 1, Extent::Count(97), addr).unwrap();
+        let outcome = load(Workload::of(load_of), 1, Extent::Count(97), addr).unwrap();
         assert_eq!(outcome.requests, 97);
         let (most, ids) = told.recv_timeout(PATIENCE).unwrap();
         assert!((10..=20).contains(&most), "whole writes of 10 within 25");
@@ -174,7 +174,7 @@ fn a_load_without_a_window_hears_its_acknowledgements() {
         warm_up: Duration::from_millis(100),
         measured: Duration::from_millis(500),
     };
-    let outcome = load(Workload::Ack(load_of), 8, extent, addr).unwrap();
+    let outcome = load(Workload::of(load_of), 8, extent, addr).unwrap();
     assert!(outcome.requests > 0);
 }
 
@@ -191,7 +191,7 @@ fn rounds_restart_ids_only_if_told_to() {
             rounds: Some(rounds),
             ..acks()
         };
-        let outcome = load(Workload::Ack(load_of), 1, Extent::Rounds, addr).unwrap();
+        let outcome = load(Workload::of(load_of), 1, Extent::Rounds, addr).unwrap();
         assert_eq!(outcome.requests, 45);
         assert_eq!(outcome.rounds.len(), 3);
         assert!(outcome.rounds.iter().all(|round| round.messages == 15));
@@ -213,7 +213,7 @@ fn looks_for_acknowledgements_come_as_told_and_the_last_one_lasts() {
         ..acks()
     };
     // Each look waits until something has come, which is after a silence.
-    let outcome = load(Workload::Ack(load_of), 1, Extent::Count(95), addr).unwrap();
+    let outcome = load(Workload::of(load_of), 1, Extent::Count(95), addr).unwrap();
     assert_eq!(outcome.requests, 95);
     let (most, ids) = told.recv_timeout(PATIENCE).unwrap();
     assert!((10..=50).contains(&most), "{most} without a look");
@@ -231,7 +231,7 @@ fn a_count_is_spread_over_all_connections() {
         total
     });
     let discard = DiscardLoad { size: 10, batch: 4 };
-    let outcome = load(Workload::Discard(discard), 3, Extent::Count(100), addr).unwrap();
+    let outcome = load(Workload::of(discard), 3, Extent::Count(100), addr).unwrap();
     assert_eq!((outcome.requests, outcome.bytes), (100, 1000));
     let mut each: Vec<usize> = (0..3)
         .map(|_| told.recv_timeout(PATIENCE).unwrap())
@@ -257,7 +257,7 @@ fn a_watcher_can_end_a_run() {
         cores: 1,
     };
     let plan = Plan {
-        workload: Workload::Echo(echo),
+        workload: Workload::of(echo),
         connections: 2,
         arrivals: Arrivals::Closed,
         extent: Extent::Count(u64::MAX - 1),

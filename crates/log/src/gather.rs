@@ -96,6 +96,8 @@ pub(crate) enum Gate {
     /// The disk is full, but for what is held for changes that make room.
     Reserve,
     DiskFull,
+    /// The writer moves what is reserved on a full disk. Batches wait for its answer.
+    Looking,
     /// No room could be reserved, for another reason than that the disk is full.
     Blocked,
     /// Failed, or closed.
@@ -336,7 +338,7 @@ impl Gather {
             Gate::Reserve | Gate::DiskFull => Err(Refused::DiskFull {
                 retry_after: settings.full_retry,
             }),
-            Gate::Blocked => {
+            Gate::Blocked | Gate::Looking => {
                 self.refused = true;
                 Err(Refused::Busy)
             }
@@ -423,6 +425,7 @@ impl Gather {
         let grows_not = self.growth.room == Some(false) && !self.growth.is_blocked;
         match self.gate {
             _ if self.looks_for_room() => Room::Unknown,
+            Gate::Looking => Room::Unknown,
             Gate::Reserve | Gate::DiskFull => Room::Short,
             _ if is_small || grows_not || self.fears_end => Room::Ending,
             _ => Room::Enough,

@@ -32,7 +32,7 @@ fn times(seen: &Seen) -> (i128, i128, i128) {
 }
 
 /// The name of a rotated file up to its number, and that. What has more digits is a date, which is in order as text.
-fn numbered(path: &Path) -> Option<(&str, u64)> {
+pub(crate) fn numbered(path: &Path) -> Option<(&str, u64)> {
     let name = path.file_name()?.to_str()?;
     let mut end = name.len();
     for (at, _) in name.rmatch_indices(['.', '-']) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::age::put_in_order;
+use crate::age::{numbered, put_in_order};
 use crate::file_system::{FileId, FileSystem, Found, Seen, directory_of};
 use crate::fingerprint::Fingerprint;
 use crate::follower::{Follower, Life, Likeness, is_no_copy, read};
@@ -265,6 +265,10 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         for trail in &mut self.trails {
             let id = here.get(&*trail.path);
             for follower in &mut trail.followers {
+                let path = &follower.entry.path;
+                let original = numbered(path).map(|(name, _)| directory_of(path).join(name));
+                let original = original.and_then(|original| here.get(&*original));
+                follower.is_numbered = original.is_some_and(|other| *other != follower.entry.id);
                 let is_found = ids.contains(&follower.entry.id);
                 follower.is_here = is_found || (is_partial && follower.is_here);
                 if id == Some(&follower.entry.id) && follower.has_file() {

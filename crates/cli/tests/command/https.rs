@@ -3,13 +3,17 @@
 //! left out is said.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 
 use rustix::process::Signal;
+use tidewire_tls::rustls::{AlertDescription, ClientConfig, Error};
 
 use crate::common::pki::Files;
+use crate::common::tls_client::{config, secure, socket};
 use crate::common::{Running, addr, engines, stderr, stdout};
 
 /// Runs `f` against a server on every engine; all that was asked was understood.
@@ -132,4 +136,106 @@ fn curl() {
         // Without its authority the server has no identity.
         assert!(!asked(at, &[], "/").status.success());
     });
+}
+
+/// What a client that offers these gets of HTTP: the protocol that was agreed upon, or why there was no handshake.
+fn agreed(at: SocketAddr, files: &Files, offers: &[&str]) -> Result<Option<Vec<u8>>, io::Error> {
+    let mut client = ClientConfig::clone(&config(&files.issuer.pem(), None));
+    client.alpn_protocols = offers.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let mut stream = secure(socket(at), &Arc::new(client));
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    Ok(stream.conn.alpn_protocol().map(<[u8]>::to_vec))
+}
+
+/// A client that speaks HTTP/2 alone is told so by TLS, and not by a parser. It stays so when the files were read again.
+#[test]
+fn http_1_1_is_agreed_upon_where_it_is_offered() {
+    let files = Files::new();
+    for engine in engines() {
+        let admin = ["--admin", "tls:127.0.0.1:0"];
+        let args = ["serve", "http", "--listen", "http=0", "--engine", engine];
+        let mut server = Running::start(&[&args[..], &admin, &files.serve()].concat());
+        let lines = [server.line(), server.line()];
+        let listeners = lines.each_ref().map(|line| addr(line));
+        for is_again in [false, true] {
+            if is_again {
+                server.signal(Signal::HUP);
+                server.hear("were read again");
+            }
+            let http = Some(b"http/1.1".to_vec());
+            for (at, line) in listeners.iter().zip(&lines) {
+                let what = format!("{engine}, again: {is_again}, {line}");
+                let offered = |offers: &[&str]| agreed(*at, &files, offers);
+                assert_eq!(offered(&["h2", "http/1.1"]).unwrap(), http, "{what}");
+                assert_eq!(offered(&["http/1.1"]).unwrap(), http, "{what}");
+                assert_eq!(offered(&[]).unwrap(), None, "{what}");
+                let refused = offered(&["h2"]).expect_err(&what);
+                let refused = refused.downcast::<Error>().expect(&what);
+                let none = Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+                assert_eq!(refused, none, "{what}");
+            }
+        }
+        server.signal(Signal::TERM);
+        stderr(&server.end());
+    }
+}
+
+/// How a client says that it has said all.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// It has not.
+    Open,
+    /// By TLS, and then by TCP.
+    Farewell,
+    /// By TCP alone.
+    Fin,
+}
+
+/// Also where the server is stopped meanwhile.
+#[test]
+fn a_long_reply_is_whole_whoever_has_said_all() {
+    const LENGTH: usize = 8 << 20;
+    let files = Files::new();
+    let client = config(&files.issuer.pem(), None);
+    for engine in engines() {
+        for (end, is_stopped) in [
+            (End::Farewell, false),
+            (End::Fin, false),
+            (End::Open, true),
+            (End::Farewell, true),
+            (End::Fin, true),
+        ] {
+            let what = format!("{engine}, {end:?}, stopped: {is_stopped}");
+            let args = ["serve", "http", "--listen", "http=0", "--engine", engine];
+            let mut server = Running::start(&[&args[..], &files.serve()].concat());
+            let mut stream = secure(socket(addr(&server.line())), &client);
+            let asks = format!("GET /bytes/{LENGTH} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream.write_all(asks.as_bytes()).unwrap();
+            if let End::Farewell = end {
+                stream.conn.send_close_notify();
+            }
+            stream.flush().unwrap();
+            if !matches!(end, End::Open) {
+                stream.sock.shutdown(Shutdown::Write).unwrap();
+            }
+            let mut answer = vec![0; 1 << 10];
+            stream.read_exact(&mut answer).expect(&what);
+            if is_stopped {
+                server.signal(Signal::TERM);
+            }
+            let mut rest = Vec::new();
+            let read = stream.read_to_end(&mut rest);
+            assert!(read.is_ok(), "{what}: {read:?}");
+            let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            let body = answer.len() + rest.len() - head.expect(&what) - 4;
+            assert_eq!(body, LENGTH, "{what}");
+            if !is_stopped {
+                server.signal(Signal::TERM);
+            }
+            assert_eq!(server.end().status.code(), Some(0), "{what}");
+        }
+    }
 }

@@ -186,3 +186,80 @@ fn a_successor_that_would_leave_the_store_behind_is_refused() {
     drop(resp(to, "GET k\r\n", "$-1\r\n"));
     new.stop();
 }
+
+/// What a successor is to keep is asked by what is there, however its directory is called, and of each successor anew.
+#[test]
+fn what_would_be_left_behind_is_known_by_its_directory() {
+    const LEAVES: &str = "--takeover-forget";
+    let place = Place::new();
+    let (control, data) = (place.path("control.sock"), place.path("data"));
+    let (other, link) = (place.path("other"), place.path("link"));
+    fs::create_dir(&data).unwrap();
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    let around = place.path("data/../data/");
+    let all = ["kv/resp=0", "ingest=0"];
+    let keys = ["kv/resp=0"];
+    let messages = ["ingest=0"];
+    let none = ["echo=0"];
+    let args = |listen: &[&'static str], data: &str, more: &[&str]| -> Vec<String> {
+        let mut args = vec!["serve".to_owned()];
+        args.extend(
+            listen
+                .iter()
+                .map(|at| at.split_once('=').unwrap().0.to_owned()),
+        );
+        args.extend(
+            listen
+                .iter()
+                .flat_map(|at| ["--listen".to_owned(), (*at).to_owned()]),
+        );
+        args.extend(["--control", &control, "--data", data].map(str::to_owned));
+        args.extend(more.iter().map(|&more| more.to_owned()));
+        args
+    };
+    let start = |args: &[String], lines: usize| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        Server::start(&args, lines)
+    };
+    let durable = ["--durability", "sync"];
+    let succeeds = ["--durability", "sync", "--takeover"];
+    for (serves, wrong) in [
+        // Of those that keep both, one that would leave the keys, the messages, or both.
+        (
+            &all[..],
+            vec![
+                (&messages[..], &data),
+                (&keys, &data),
+                (&none, &data),
+                (&all, &other),
+            ],
+        ),
+        (
+            &keys,
+            vec![(&messages[..], &data), (&none, &data), (&keys, &other)],
+        ),
+        (
+            &messages,
+            vec![(&keys[..], &data), (&none, &data), (&messages, &other)],
+        ),
+    ] {
+        let mut old = start(&args(serves, &data, &durable), serves.len());
+        // The second successor is asked as the first was.
+        for named in [&data, &link, &around] {
+            for (listen, at) in &wrong {
+                let wrong = args(listen, at, &succeeds);
+                let refused = run(&wrong.iter().map(String::as_str).collect::<Vec<_>>());
+                assert_code(&refused, 1);
+                let why = stderr(&refused);
+                assert!(
+                    why.contains(LEAVES),
+                    "{serves:?}, {listen:?} in {at}: {why}"
+                );
+            }
+            let new = start(&args(serves, named, &succeeds), serves.len());
+            old.ends();
+            old = new;
+        }
+        old.stop();
+    }
+}

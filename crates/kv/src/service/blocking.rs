@@ -16,6 +16,7 @@ use super::call::TOO_MUCH_HELD;
 use super::conn::{PATIENCE_MS, RETRY, RespConn};
 use super::holdings::{Holding, arguments_memory, waiting_memory};
 use super::message::Message;
+use super::replication;
 use super::run::{Outcome, count_error};
 use super::table::table;
 use crate::commands::Spec;
@@ -32,7 +33,8 @@ pub(crate) struct Wait {
     until: Option<Instant>,
     /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
     unblocked: Option<bool>,
-    /// The command was refused when its key was ready, because rights had changed.
+    /// The command was refused: rights had changed when its key was ready, or nothing could be said
+    /// of the store when its time was over.
     refused: bool,
     /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
     busy_since: Option<Instant>,
@@ -279,18 +281,21 @@ impl RespConn {
             }
             return;
         }
-        // That there was nothing all the time may be so because of what has not settled, on any loop.
-        cx.local.arm();
-        self.session.barrier = self.session.barrier.max(shared.last_ticket());
         let mut reply = Reply::new(self.session.proto);
-        match over {
-            Over::Unblocked { error: true } => {
-                reply.error(UNBLOCKED);
+        match (over, replication::stale(&shared)) {
+            (Over::Unblocked { error: true }, _) => reply.error(UNBLOCKED),
+            // Another server may own the store, and have had something in it.
+            (Over::Unblocked { error: false } | Over::TimedOut, Some(error)) => {
+                wait.refused = true;
+                reply.error(error.0);
             }
-            Over::Unblocked { error: false } | Over::TimedOut => {
+            (Over::Unblocked { error: false } | Over::TimedOut, None) => {
                 Nothing::Array.write(&mut reply);
             }
         }
+        // That there was nothing all the time may be so because of what has not settled, on any loop.
+        cx.local.arm();
+        self.session.barrier = self.session.barrier.max(shared.last_ticket());
         self.end_wait(&mut reply, cx);
     }
 

@@ -16,7 +16,7 @@ use super::durable::Durable;
 use super::local::RespLocal;
 use super::log_keys::{Followers, LogCounters, LogKeys, Shown};
 use super::message::Message;
-use super::replication::Replication;
+use super::replication::{self, Replication};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::table::table;
@@ -218,6 +218,7 @@ impl RespService {
         let swept = self.shared.store.expire(now_ms);
         self.shared.rate.measure(now_ms, || self.commands());
         self.shared.store.sweep_tracking();
+        self.tell_readers_of_loss();
         let freeing = (0..FREEING).all(|_| self.shared.store.free_some());
         let seed = wall.as_nanos() as u64;
         let evicting = self.shared.store.evict_some(now_ms, seed);
@@ -225,6 +226,17 @@ impl RespService {
             FREEING_PAUSE
         } else {
             swept.pause
+        }
+    }
+
+    /// What clients keep of what they have read is trusted no longer when another server may change it, and those changes are not told here.
+    fn tell_readers_of_loss(&self) {
+        let is_former = replication::is_former_owner(&self.shared);
+        let was_former = self.shared.was_former_owner.swap(is_former, Relaxed);
+        // A batch that began in time may have noted what it read since.
+        let has_notes = || self.shared.store.tracking().keys() > 0;
+        if is_former && (!was_former || has_notes()) {
+            self.shared.store.distrust();
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) promised: Option<Policy>,
     /// The home of the store, if it has one.
     pub(crate) replication: OnceLock<Replication>,
+    /// Whether the server [had lost](super::replication::is_former_owner) the store when that was looked at last.
+    pub(crate) was_former_owner: AtomicBool,
     /// How far the store is that is being recovered.
     pub(crate) loaded: Loaded,
     pub(crate) config: Config,
@@ -113,6 +115,7 @@ impl Shared {
             local: Mutex::default(),
             paused_until_ms: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
+            was_former_owner: AtomicBool::new(false),
             started_ms: AtomicU64::new(0),
             started_wall_ms: AtomicU64::new(0),
             rate: Apart::default(),

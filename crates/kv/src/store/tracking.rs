@@ -486,6 +486,14 @@ impl Store {
         }
     }
 
+    /// Tells all clients that everything may have changed, though nothing was changed here. No runner of the caller may hold locks.
+    pub fn distrust(&self) {
+        for at in 0..self.shards.len() {
+            self.lock(at).forget_tracked(&self.tracking);
+        }
+        self.tracking.tell_all(0);
+    }
+
     fn sweep_notes(&self) {
         self.tracking.ended.store(0, Relaxed);
         for at in 0..self.shards.len() {

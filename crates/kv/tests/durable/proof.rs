@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use tidewire::Endpoint;
 use tidewire::sim::{PlainId, Sim};
 use tidewire_kv::service::{BinaryService, LeaseShown, Replication, RespService, Role, Settings};
 
 use crate::following::{Pair, talk};
-use crate::wire::Value;
+use crate::wire::{Value, command};
 
 /// An owner at level `replicated`, or at another one.
 struct Owner {
@@ -16,6 +17,7 @@ struct Owner {
     pair: Pair,
     is_proven: Arc<AtomicBool>,
     replication: Replication,
+    addr: Endpoint,
     client: PlainId,
     binary: PlainId,
 }
@@ -54,6 +56,7 @@ impl Owner {
             pair,
             is_proven,
             replication,
+            addr,
             client,
             binary,
         }
@@ -171,5 +174,65 @@ fn at_another_level_an_owner_without_its_lease_serves_on() {
     let info = owner.talk("INFO replication").text();
     for line in ["role:master", "home_role:owner", "home_lease:lapsed"] {
         assert!(info.contains(line), "{line}: {info}");
+    }
+}
+
+/// It was answered nil, as if there had been nothing, though another server may have had something for it.
+#[test]
+fn a_command_that_waits_is_refused_when_its_time_is_over_behind_the_lease() {
+    let mut owner = Owner::new(true);
+    let answer_after = |owner: &mut Owner, happens: &dyn Fn(&mut Owner)| {
+        owner.prove(true);
+        let waiting = owner.sim.plain(&owner.addr);
+        let line = "XREAD BLOCK 1000 STREAMS s 0";
+        owner.sim.send(waiting, &command(line));
+        owner.sim.run_for(Duration::from_millis(200));
+        assert_eq!(owner.sim.received(waiting), b"", "it waits");
+        happens(owner);
+        owner.sim.run_for(Duration::from_secs(2));
+        String::from_utf8_lossy(owner.sim.received(waiting)).into_owned()
+    };
+    assert_eq!(answer_after(&mut owner, &|_| {}), "*-1\r\n");
+    let told = answer_after(&mut owner, &|owner| owner.prove(false));
+    assert!(told.starts_with("-MASTERDOWN this server has"), "{told:?}");
+    let told = answer_after(&mut owner, &|owner| {
+        owner.prove(false);
+        owner.pair.kv_log.lose("it is another one's".into());
+    });
+    assert!(told.starts_with("-MASTERDOWN another server"), "{told:?}");
+}
+
+/// What clients had kept stayed with them, though another server may have changed it.
+#[test]
+fn clients_that_keep_what_they_read_are_told_when_the_lease_has_lapsed() {
+    let mut owner = Owner::new(true);
+    let reader = owner.sim.plain(&owner.addr);
+    let broadcast = owner.sim.plain(&owner.addr);
+    for (client, line) in [
+        (reader, "HELLO 3"),
+        (reader, "CLIENT TRACKING ON"),
+        (reader, "GET k"),
+        (broadcast, "HELLO 3"),
+        (broadcast, "CLIENT TRACKING ON BCAST"),
+    ] {
+        owner.sim.send(client, &command(line));
+        owner.sim.run_for(Duration::from_millis(200));
+    }
+    let everything: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+    for _ in 0..2 {
+        let mut told = [0, 0];
+        for (client, told) in [reader, broadcast].into_iter().zip(&mut told) {
+            *told = owner.sim.received(client).len();
+        }
+        owner.prove(false);
+        owner.sim.run_for(Duration::from_secs(1));
+        for (client, before) in [reader, broadcast].into_iter().zip(told) {
+            let all = owner.sim.received(client);
+            assert_eq!(&all[before..], everything, "once");
+        }
+        owner.prove(true);
+        owner.sim.run_for(Duration::from_secs(1));
+        owner.sim.send(reader, &command("GET k"));
+        owner.sim.run_for(Duration::from_millis(200));
     }
 }

@@ -12,7 +12,7 @@ use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Workload};
 use super::arrivals;
 use super::comparison::{Args, Stand};
 use super::counted::Pair;
-use super::load::LoadArgs;
+use super::loads::Loads;
 use super::page;
 use super::page::ab::Spread;
 use super::side::Server;
@@ -127,7 +127,7 @@ impl Against {
 }
 
 /// Runs it and shows what came out.
-pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
+pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
     let mut watcher = Watcher::new()?;
     args.generator.in_one_process("bench ab")?;
     if args.load.url().is_some() {
@@ -140,14 +140,14 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     if let (Some(counted), true) = (&counted, args.count.is_only()) {
         return counted.show_alone(args.json.as_deref());
     }
-    let a = args.stand(&args.a, base)?;
-    let b = args.stand(&args.b, base)?;
+    let a = args.stand(&args.a, &base)?;
+    let b = args.stand(&args.b, &base)?;
     let mut schedule = Schedule::new(args.rounds as usize);
     let control = if args.no_control {
         schedule = schedule.without_control();
         None
     } else {
-        Some(args.stand(&args.a, base)?)
+        Some(args.stand(&args.a, &base)?)
     };
     if args.duet {
         let beside = control.as_ref().unwrap_or(&a);
@@ -213,7 +213,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
             .unwrap_or("an engine it does not name");
         show_line!(
             "{side:<19} {}{}, on {engine}",
-            output::described(&stand.load.workload),
+            stand.load.workload.described(),
             arrivals::described(&stand.arrivals),
         );
     }
@@ -291,7 +291,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
                     spreads: of(side),
                 })
                 .collect();
-            let title = output::described(&a.load.workload) + &arrivals::described(&a.arrivals);
+            let title = a.load.workload.described() + &arrivals::described(&a.arrivals);
             let data = serde_json::to_string(&shown).unwrap_or_default();
             let said = page::ab::Said {
                 verdict: headlines,
@@ -338,14 +338,14 @@ fn failed(error: RunFailed<RunError>, a: &Stand, b: &Stand, control: Option<&Sta
     }
 }
 
-impl<L: LoadArgs> Args<L> {
+impl Loads<Args> {
     fn one(&self, stand: &Stand, watcher: &mut Watcher) -> Result<(Outcome, Trust), RunError> {
         let extent = Extent::Time {
             warm_up: self.warmup.0,
             measured: self.round_time.0,
         };
         let plan = Plan {
-            workload: stand.load.workload,
+            workload: stand.load.workload.clone(),
             connections: self.generator.connections(),
             arrivals: stand.arrivals,
             extent,
@@ -362,7 +362,7 @@ impl<L: LoadArgs> Args<L> {
         if outcome.interrupted || watcher.interrupted() {
             return Err(RunError::Interrupted);
         }
-        if outcome.requests == 0 && !matches!(plan.workload, Workload::Idle(_)) {
+        if outcome.requests == 0 && !plan.workload.is_held() {
             return Err(RunError::Nothing);
         }
         let trust = Trust::of(&plan, &outcome);
@@ -380,7 +380,7 @@ impl Comparable {
     fn of(a: &Stand, b: &Stand) -> Comparable {
         let both = |is: &dyn Fn(&Stand) -> bool| is(a) && is(b);
         Comparable {
-            latencies: both(&|stand| !matches!(stand.load.workload, Workload::Discard(_))),
+            latencies: both(&|stand| stand.load.workload.is_answered()),
             cpu: both(&|stand| stand.server.target().process.is_some()),
         }
     }

@@ -84,6 +84,6 @@ pub(super) fn described(arrivals: &Arrivals) -> String {
     };
     format!(
         ", {} a second{how}",
-        super::numbers::grouped(rate.per_second)
+        tidewire_load::numbers::grouped(rate.per_second)
     )
 }

@@ -10,9 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidewire::EngineChoice;
 use tidewire_load::meter::SATURATED;
-use tidewire_load::workload::{
-    self, AckLoad, Arrivals, Extent, Generator, Plan, Workload, null_server,
-};
+use tidewire_load::workload::{self, Arrivals, Extent, Generator, Plan, Workload, null_server};
 
 use super::generator::GeneratorArgs;
 use super::runs;
@@ -51,7 +49,7 @@ impl Ceiling {
                 warm_up: WARM_UP,
                 measured: MEASURED,
             },
-            ..*plan
+            ..plan.clone()
         };
         watcher.show("the generator's ceiling");
         let goes_on: workload::Watch<'_> = &mut |_| !watcher.interrupted();
@@ -79,33 +77,22 @@ pub(super) fn check(workload: &Workload) -> Result<(), Failure> {
 
 /// The server, and the load that it understands.
 fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
-    let refused = |why: &str| Err(Failure::usage(format!("--ceiling: {why}")));
-    let (server, workload) = match workload {
-        // One that keeps nothing answers from nothing.
-        Workload::Ack(load) => {
-            let load = AckLoad {
-                level: tidewire_ingest::Level::None,
-                rounds: None,
-                ..*load
-            };
+    let (server, workload) = match workload.ceiling() {
+        workload::Ceiling::Own(workload) => {
             let words = ["--engine", "epoll"].map(str::to_owned);
-            (Server::Own(words.into()), Workload::Ack(load))
+            (Server::Own(words.into()), workload)
         }
-        Workload::Native(_) => return refused("the native protocol acknowledges what is in a log"),
-        Workload::Kv(load) if load.command.is_some() => {
-            return refused("only the server knows the reply to --command");
+        workload::Ceiling::Unknown(why) => {
+            return Err(Failure::usage(format!("--ceiling: {why}")));
         }
-        Workload::Http(load) if load.requests.len() > 1 => {
-            return refused("with one --path");
-        }
-        workload => {
+        workload::Ceiling::Null(_) => {
             let executable = std::env::current_exe()
                 .map_err(|e| Failure::failed(format!("cannot find this executable: {e}")))?;
             let words = std::env::args_os().skip(1).chain(["--null".into()]);
             // What is not UTF-8 is a name of a file to write, which that server does not.
             let words = std::iter::once(executable.into()).chain(words);
             let words = words.map(|word: OsString| word.to_string_lossy().into_owned());
-            (Server::Program(words.collect()), *workload)
+            (Server::Program(words.collect()), workload.clone())
         }
     };
     Ok((
@@ -120,8 +107,10 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
 
 /// Is that server until it is killed.
 pub(super) fn serve(workload: &Workload) -> Result<(), Failure> {
-    let started = null_server(workload, EngineChoice::Epoll);
-    let started = started.ok_or_else(|| Failure::usage("the replies to this load are unknown"))?;
+    let workload::Ceiling::Null(replies) = workload.ceiling() else {
+        return Err(Failure::usage("the replies to this load are unknown"));
+    };
+    let started = null_server(replies, EngineChoice::Epoll);
     let running = started.map_err(|e| Failure::failed(format!("cannot start: {e}")))?;
     let mut out = std::io::stdout().lock();
     for addr in running.addrs() {

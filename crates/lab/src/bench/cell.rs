@@ -3,15 +3,12 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::Subcommand;
 use tidewire_load::trust::Trust;
-use tidewire_load::workload::{Extent, Outcome, Plan, Watch};
+use tidewire_load::workload::{Extent, Outcome, Plan, Purpose, Watch};
 
 use super::counted::{Counts, Want};
 use super::generator::GeneratorArgs;
-use super::http::HttpArgs;
-use super::kv::KvArgs;
-use super::load::{AckArgs, ConnectArgs, DiscardArgs, EchoArgs, IdleArgs, LoadArgs};
+use super::loads::{Beside, Loads};
 use super::processes;
 use super::runs;
 use super::side::Side;
@@ -19,83 +16,23 @@ use super::target::Ready;
 use super::watch::Watcher;
 use tidewire_command::exit::Failure;
 
-/// A load and its generator.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Cell {
-    Echo(Args<EchoArgs>),
-    Ack(Args<AckArgs>),
-    Kv(Args<KvArgs>),
-    Http(Args<HttpArgs>),
-    Discard(Args<DiscardArgs>),
-    Idle(Args<IdleArgs>),
-    Connect(Args<ConnectArgs>),
-}
+/// A load and what makes it.
+pub(crate) type Cell = Loads<Args>;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args<L: LoadArgs> {
-    #[command(flatten)]
-    load: L,
+pub(crate) struct Args {
     #[command(flatten)]
     generator: GeneratorArgs,
+}
+
+impl Beside for Args {
+    const PURPOSE: Purpose = Purpose::Again;
 }
 
 /// What a run has come to.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
     pub(crate) trust: Trust,
-}
-
-impl Cell {
-    /// How many connections it has.
-    pub(crate) fn connections(&self) -> usize {
-        match self {
-            Cell::Echo(args) => args.generator.connections(),
-            Cell::Ack(args) => args.generator.connections(),
-            Cell::Kv(args) => args.generator.connections(),
-            Cell::Http(args) => args.generator.connections(),
-            Cell::Discard(args) => args.generator.connections(),
-            Cell::Idle(args) => args.generator.connections(),
-            Cell::Connect(args) => args.generator.connections(),
-        }
-    }
-
-    /// Counts what the server spends on each message; the `place`-th of several that are counted at once.
-    pub(crate) fn count(
-        &self,
-        side: &Side,
-        want: &Want<'_>,
-        place: usize,
-    ) -> Result<Counts, Failure> {
-        match self {
-            Cell::Echo(args) => args.count(side, want, place),
-            Cell::Ack(args) => args.count(side, want, place),
-            Cell::Kv(args) => args.count(side, want, place),
-            Cell::Http(args) => args.count(side, want, place),
-            Cell::Discard(args) => args.count(side, want, place),
-            Cell::Idle(args) => args.count(side, want, place),
-            Cell::Connect(args) => args.count(side, want, place),
-        }
-    }
-
-    /// Starts the server, loads it for so long, and stops it. `words` are the arguments that this
-    /// load was read from.
-    pub(crate) fn run(
-        &self,
-        words: &[String],
-        side: &Side,
-        extent: Extent,
-        watcher: &mut Watcher,
-    ) -> Result<Ran, Failure> {
-        match self {
-            Cell::Echo(args) => args.run(words, side, extent, watcher),
-            Cell::Ack(args) => args.run(words, side, extent, watcher),
-            Cell::Kv(args) => args.run(words, side, extent, watcher),
-            Cell::Http(args) => args.run(words, side, extent, watcher),
-            Cell::Discard(args) => args.run(words, side, extent, watcher),
-            Cell::Idle(args) => args.run(words, side, extent, watcher),
-            Cell::Connect(args) => args.run(words, side, extent, watcher),
-        }
-    }
 }
 
 /// How long a run is, as words of a single run.
@@ -110,12 +47,24 @@ fn length(extent: Extent) -> Vec<String> {
     }
 }
 
-impl<L: LoadArgs> Args<L> {
-    fn count(&self, side: &Side, want: &Want<'_>, place: usize) -> Result<Counts, Failure> {
-        want.count(&self.load, &self.generator.elsewhere(place), side)
+impl Cell {
+    /// How many connections it has.
+    pub(crate) fn connections(&self) -> usize {
+        self.generator.connections()
     }
 
-    fn run(
+    /// Counts what the server spends on each message; the `place`-th of several that are counted at once.
+    pub(crate) fn count(
+        &self,
+        side: &Side,
+        want: &Want<'_>,
+        place: usize,
+    ) -> Result<Counts, Failure> {
+        want.count(&*self.load, &self.generator.elsewhere(place), side)
+    }
+
+    /// Starts the server, loads it for so long, and stops it. `words` are those that this load was read from.
+    pub(crate) fn run(
         &self,
         words: &[String],
         side: &Side,
@@ -129,14 +78,14 @@ impl<L: LoadArgs> Args<L> {
         }
         let load = side.load(self.load.load()?.endless())?;
         let plan = Plan {
-            workload: load.workload,
+            workload: load.workload.clone(),
             connections: self.generator.connections(),
-            arrivals: runs::arrivals(&self.load, &self.generator)?,
+            arrivals: runs::arrivals(&*self.load, &self.generator)?,
             extent,
         };
         let generator = self.generator.generator(&load)?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
-        runs::first(&self.load, &self.generator, &generator, &server)?;
+        runs::first(&*self.load, &self.generator, &generator, &server)?;
         let goes_on: Watch<'_> = &mut |_| !watcher.interrupted();
         let words = std::iter::once("bench".to_owned()).chain(words.iter().cloned());
         let words = words.chain(length(extent)).map(OsString::from);

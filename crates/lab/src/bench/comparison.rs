@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use tidewire_command::count;
 use tidewire_command::exit::Failure;
 use tidewire_command::span::Span;
-use tidewire_load::workload::{Arrivals, Generator};
+use tidewire_load::workload::{Arrivals, Chosen, Generator, Purpose};
 
 use super::counted::{CountArgs, Pair};
 use super::generator::GeneratorArgs;
-use super::load::{Load, LoadArgs};
+use super::loads::{Beside, Loads};
 use super::runs;
 use super::side::Side;
 use super::target::Ready;
@@ -17,9 +17,7 @@ use super::watch::Watcher;
 
 /// A comparison. Both servers stay up all the time.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args<L: LoadArgs> {
-    #[command(flatten)]
-    pub(super) load: L,
+pub(crate) struct Args {
     /// The base, as KEY=VALUE,...: engine, workers, placement, busy-poll, congestion and args for a
     /// server to start; addr and perhaps pid for one that runs; cmd (to the end of the text) for another
     /// program that prints `listening addr=...`; service=discard or service=ack/MODE to load that
@@ -60,29 +58,33 @@ pub(crate) struct Args<L: LoadArgs> {
 /// A server with its load.
 pub(super) struct Stand {
     pub(super) server: Ready,
-    pub(super) load: Load,
+    pub(super) load: Chosen,
     pub(super) arrivals: Arrivals,
     pub(super) generator: Generator,
 }
 
-impl<L: LoadArgs> Args<L> {
+impl Beside for Args {
+    const PURPOSE: Purpose = Purpose::Again;
+}
+
+impl Loads<Args> {
     /// Counts both, where that was asked for.
     pub(super) fn counted(&self, watcher: &mut Watcher) -> Result<Option<Pair>, Failure> {
-        let (load, generator) = (&self.load, &self.generator);
+        let (load, generator) = (&*self.load, &self.generator);
         self.count
             .pair(load, generator, [&self.a, &self.b], watcher)
     }
 
     /// Starts or finds a server, and loads it with what has to be there.
-    pub(super) fn stand(&self, side: &Side, base: Load) -> Result<Stand, Failure> {
-        let load = side.load(base)?;
+    pub(super) fn stand(&self, side: &Side, base: &Chosen) -> Result<Stand, Failure> {
+        let load = side.load(base.clone())?;
         let server = Ready::find(side, &load.workload, &self.generator)?;
         let generator = self.generator.generator(&load)?;
-        runs::first(&self.load, &self.generator, &generator, &server)?;
+        runs::first(&*self.load, &self.generator, &generator, &server)?;
         Ok(Stand {
             server,
             load,
-            arrivals: runs::arrivals(&self.load, &self.generator)?,
+            arrivals: runs::arrivals(&*self.load, &self.generator)?,
             generator,
         })
     }

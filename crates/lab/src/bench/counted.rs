@@ -14,10 +14,9 @@ use tidewire_load::count::callgrind::{self, Callgrind};
 use tidewire_load::count::strace::{self, Strace};
 use tidewire_load::count::verdict::{Agreement, Judgement, Spread};
 use tidewire_load::count::{self as counting, Change, Counted, Counter, Profile, Sampling};
-use tidewire_load::workload::{self, Arrivals, Extent, Generator, Plan, Workload};
+use tidewire_load::workload::{self, Arrivals, Extent, Generator, Options, Plan};
 
 use super::generator::GeneratorArgs;
-use super::load::LoadArgs;
 use super::scratch::Scratch;
 use super::side::{Server, Side};
 use super::target::Ready;
@@ -93,9 +92,9 @@ pub(crate) struct Counts {
 
 impl Want<'_> {
     /// Starts the server under each tool, and loads it.
-    pub(crate) fn count<L: LoadArgs>(
+    pub(crate) fn count(
         &self,
-        args: &L,
+        args: &dyn Options,
         generator: &GeneratorArgs,
         side: &Side,
     ) -> Result<Counts, Failure> {
@@ -150,8 +149,8 @@ fn joined<T>(running: thread::ScopedJoinHandle<'_, Result<T, Failure>>) -> Resul
 }
 
 /// A load to be counted on one server.
-struct Job<'a, L> {
-    args: &'a L,
+struct Job<'a> {
+    args: &'a dyn Options,
     generator_args: &'a GeneratorArgs,
     generator: Generator,
     side: &'a Side,
@@ -162,13 +161,13 @@ struct Job<'a, L> {
     rounds: bool,
 }
 
-impl<'a, L: LoadArgs> Job<'a, L> {
+impl<'a> Job<'a> {
     fn of(
-        args: &'a L,
+        args: &'a dyn Options,
         generator_args: &'a GeneratorArgs,
         side: &'a Side,
         want: &'a Want<'a>,
-    ) -> Result<Job<'a, L>, Failure> {
+    ) -> Result<Job<'a>, Failure> {
         native(side)?;
         if generator_args.has_rate() {
             return Err(Failure::usage(
@@ -176,7 +175,9 @@ impl<'a, L: LoadArgs> Job<'a, L> {
             ));
         }
         let load = side.load(args.load()?.endless())?;
-        let script = Script::of(load.workload)?;
+        let script = load.workload.counted().ok_or_else(|| {
+            Failure::usage("--count goes in rounds that end with a reply, which this load has not")
+        })?;
         let connections = generator_args.connections();
         let mut generator = generator_args.generator(&load)?;
         generator.stall = generator.stall.max(STALL);
@@ -293,59 +294,6 @@ fn native(side: &Side) -> Result<(), Failure> {
         .map_err(|e| Failure::usage(format!("{}: --count: {e}", side.name)))
 }
 
-/// A load as it goes in rounds.
-struct Script {
-    workload: Workload,
-    /// Messages and bytes of a connection's part of a round.
-    messages: u64,
-    bytes: usize,
-    rounds: bool,
-}
-
-impl Script {
-    fn of(workload: Workload) -> Result<Script, Failure> {
-        let rounds = |workload, messages: u32, each: usize| Script {
-            workload,
-            messages: messages.into(),
-            bytes: each.saturating_mul(messages as usize),
-            rounds: true,
-        };
-        Ok(match workload {
-            Workload::Echo(mut load) => {
-                load.batch = 0;
-                rounds(Workload::Echo(load), load.pipeline, load.size)
-            }
-            Workload::Ack(mut load) => {
-                (load.checks, load.rounds) = (None, None);
-                rounds(Workload::Ack(load), load.batch, load.message_len())
-            }
-            Workload::Native(load) => {
-                rounds(Workload::Native(load), load.batch, load.message_len())
-            }
-            Workload::Kv(load) => rounds(workload, load.pipeline, load.key_size),
-            Workload::Http(load) if !load.close => {
-                let longest = load
-                    .requests
-                    .iter()
-                    .map(|request| request.bytes.len())
-                    .max();
-                rounds(workload, load.pipeline, longest.unwrap_or(0))
-            }
-            Workload::Http(_) | Workload::Connect(_) => Script {
-                workload,
-                messages: 1,
-                bytes: 0,
-                rounds: false,
-            },
-            Workload::Discard(_) | Workload::Idle(_) => {
-                return Err(Failure::usage(
-                    "--count goes in rounds that end with a reply, which this load has not",
-                ));
-            }
-        })
-    }
-}
-
 /// Two servers counted.
 #[derive(Debug, Serialize)]
 pub(super) struct Pair {
@@ -395,9 +343,9 @@ impl CountArgs {
     }
 
     /// Counts both servers, if that is asked for. They are started in turns.
-    pub(super) fn pair<L: LoadArgs>(
+    pub(super) fn pair(
         &self,
-        load: &L,
+        load: &dyn Options,
         generator: &GeneratorArgs,
         sides: [&Side; 2],
         watcher: &mut Watcher,

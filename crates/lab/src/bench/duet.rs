@@ -11,7 +11,7 @@ use tidewire_load::workload::{
 };
 
 use super::comparison::{Args, Stand};
-use super::load::LoadArgs;
+use super::loads::Loads;
 use super::page;
 use super::watch::Watcher;
 use super::{arrivals, output, runs};
@@ -35,10 +35,9 @@ struct Shown<'a> {
     duet: &'a Duet,
 }
 
-/// Runs it and shows what came out. Runs of A beside B and of A beside the control alternate, and
-/// so does the side that begins.
-pub(super) fn run<L: LoadArgs>(
-    args: &Args<L>,
+/// Runs it and shows what came out. Runs of A beside B and of A beside the control alternate, and so does who begins.
+pub(super) fn run(
+    args: &Loads<Args>,
     a: &Stand,
     b: &Stand,
     control: &Stand,
@@ -94,7 +93,7 @@ pub(super) fn run<L: LoadArgs>(
     let environment = output::environment();
     show!("{environment}");
     show_line!("load                {}", args.generator.described());
-    let title = output::described(&a.load.workload) + &arrivals::described(&a.arrivals);
+    let title = a.load.workload.described() + &arrivals::described(&a.arrivals);
     show_line!("each                {title}");
     let sentences = duet.sentences(&args.a.name, &args.b.name);
     for line in sentences.iter().chain(&remarks) {
@@ -141,12 +140,12 @@ struct Half {
     generator: Generator,
 }
 
-impl<L: LoadArgs> Args<L> {
+impl Loads<Args> {
     fn half(&self, stand: &Stand) -> Half {
         Half {
             target: stand.server.target().clone(),
             plan: Plan {
-                workload: stand.load.workload,
+                workload: stand.load.workload.clone(),
                 connections: self.generator.connections(),
                 arrivals: stand.arrivals,
                 extent: Extent::Time {

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidewire::{EngineChoice, TcpOptions};
-use tidewire_load::workload::{Arrivals, Generator, Rate};
+use tidewire_load::workload::{Arrivals, Chosen, Generator, Rate};
 
 use super::arrivals::ArrivalArgs;
-use super::load::Load;
 use super::part::PartAt;
 use tidewire_command::count;
 use tidewire_command::exit::Failure;
@@ -204,7 +203,7 @@ impl GeneratorArgs {
     }
 
     /// The generator for a load.
-    pub(crate) fn generator(&self, load: &Load) -> Result<Generator, Failure> {
+    pub(crate) fn generator(&self, load: &Chosen) -> Result<Generator, Failure> {
         if self.stall.0.is_zero() {
             return Err(Failure::usage("--stall must be more than 0"));
         }

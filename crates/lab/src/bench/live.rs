@@ -17,8 +17,7 @@ use tidewire_load::histogram::{Latencies, LatencySummary};
 use tidewire_load::workload::{Extent, Plan, Progress};
 
 use super::arrivals;
-use super::numbers::{grouped, micros};
-use super::output::described;
+use tidewire_load::numbers::{grouped, micros};
 
 /// Rates that are kept for the little chart.
 const KEPT: usize = 300;
@@ -100,7 +99,7 @@ impl View {
         View {
             title: format!(
                 "{}{}, {} connections",
-                described(&plan.workload),
+                plan.workload.described(),
                 arrivals::described(&plan.arrivals),
                 grouped(plan.connections as f64)
             ),
@@ -255,7 +254,7 @@ mod tests {
     #[test]
     fn a_run_is_drawn_at_any_size() {
         let plan = Plan {
-            workload: Workload::Echo(EchoLoad {
+            workload: Workload::of(EchoLoad {
                 size: 64,
                 pipeline: 1,
                 batch: 0,

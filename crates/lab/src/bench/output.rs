@@ -5,19 +5,17 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use tidewire_ingest::{Level, client};
 use tidewire_load::environment::Environment;
 use tidewire_load::histogram::LatencySummary;
 use tidewire_load::meter::Metered;
 use tidewire_load::report::Report;
 use tidewire_load::stats::Samples;
 use tidewire_load::trust::Trust;
-use tidewire_load::workload::{Outcome, Plan, Round, Schedule, Workload};
+use tidewire_load::workload::{Outcome, Plan, Round, Schedule};
 
 use super::ceiling::Ceiling;
-use super::kv;
-use super::numbers::{grouped, micros};
 use tidewire_command::exit::Failure;
+use tidewire_load::numbers::{grouped, micros};
 
 /// What is shown of a run.
 #[derive(Clone, Copy)]
@@ -36,12 +34,7 @@ pub(super) fn text(ran: &Ran<'_>) -> String {
         trust,
         ceiling,
     } = *ran;
-    let unit = match plan.workload {
-        Workload::Echo(_) | Workload::Http(_) | Workload::Idle(_) => "requests",
-        Workload::Connect(_) => "connections",
-        Workload::Kv(_) => "commands",
-        Workload::Ack(_) | Workload::Native(_) | Workload::Discard(_) => "messages",
-    };
+    let unit = plan.workload.unit();
     let mut lines = Lines::default();
     lines.add(
         &format!("{unit}/s"),
@@ -176,71 +169,6 @@ fn scheduled(lines: &mut Lines, schedule: &Schedule, sent: Option<&LatencySummar
             "slip",
             &format!("{} (the generator's own)", latencies(slip)),
         );
-    }
-}
-
-/// What is sent, in a few words.
-pub(super) fn described(workload: &Workload) -> String {
-    match workload {
-        Workload::Echo(load) => {
-            let batch = match load.batch {
-                0 => String::new(),
-                batch => format!(", {batch} a write"),
-            };
-            format!(
-                "echo of {} bytes, {} in flight{batch}",
-                load.size, load.pipeline
-            )
-        }
-        Workload::Ack(load) => {
-            let window = match load.window {
-                0 => String::new(),
-                window => format!(", window {window}"),
-            };
-            let (mode, len, batch) = (load.mode, load.message_len(), load.batch);
-            let checks = load
-                .checks
-                .map_or("", |_| ", acknowledgements read now and then");
-            let level = match load.level {
-                Level::None => String::new(),
-                level => format!(", level {level}"),
-            };
-            format!("ack/{mode} of {len} bytes, {batch} a write{window}{checks}{level}")
-        }
-        Workload::Native(load) => {
-            let window = match load.window {
-                0 => String::new(),
-                window => format!(", window {window}"),
-            };
-            let level = match load.level {
-                client::Level::Received => "received",
-                client::Level::Durable => "durable",
-                client::Level::Replicated => "replicated",
-            };
-            let named = if load.named { ", with names" } else { "" };
-            let (len, batch) = (load.message_len(), load.batch);
-            format!("ingest of {len} bytes, {batch} a write{window}, level {level}{named}")
-        }
-        Workload::Http(load) => {
-            let how = match load.close {
-                true => "a connection for each".to_owned(),
-                false => format!("{} in flight", load.pipeline),
-            };
-            format!("http {}, {how}", load.shown)
-        }
-        Workload::Kv(load) => kv::described(load),
-        Workload::Idle(load) => format!(
-            "connections held, {:.1} % of them with echoes of {} bytes",
-            load.active * 100.0,
-            load.size
-        ),
-        Workload::Connect(load) => match load.size {
-            0 => "connections opened and closed".to_owned(),
-            size => format!("connections opened, an echo of {size} bytes, and closed"),
-        },
-        Workload::Discard(load) => {
-            format!("discard of {} bytes, {} a write", load.size, load.batch)
-        }
     }
 }
 

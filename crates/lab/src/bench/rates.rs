@@ -7,7 +7,7 @@ use tidewire_load::search::{Held, Objective};
 use tidewire_load::trust::Kind;
 use tidewire_load::workload::Workload;
 
-use super::numbers::{grouped, micros};
+use tidewire_load::numbers::{grouped, micros};
 
 /// What a run was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,15 +1,14 @@
 //! What every run has, whatever it is for: what comes before it, when its messages are sent, and what its failure means.
 
 use tidewire_command::exit::Failure;
-use tidewire_load::workload::{self, Arrivals, Plan};
+use tidewire_load::workload::{self, Arrivals, Options, Plan};
 
 use super::generator::GeneratorArgs;
-use super::load::LoadArgs;
 use super::target::Ready;
 
 /// Loads a server with what has to be there before anything is measured.
-pub(super) fn first<L: LoadArgs>(
-    args: &L,
+pub(super) fn first(
+    args: &dyn Options,
     made_by: &GeneratorArgs,
     generator: &workload::Generator,
     server: &Ready,
@@ -34,10 +33,7 @@ pub(super) fn first<L: LoadArgs>(
 }
 
 /// When messages of the load are sent.
-pub(super) fn arrivals<L: LoadArgs>(
-    load: &L,
-    generator: &GeneratorArgs,
-) -> Result<Arrivals, Failure> {
+pub(super) fn arrivals(load: &dyn Options, generator: &GeneratorArgs) -> Result<Arrivals, Failure> {
     let arrivals = generator.arrivals(load.own_rate(generator.connections()))?;
     if arrivals.rate().is_some() && load.says_batch() {
         return Err(Failure::usage(

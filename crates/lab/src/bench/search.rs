@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use tidewire_load::search::{Held, Objective, Probe, Search, knee};
 use tidewire_load::trust::Trust;
-use tidewire_load::workload::{
-    self, Arrivals, Extent, Generator, Outcome, Plan, Rate, Watch, Workload,
-};
+use tidewire_load::workload::{self, Arrivals, Extent, Generator, Outcome, Plan, Rate, Watch};
 
-use super::numbers::{grouped, micros};
 use super::page;
 use super::rates::{Phase, Point, RatesFound};
 use super::target::Ready;
@@ -17,6 +14,7 @@ use super::watch::Watcher;
 use super::{output, runs};
 use tidewire_command::count;
 use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
+use tidewire_load::numbers::{grouped, micros};
 
 /// Default length of a run: there are dozens.
 const DURATION: Duration = Duration::from_secs(1);
@@ -109,13 +107,13 @@ pub(super) fn run(
     watcher: &mut Watcher,
     out: &Out<'_>,
 ) -> Result<(), Failure> {
-    if matches!(plan.workload, Workload::Discard(_) | Workload::Idle(_)) {
+    if !plan.workload.is_answered() || plan.workload.is_held() {
         return Err(Failure::usage(
             "--slo and --sweep are about replies to a rate: not for discard and idle",
         ));
     }
     let mut hunt = Hunt {
-        plan,
+        plan: plan.clone(),
         rate,
         generator,
         server,
@@ -163,7 +161,7 @@ pub(super) fn run(
     if let Some(path) = out.html {
         let title = format!(
             "{}, connections: {}",
-            output::described(&plan.workload),
+            plan.workload.described(),
             plan.connections
         );
         let data = serde_json::to_string(&shown).unwrap_or_default();
@@ -230,7 +228,7 @@ impl Hunt<'_> {
     fn one(&mut self, phase: Phase, arrivals: Arrivals) -> Result<bool, Stop> {
         let plan = Plan {
             arrivals,
-            ..self.plan
+            ..self.plan.clone()
         };
         let number = self.points.len() + 1;
         let what = arrivals.rate().map_or("no rate".into(), |rate| {

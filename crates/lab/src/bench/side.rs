@@ -5,11 +5,8 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use tidewire_ingest::classic::Mode;
-use tidewire_ingest::{Level, client};
-use tidewire_load::workload::{AckLoad, DiscardLoad, NativeLoad, Workload};
+use tidewire_load::workload::{Chosen, Instead};
 
-use super::load::Load;
 use tidewire_command::exit::Failure;
 use tidewire_command::host;
 
@@ -18,20 +15,9 @@ use tidewire_command::host;
 pub(crate) struct Side {
     pub(crate) server: Server,
     /// Loads this service instead of the one that the load is for.
-    pub(crate) service: Option<Service>,
+    pub(crate) service: Option<Instead>,
     /// What it is called in the result.
     pub(crate) name: String,
-}
-
-/// A service that takes messages, and may take the place of the one that a load is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Service {
-    /// Acknowledges them.
-    Ack(Mode),
-    /// Stores them.
-    Ingest,
-    /// Drops them.
-    Discard,
 }
 
 /// Where the server comes from.
@@ -118,14 +104,14 @@ fn words(text: &str) -> Vec<String> {
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-fn service(text: &str) -> Result<Service, String> {
+fn service(text: &str) -> Result<Instead, String> {
     match text.split_once('/') {
         Some(("ack", mode)) => mode
             .parse()
-            .map(Service::Ack)
+            .map(Instead::Ack)
             .map_err(|e: tidewire_ingest::classic::UnknownMode| e.to_string()),
-        None if text == "discard" => Ok(Service::Discard),
-        None if text == "ingest" => Ok(Service::Ingest),
+        None if text == "discard" => Ok(Instead::Discard),
+        None if text == "ingest" => Ok(Instead::Ingest),
         _ => Err(format!("service={text}: discard, ingest, or ack/MODE")),
     }
 }
@@ -142,50 +128,24 @@ impl Side {
     }
 
     /// The load for this side: that of the command, or for another service one of the same writes.
-    pub(crate) fn load(&self, of: Load) -> Result<Load, Failure> {
-        let workload = match (self.service, of.workload) {
-            (None, workload) => workload,
-            (Some(Service::Ack(mode)), Workload::Ack(load)) => Workload::Ack(AckLoad {
-                mode,
-                window: if mode == Mode::RequestReply {
-                    1
-                } else {
-                    load.window
-                },
-                ..load
-            }),
-            (Some(Service::Ingest), Workload::Ack(load)) => Workload::Native(NativeLoad {
-                level: match load.level {
-                    Level::Received => client::Level::Received,
-                    Level::None | Level::Durable => client::Level::Durable,
-                },
-                named: false,
-                payload: load.payload,
-                batch: load.batch,
-                window: load.window,
-            }),
-            (Some(Service::Discard), Workload::Ack(load)) => Workload::Discard(DiscardLoad {
-                size: load.message_len(),
-                batch: load.batch,
-            }),
-            (Some(Service::Discard), Workload::Echo(load)) => Workload::Discard(DiscardLoad {
-                size: load.size,
-                batch: load.batch.max(1),
-            }),
-            (Some(Service::Discard), workload @ Workload::Discard(_)) => workload,
-            (Some(_), _) => {
-                return Err(Failure::usage(format!(
-                    "{}: an ack service can only be loaded by bench ab ack",
-                    self.name
-                )));
-            }
+    pub(crate) fn load(&self, of: Chosen) -> Result<Chosen, Failure> {
+        let Some(service) = self.service else {
+            return Ok(of);
         };
-        Ok(Load { workload, ..of })
+        let workload = of.workload.instead(service).ok_or_else(|| {
+            Failure::usage(format!(
+                "{}: an ack service can only be loaded by bench ab ack",
+                self.name
+            ))
+        })?;
+        Ok(Chosen { workload, ..of })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidewire_ingest::classic::Mode;
+
     use super::*;
 
     fn side(text: &str) -> Side {
@@ -216,7 +176,7 @@ mod tests {
         assert_eq!(side("name=bare,cmd=x").name, "bare");
         assert_eq!(
             side("service=ack/async").service,
-            Some(Service::Ack(Mode::Async))
+            Some(Instead::Ack(Mode::Async))
         );
     }
 

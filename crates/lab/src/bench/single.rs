@@ -9,13 +9,13 @@ use serde::Serialize;
 use tidewire::EngineChoice;
 use tidewire_load::preflight;
 use tidewire_load::trust::{Standing, Trust};
-use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Watch, Workload};
+use tidewire_load::workload::{self, Arrivals, Chosen, Extent, Outcome, Plan, Purpose, Watch};
 
 use super::arrivals;
 use super::ceiling::{self, Ceiling};
 use super::generator::GeneratorArgs;
 use super::live::Live;
-use super::load::{Load, LoadArgs};
+use super::loads::{Beside, Loads};
 use super::search::{self, SearchArgs};
 use super::side::{Server, Side};
 use super::target::Ready;
@@ -35,9 +35,7 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 /// One run.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args<L: LoadArgs> {
-    #[command(flatten)]
-    load: L,
+pub(crate) struct Args {
     /// The server's address [default: a server is started, and stopped at the end]
     #[arg(long, value_name = "HOST:PORT", value_parser = host::server)]
     addr: Option<SocketAddr>,
@@ -105,7 +103,7 @@ struct Shown<'a> {
 }
 
 /// Runs it and shows what came out.
-pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
+pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
     let args = &args.at_url()?;
     let (load, plan) = args.plan()?;
     if args.generator.is_null() {
@@ -128,7 +126,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let server = Ready::find(&args.side(), &load.workload, &args.generator)?;
     let target = server.target();
     let generator = args.generator(&load)?;
-    runs::first(&args.load, &args.generator, &generator, &server)?;
+    runs::first(&*args.load, &args.generator, &generator, &server)?;
     if args.search.is_wanted(plan.arrivals.rate().is_some()) {
         args.generator
             .in_one_process("--sweep, nor with --slo without --rate")?;
@@ -152,7 +150,7 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     let engine = server.engine();
     show_line!(
         "load          {}{}",
-        output::described(&plan.workload),
+        plan.workload.described(),
         arrivals::described(&plan.arrivals)
     );
     show_line!("              {}", args.generator.described());
@@ -217,9 +215,13 @@ pub(crate) fn run<L: LoadArgs>(args: &Args<L>) -> Result<(), Failure> {
     }
 }
 
-impl<L: LoadArgs> Args<L> {
-    /// These arguments with the URL's parts as options.
-    fn at_url(&self) -> Result<Args<L>, Failure> {
+impl Beside for Args {
+    const PURPOSE: Purpose = Purpose::Once;
+}
+
+impl Loads<Args> {
+    /// The same with what a URL says as the options say it.
+    fn at_url(&self) -> Result<Loads<Args>, Failure> {
         let mut args = self.clone();
         if let Some(url) = self.load.url() {
             if self.addr.is_some() || self.engine.is_some() || self.server_args.is_some() {
@@ -227,9 +229,9 @@ impl<L: LoadArgs> Args<L> {
                     "a URL says where the server is: without --addr, --engine and --server-args",
                 ));
             }
-            args.addr = Some(host::server(&url.server).map_err(Failure::usage)?);
+            args.beside.addr = Some(host::server(&url.server).map_err(Failure::usage)?);
             if url.tls {
-                args.generator = args.generator.over_tls(&url.host);
+                args.beside.generator = args.beside.generator.clone().over_tls(&url.host);
             }
         }
         if args.pid.is_some() && args.addr.is_none() {
@@ -240,7 +242,7 @@ impl<L: LoadArgs> Args<L> {
         Ok(args)
     }
 
-    fn generator(&self, load: &Load) -> Result<workload::Generator, Failure> {
+    fn generator(&self, load: &Chosen) -> Result<workload::Generator, Failure> {
         if self.ceiling {
             ceiling::check(&load.workload)?;
             self.generator.in_one_process("--ceiling")?;
@@ -261,7 +263,7 @@ impl<L: LoadArgs> Args<L> {
         self.addr.is_none() && !self.server_args.as_ref().is_some_and(direct)
     }
 
-    fn plan(&self) -> Result<(Load, Plan), Failure> {
+    fn plan(&self) -> Result<(Chosen, Plan), Failure> {
         let load = self.load.load()?;
         let (load, extent) = self.extent(load)?;
         let connections = self.generator.connections();
@@ -269,10 +271,10 @@ impl<L: LoadArgs> Args<L> {
         let arrivals = match self.search.is_wanted(has_rate) {
             // A search has rates of its own.
             true => Arrivals::Closed,
-            false => runs::arrivals(&self.load, &self.generator)?,
+            false => runs::arrivals(&*self.load, &self.generator)?,
         };
         let plan = Plan {
-            workload: load.workload,
+            workload: load.workload.clone(),
             connections,
             arrivals,
             extent,
@@ -280,25 +282,23 @@ impl<L: LoadArgs> Args<L> {
         Ok((load, plan))
     }
 
-    fn extent(&self, load: Load) -> Result<(Load, Extent), Failure> {
+    fn extent(&self, load: Chosen) -> Result<(Chosen, Extent), Failure> {
         if let Some(count) = self.count {
-            if matches!(load.workload, Workload::Idle(_)) {
+            if load.workload.is_held() {
                 return Err(Failure::usage(
                     "--count: connections are held for a time, see --duration",
                 ));
             }
             return Ok((load.endless(), Extent::Count(count)));
         }
-        if let (None, Some(extent)) = (self.duration, load.own_extent()) {
-            let rounds = load
-                .rounds()
-                .saturating_mul(self.generator.connections() as u64);
+        if let (None, Some(rounds)) = (self.duration, load.workload.rounds()) {
+            let rounds = rounds.saturating_mul(self.generator.connections() as u64);
             if rounds > ROUNDS_MAX {
                 return Err(Failure::usage(format!(
                     "--rounds: at most {ROUNDS_MAX} on all connections together, for each is kept"
                 )));
             }
-            return Ok((load, extent));
+            return Ok((load, Extent::Rounds));
         }
         let extent = Extent::Time {
             warm_up: self.warmup.map_or(WARM_UP, |span| span.0),

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tidewire_ingest::Level;
 use tidewire_load::child::{ChildServer, Launch};
 use tidewire_load::owner;
 use tidewire_load::procfs::{KnownBy, Process};
@@ -69,7 +68,7 @@ impl Ready {
                 });
             }
             Server::Own(args) => {
-                if has_log(workload) && !args.iter().any(|arg| arg.starts_with("--data")) {
+                if workload.needs_log() && !args.iter().any(|arg| arg.starts_with("--data")) {
                     scratch = Some(Scratch::new(generator.data())?);
                 }
                 own(args, workload, generator.congestion(), scratch.as_ref())?
@@ -166,20 +165,6 @@ fn found(addr: SocketAddr) -> Option<Process> {
     Some(process.known_by(KnownBy::Listening))
 }
 
-/// Whether the server needs a log for it.
-fn has_log(workload: &Workload) -> bool {
-    match workload {
-        Workload::Native(_) => true,
-        Workload::Ack(load) => load.level != Level::None,
-        Workload::Echo(_)
-        | Workload::Kv(_)
-        | Workload::Http(_)
-        | Workload::Discard(_)
-        | Workload::Idle(_)
-        | Workload::Connect(_) => false,
-    }
-}
-
 /// What the counters in a server's last words say about its log.
 fn limited(stderr: &str) -> Option<String> {
     let count = |name: &str| -> u64 {
@@ -225,11 +210,7 @@ fn own(
     if !args.iter().any(|arg| arg.starts_with("--control")) {
         all.extend(["--control", "off"]);
     }
-    if let Workload::Ack(load) = workload
-        && load.level != Level::None
-    {
-        all.extend(["--ack-level", load.level.name()]);
-    }
+    all.extend(workload.server_args());
     if let Some(name) = congestion {
         all.extend(["--congestion", name]);
     }

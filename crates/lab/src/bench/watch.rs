@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use tidewire_load::workload::Progress;
 
-use super::numbers::grouped;
 use tidewire_command::exit::Failure;
+use tidewire_load::numbers::grouped;
 
 /// Runs shorter than this show no progress.
 const SILENT: Duration = Duration::from_secs(1);

@@ -24,17 +24,6 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("duet", "Loads both at once, not in turns"),
         ],
     ),
-    ("bench ack", ACK),
-    ("bench ack", &[("rounds", "Instead of some time")]),
-    ("bench ab ack", ACK),
-    ("bench kv", KV),
-    ("bench ab kv", KV),
-    ("bench http", HTTP),
-    ("bench ab http", HTTP),
-    (
-        "bench idle",
-        &[("active", "Share that is active [default: 0]")],
-    ),
     (
         "bench compare",
         &[
@@ -61,26 +50,4 @@ pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
             ("html", "Writes the result as a page"),
         ],
     ),
-];
-
-const ACK: &[(&str, &str)] = &[
-    ("preset", "Loads as the classic client of a mode"),
-    ("mode", "The server's mode"),
-    ("protocol", "classic or native"),
-    ("level", "Of acknowledgements"),
-];
-
-const KV: &[(&str, &str)] = &[
-    ("keys", "How many, and how chosen [default: 1m]"),
-    ("value-size", "Bytes [default: 64]"),
-    ("reads", "GET in percent [default: 50]"),
-    ("command", "Instead of GET and SET"),
-];
-
-const HTTP: &[(&str, &str)] = &[
-    ("path", "Path and query [default: /]"),
-    ("method", "Of the request [default: GET]"),
-    ("header", "A field of the request"),
-    ("body", "Bytes of the request's body"),
-    ("status", "That every reply has [default: 200]"),
 ];

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::table::percent;
-use super::{Better, Recording, Sample, Side};
+use super::recording::Recording;
+use super::sample::{Better, Sample};
+use super::schedule::Side;
+use crate::numbers::percent;
 use crate::stats::{Bootstrap, Estimate, ROUNDS_MIN, Samples, StatsError};
 
 /// Why recorded runs can't be compared.

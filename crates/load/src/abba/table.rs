@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::Comparison;
+use super::comparison::Comparison;
+use crate::numbers::percent;
 use crate::stats::Estimate;
 
 impl fmt::Display for Comparison {
@@ -113,11 +114,6 @@ fn figure(value: f64) -> String {
     shown
 }
 
-pub(super) fn percent(share: f64) -> String {
-    let shown = format!("{:.1}", share * 100.0);
-    format!("{} %", shown.strip_suffix(".0").unwrap_or(&shown))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +126,5 @@ mod tests {
         assert_eq!(figure(999.4), "999.4");
         assert_eq!(figure(1234567.8), "1,234,568");
         assert_eq!(figure(-1000.0), "-1,000");
-        assert_eq!(percent(0.95), "95 %");
-        assert_eq!(percent(0.0123), "1.2 %");
     }
 }

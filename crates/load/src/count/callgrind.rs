@@ -14,8 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counter::{CountError, Counter, Threads, version};
+use super::profile::Profile;
 use super::quiet::Quiet;
-use super::{CountError, Counter, Profile, Threads, version};
 use crate::child::Launch;
 
 /// How long a server may take to start under valgrind.

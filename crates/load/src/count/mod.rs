@@ -10,6 +10,7 @@
 //! [`Counter`]s, and `sample` reads either.
 
 pub mod callgrind;
+mod counter;
 mod native;
 pub mod profile;
 pub mod quiet;
@@ -18,85 +19,7 @@ pub mod strace;
 pub mod table;
 pub mod verdict;
 
-use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
-
+pub use counter::{CountError, Counter, Threads};
 pub use native::{Foreign, of_program};
 pub use profile::{Change, Profile};
 pub use sample::{Counted, Sampling, sample};
-
-/// What each thread has spent, under a name for the thread that stays.
-pub type Threads = BTreeMap<String, Profile>;
-
-/// Something that counts what a server does, and can be read between rounds.
-pub trait Counter {
-    /// Asks for a reading. It takes effect no later than when the server runs next.
-    ///
-    /// # Errors
-    /// [`CountError`].
-    fn begin(&mut self) -> Result<(), CountError>;
-
-    /// Whether the reading has been made; waits for it at most so long.
-    ///
-    /// # Errors
-    /// [`CountError`].
-    fn is_done(&mut self, within: Duration) -> Result<bool, CountError>;
-
-    /// What was counted from the reading before to this one.
-    ///
-    /// # Errors
-    /// [`CountError`].
-    fn take(&mut self) -> Result<Threads, CountError>;
-}
-
-/// Why nothing could be counted.
-#[derive(Debug, thiserror::Error)]
-pub enum CountError {
-    /// The tool is not there.
-    #[error(
-        "no {tool} here, which counts {what}: install it (the package is called {tool}), or leave --count out"
-    )]
-    Missing {
-        /// Name of the tool.
-        tool: &'static str,
-        /// What it is for.
-        what: &'static str,
-    },
-    /// The tool does not do what it should.
-    #[error("{tool}: {what}")]
-    Tool {
-        /// Name of the tool.
-        tool: &'static str,
-        /// What it said.
-        what: String,
-    },
-    /// A file of the tool cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file of the tool is not what is expected.
-    #[error("{}: {source}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: profile::ParseError,
-    },
-}
-
-/// Runs a tool with one flag that makes it say its version; the first line of that.
-fn version(tool: &'static str, what: &'static str, flag: &str) -> Result<String, CountError> {
-    let said = std::process::Command::new(tool).arg(flag).output();
-    let said = said.map_err(|_| CountError::Missing { tool, what })?;
-    let text = String::from_utf8_lossy(&said.stdout).into_owned();
-    match text.lines().next() {
-        Some(line) if said.status.success() => Ok(line.trim().to_owned()),
-        _ => Err(CountError::Missing { tool, what }),
-    }
-}

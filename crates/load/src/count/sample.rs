@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::counter::{CountError, Counter, Threads};
+use super::profile::Profile;
 use super::quiet::Quiet;
 use super::verdict::Mean;
-use super::{CountError, Counter, Profile, Threads};
 use crate::workload::Failure;
 
 /// How long is waited for a reading before the server is given something to do.

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{CountError, Counter, Threads, version};
+use super::counter::{CountError, Counter, Threads, version};
 use crate::child::Launch;
 
 /// The counter of one server.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{Change, Profile};
+use super::profile::{Change, Profile};
 
 /// Functions below this share of a path are lumped together.
 const SHOWN: f64 = 0.004;

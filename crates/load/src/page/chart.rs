@@ -5,15 +5,15 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{curve, escape, grid, heat};
+use super::axes::{
+    BOTTOM, COLOURS, Decades, HEIGHT, LEFT, WIDTH, across, path, short, steps, svg, up_mark,
+};
+use super::curve::{self, Line};
+use super::escape::escape;
+use super::grid::{self, Cell};
+use super::heat::{self, Column};
 use crate::stats::Samples;
 
-/// Width of every chart.
-pub(super) const WIDTH: f64 = 420.0;
-/// Colours there are; further series begin again, with other dashes.
-const COLOURS: usize = 7;
-/// How lines of the same colour, or without any, differ.
-const DASHES: [&str; 7] = ["", "7 4", "2 3", "10 3 2 3", "1 4", "12 4", "4 2"];
 /// What the lines look like in the key.
 const MARKS: [&str; 7] = [
     "\u{2501}", "\u{2505}", "\u{2508}", "\u{2504}", "\u{254c}", "\u{254d}", "\u{2509}",
@@ -35,33 +35,6 @@ pub struct Dots {
     pub label: String,
     /// Where they are.
     pub values: Vec<f64>,
-}
-
-/// A line.
-#[derive(Debug, Clone)]
-pub struct Line {
-    /// What it is of.
-    pub label: String,
-    /// Across and up.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// A column of a heat map: how the latencies of one measurement are spread.
-#[derive(Debug, Clone)]
-pub struct Column {
-    /// Where it stands across.
-    pub at: f64,
-    /// Quantile and latency in ns, ascending.
-    pub spectrum: Vec<(f64, f64)>,
-}
-
-/// A cell of a grid.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    /// What stands in it.
-    pub text: String,
-    /// How many times as bad it is as what it is held against, below 1 better: its tint.
-    pub worse: Option<f64>,
 }
 
 /// A chart. Values that are no numbers are left out.
@@ -234,88 +207,11 @@ fn figure(
     writeln!(f, "{svg}</figure>")
 }
 
-pub(super) fn svg(height: f64, body: &str) -> String {
-    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">{body}</svg>")
-}
-
-/// Round numbers from zero to at least `most`.
-pub(super) fn steps(most: f64) -> Vec<f64> {
-    let most = if most.is_finite() && most > 0.0 {
-        most
-    } else {
-        1.0
-    };
-    let raw = most / 4.0;
-    let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
-        .map(|n| n * power)
-        .into_iter()
-        .find(|step| *step >= raw)
-        .unwrap_or(raw);
-    let count = (most / step).ceil() as usize;
-    (0..=count).map(|n| n as f64 * step).collect()
-}
-
-/// A number in as few characters as say it.
-pub(super) fn short(n: f64) -> String {
-    let (n, suffix) = match n.abs() {
-        a if a >= 1e9 => (n / 1e9, "G"),
-        a if a >= 1e6 => (n / 1e6, "M"),
-        a if a >= 1e4 => (n / 1e3, "k"),
-        _ => (n, ""),
-    };
-    let text = match n.abs() {
-        a if a >= 100.0 || a == 0.0 => format!("{n:.0}"),
-        a if a >= 10.0 => format!("{n:.1}"),
-        a if a >= 1.0 => format!("{n:.2}"),
-        _ => format!("{n:.3}"),
-    };
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
-    format!("{text}{suffix}")
-}
-
-pub(super) fn nanos(ns: f64) -> String {
-    match ns {
-        ns if ns >= 1e9 => format!("{} s", short(ns / 1e9)),
-        ns if ns >= 1e6 => format!("{} ms", short(ns / 1e6)),
-        ns if ns >= 1e3 => format!("{} us", short(ns / 1e3)),
-        ns => format!("{} ns", short(ns)),
-    }
-}
-
 fn good(values: &[f64]) -> impl Iterator<Item = f64> + '_ {
     values
         .iter()
         .copied()
         .filter(|v| v.is_finite() && *v >= 0.0)
-}
-
-/// Marks of a linear axis at the bottom.
-pub(super) fn across(
-    body: &mut String,
-    steps: &[f64],
-    top: f64,
-    bottom: f64,
-    at: impl Fn(f64) -> f64,
-) {
-    for (n, step) in steps.iter().enumerate() {
-        let x = at(*step);
-        let anchor = match n {
-            0 => "start",
-            n if n + 1 == steps.len() => "end",
-            _ => "middle",
-        };
-        let _ = write!(
-            body,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\"/>\
-             <text class=\"axis\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-            bottom + 14.0,
-            short(*step)
-        );
-    }
 }
 
 /// A label that leaves room for its value: what is cut off stands in the table beside the chart.
@@ -416,39 +312,6 @@ fn dots_svg(rows: &[Dots]) -> String {
     svg(bottom + 20.0, &body)
 }
 
-/// Room for the marks of an axis that goes up.
-pub(super) const LEFT: f64 = 52.0;
-/// Height of a chart with lines.
-pub(super) const HEIGHT: f64 = 240.0;
-/// Where its lower axis is.
-pub(super) const BOTTOM: f64 = HEIGHT - 22.0;
-
-pub(super) fn path(body: &mut String, number: usize, points: impl Iterator<Item = (f64, f64)>) {
-    let mut d = String::new();
-    for (n, (x, y)) in points.enumerate() {
-        let _ = write!(d, "{}{x:.1} {y:.1}", if n == 0 { 'M' } else { 'L' });
-    }
-    if d.is_empty() {
-        return;
-    }
-    let colour = number % COLOURS;
-    let dash = DASHES[number % DASHES.len()];
-    let _ = write!(
-        body,
-        "<path class=\"s{colour}\" stroke-dasharray=\"{dash}\" d=\"{d}\"/>"
-    );
-}
-
-pub(super) fn up_mark(body: &mut String, y: f64, label: &str) {
-    let _ = write!(
-        body,
-        "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-         <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-        LEFT - 5.0,
-        y + 4.0
-    );
-}
-
 fn spectrum_svg(lines: &[Line]) -> String {
     // Nines: 0 is the shortest, 1 is p90, 3 is p99.9.
     let nines = |quantile: f64| -(1.0 - quantile.clamp(0.0, 0.999_999)).log10();
@@ -494,38 +357,6 @@ fn spectrum_svg(lines: &[Line]) -> String {
     svg(HEIGHT, &body)
 }
 
-/// A logarithmic axis of nanoseconds that goes up.
-pub(super) struct Decades {
-    low: f64,
-    high: f64,
-}
-
-impl Decades {
-    /// Whole decades around all that is more than zero; `None` if nothing is.
-    pub(super) fn around(values: impl Iterator<Item = f64>) -> Option<Decades> {
-        let good = values.filter(|ns| ns.is_finite() && *ns > 0.0);
-        let (low, high) = good.fold((f64::MAX, 0.0), |(low, high), ns| {
-            (f64::min(low, ns), f64::max(high, ns))
-        });
-        (high > 0.0).then(|| {
-            let low = low.log10().floor();
-            let high = high.log10().ceil().max(low + 1.0);
-            Decades { low, high }
-        })
-    }
-
-    pub(super) fn y(&self, ns: f64) -> f64 {
-        BOTTOM - (ns.log10() - self.low) / (self.high - self.low) * (BOTTOM - 8.0)
-    }
-
-    pub(super) fn marks(&self, body: &mut String) {
-        for decade in self.low as i32..=self.high as i32 {
-            let ns = 10f64.powi(decade);
-            up_mark(body, self.y(ns), &nanos(ns));
-        }
-    }
-}
-
 fn lines_svg(lines: &[Line]) -> String {
     let fits = |&&(x, y): &&(f64, f64)| x.is_finite() && y.is_finite() && x >= 0.0 && y >= 0.0;
     let all = || {
@@ -556,16 +387,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_have_round_numbers_that_reach_the_end() {
-        for most in [0.0, 0.003, 1.0, 7.3, 99.0, 123_456.0, f64::NAN] {
-            let steps = steps(most);
-            assert!((2..=6).contains(&steps.len()), "{most}: {steps:?}");
-            let last = *steps.last().unwrap();
-            assert!(most.is_nan() || most <= last, "{most}: {steps:?}");
-        }
-    }
-
-    #[test]
     fn long_labels_are_cut_between_characters() {
         assert_eq!(fitting("short"), "short");
         let cut = fitting(&"\u{e9}".repeat(100));
@@ -579,22 +400,5 @@ mod tests {
             values: vec![1.0, 2.0, 4.0, 100.0],
         };
         assert!(dots_svg(&[row]).contains("runs: 3<"));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        for (n, text) in [
-            (0.0, "0"),
-            (0.25, "0.25"),
-            (5.0, "5"),
-            (12.5, "12.5"),
-            (1234.0, "1234"),
-            (25_000.0, "25k"),
-            (1.5e6, "1.5M"),
-            (100.0, "100"),
-        ] {
-            assert_eq!(short(n), text);
-        }
-        assert_eq!(nanos(1_500.0), "1.5 us");
     }
 }

@@ -2,8 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{BOTTOM, Decades, HEIGHT, LEFT, Line, WIDTH, across, path, steps, svg};
-use super::escape;
+use super::axes::{BOTTOM, Decades, HEIGHT, LEFT, WIDTH, across, path, steps, svg};
+use super::escape::escape;
+
+/// A line.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// What it is of.
+    pub label: String,
+    /// Across and up.
+    pub points: Vec<(f64, f64)>,
+}
 
 pub(super) fn svg_of(lines: &[Line], marks: &[(String, f64)]) -> String {
     let fits = |&&(x, ns): &&(f64, f64)| x.is_finite() && x >= 0.0 && ns.is_finite() && ns > 0.0;

@@ -5,8 +5,16 @@
 
 use std::fmt;
 
-use super::chart::Cell;
-use super::escape;
+use super::escape::escape;
+
+/// A cell of a grid.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
+    /// How many times as bad it is as what it is held against, below 1 better: its tint.
+    pub worse: Option<f64>,
+}
 
 /// Strength of the strongest tint, in percent.
 const TINT: f64 = 45.0;

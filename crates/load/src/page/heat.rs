@@ -5,7 +5,16 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{BOTTOM, Column, Decades, HEIGHT, LEFT, WIDTH, short, svg};
+use super::axes::{BOTTOM, Decades, HEIGHT, LEFT, WIDTH, short, svg};
+
+/// A column of a heat map: how the latencies of one measurement are spread.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Where it stands across.
+    pub at: f64,
+    /// Quantile and latency in ns, ascending.
+    pub spectrum: Vec<(f64, f64)>,
+}
 
 /// Cells of a column.
 const CELLS: usize = 40;

@@ -4,45 +4,24 @@
 //! The idea: charts are SVG made here. Colours are CSS variables, so one page is light and dark; series differ by
 //! their marks and places too, never by colour alone. Whatever came from outside goes through [`escape`].
 
+mod axes;
 mod chart;
 mod curve;
+mod escape;
 mod grid;
 mod heat;
 mod style;
 
 use std::fmt::{self, Write as _};
 
-pub use chart::{Bar, Cell, Chart, Column, Dots, Line};
+pub use chart::{Bar, Chart, Dots};
+pub use curve::Line;
+pub use escape::{Escaped, escape};
+pub use grid::Cell;
+pub use heat::Column;
 
 /// A cell of a table with more bytes than this has words, which may be broken.
 const WORDS: usize = 24;
-
-/// A text in HTML: in content and in attributes.
-#[derive(Debug, Clone, Copy)]
-pub struct Escaped<'a>(&'a str);
-
-/// Makes a text harmless.
-pub fn escape(text: &str) -> Escaped<'_> {
-    Escaped(text)
-}
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                // What no document may hold.
-                c if c.is_control() && !matches!(c, '\n' | '\t') => f.write_char('\u{fffd}')?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
-}
 
 /// A part of a page.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Kind, Standing, Trust};
-use crate::workload::{Outcome, Plan, Workload};
+use crate::workload::{Outcome, Plan};
 
 /// Other processes may have this share of the cores of server and generator,
 const OTHERS_MAX: f64 = 0.05;
@@ -97,17 +97,18 @@ impl Trust {
     }
 
     fn reads(&mut self, plan: &Plan, outcome: &Outcome) {
-        let (Workload::Kv(load), Some(reads)) = (&plan.workload, outcome.reads) else {
+        let Some(reads) = outcome.reads else {
             return;
         };
+        let is_filled = plan.workload.is_filled();
         let all = reads.hits + reads.misses;
         let share = reads.misses as f64 / all.max(1) as f64 * 100.0;
-        if load.filled && reads.hits == 0 && reads.misses > 0 {
+        if is_filled && reads.hits == 0 && reads.misses > 0 {
             let text = format!(
                 "none of {all} reads found its key, though every key was set before: the server keeps nothing"
             );
             self.add(Kind::Misses, Standing::NotTrustworthy, text);
-        } else if load.filled && reads.misses > 0 {
+        } else if is_filled && reads.misses > 0 {
             let text = format!(
                 "{} of {all} reads ({share:.1} %) found nothing, though every key was set before: the server forgets, and \
                  a miss is less work than a hit",
@@ -150,7 +151,9 @@ mod tests {
     use super::*;
     use crate::meter::{Metered, Others};
     use crate::serving::Serving;
-    use crate::workload::{Arrivals, KeyChoice, KvLoad, Reads, Reconnects, ValueSizes, Wire};
+    use crate::workload::{
+        Arrivals, KeyChoice, KvLoad, Reads, Reconnects, ValueSizes, Wire, Workload,
+    };
 
     const CLOSED: Arrivals = Arrivals::Closed;
 
@@ -234,7 +237,7 @@ mod tests {
     fn a_server_that_forgets_is_found_out() {
         let with = |filled, hits, misses| {
             let plan = Plan {
-                workload: Workload::Kv(KvLoad {
+                workload: Workload::of(KvLoad {
                     wire: Wire::Resp,
                     key_size: 17,
                     keys: 10,

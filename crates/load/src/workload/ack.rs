@@ -5,14 +5,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use tidewire::{Instant, Link};
-use tidewire_ingest::Level;
 use tidewire_ingest::classic::{Chain, Classic, HEADER, Mode, header};
+use tidewire_ingest::{Level, client};
 
 use super::ack_fault::Inquest;
 use super::client::Driver;
+use super::discard::DiscardLoad;
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
+use super::generator::Watch;
+use super::load::{Ceiling, Instead, Load, Scripted, Workload};
+use super::native::NativeLoad;
 use super::stage::{Desk, Round};
 
 /// Messages that are acknowledged.
@@ -70,6 +77,119 @@ impl AckLoad {
     /// Bytes of a message.
     pub fn message_len(&self) -> usize {
         HEADER + self.payload as usize
+    }
+}
+
+impl Load for AckLoad {
+    fn name(&self) -> &'static str {
+        "ack"
+    }
+
+    fn mode(&self) -> Option<&'static str> {
+        Some(self.mode.name())
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "messages"
+    }
+
+    fn described(&self) -> String {
+        let window = match self.window {
+            0 => String::new(),
+            window => format!(", window {window}"),
+        };
+        let (mode, len, batch) = (self.mode, self.message_len(), self.batch);
+        let checks = self
+            .checks
+            .map_or("", |_| ", acknowledgements read now and then");
+        let level = match self.level {
+            Level::None => String::new(),
+            level => format!(", level {level}"),
+        };
+        format!("ack/{mode} of {len} bytes, {batch} a write{window}{checks}{level}")
+    }
+
+    fn is_lock_step(&self) -> bool {
+        self.window == 1
+    }
+
+    fn rounds(&self) -> Option<u64> {
+        self.rounds.map(|of| of.rounds)
+    }
+
+    fn endless(&self) -> Option<Workload> {
+        Some(Workload::of(AckLoad {
+            rounds: None,
+            ..*self
+        }))
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        let plain = Workload::of(AckLoad {
+            checks: None,
+            rounds: None,
+            ..*self
+        });
+        Some(Scripted::rounds(plain, self.batch, self.message_len()))
+    }
+
+    fn instead(&self, service: Instead) -> Option<Workload> {
+        Some(match service {
+            Instead::Ack(mode) => Workload::of(AckLoad {
+                mode,
+                window: match mode {
+                    Mode::RequestReply => 1,
+                    _ => self.window,
+                },
+                ..*self
+            }),
+            Instead::Ingest => Workload::of(NativeLoad {
+                level: match self.level {
+                    Level::Received => client::Level::Received,
+                    Level::None | Level::Durable => client::Level::Durable,
+                },
+                named: false,
+                payload: self.payload,
+                batch: self.batch,
+                window: self.window,
+            }),
+            Instead::Discard => Workload::of(DiscardLoad {
+                size: self.message_len(),
+                batch: self.batch,
+            }),
+        })
+    }
+
+    fn needs_log(&self) -> bool {
+        self.level != Level::None
+    }
+
+    fn server_args(&self) -> Vec<&'static str> {
+        match self.level {
+            Level::None => Vec::new(),
+            level => vec!["--ack-level", level.name()],
+        }
+    }
+
+    /// A server that keeps nothing answers from nothing.
+    fn ceiling(&self) -> Ceiling {
+        Ceiling::Own(Workload::of(AckLoad {
+            level: Level::None,
+            rounds: None,
+            ..*self
+        }))
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        execution.go(false, watch, move |connection| {
+            let flight = dealt.flight(connection);
+            Acks::new(load, dealt.count(connection), connection, flight)
+        })
     }
 }
 

@@ -6,12 +6,20 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use tidewire::{Instant, Link};
+use tidewire_command::count;
 
 use super::client::Driver;
 use super::echo::Messages;
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
+use super::generator::Watch;
+use super::load::{Ceiling, Load, Scripted, Workload};
+use super::null::Replies;
+use super::options::{Chosen, Kind, Options, Unfit, bounded};
 use super::stage::Desk;
 use super::turns::Slot;
 
@@ -21,6 +29,60 @@ pub struct ConnectLoad {
     /// Bytes of the message that each connection has echoed before it is closed; 0 closes it at
     /// once, whether or not it was accepted.
     pub size: usize,
+}
+
+impl Load for ConnectLoad {
+    fn name(&self) -> &'static str {
+        "connect"
+    }
+
+    fn service(&self) -> &'static str {
+        "echo"
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "connections"
+    }
+
+    fn described(&self) -> String {
+        match self.size {
+            0 => "connections opened and closed".to_owned(),
+            size => format!("connections opened, an echo of {size} bytes, and closed"),
+        }
+    }
+
+    fn is_lock_step(&self) -> bool {
+        true
+    }
+
+    fn renews(&self) -> bool {
+        true
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        Some(Scripted::connections(Workload::of(*self)))
+    }
+
+    fn ceiling(&self) -> Ceiling {
+        Ceiling::Null(Replies::Same)
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        let connections = dealt.connections;
+        let slot = |connection| {
+            let pace = dealt.pace(connection, connections);
+            Slot::new(dealt.count(connection), pace)
+        };
+        let slots: Arc<[Slot]> = (0..connections as u64).map(slot).collect();
+        execution.go(false, watch, move |connection| {
+            Connect::new(load, &slots, connection)
+        })
+    }
 }
 
 /// One connection of it.
@@ -133,5 +195,31 @@ impl Driver for Connect {
             State::Asked => "its message unanswered".into(),
             State::Answered => "a close in order".into(),
         }
+    }
+}
+
+/// Connections that are opened and closed.
+pub(super) const KIND: Kind = Kind::of::<ConnectArgs>(
+    "connect",
+    "Connections that are opened, have one message echoed, and are closed",
+)
+.used(
+    &["tidewire bench connect --connections 50 --duration 3s"],
+    &["tidewire bench ab connect --a placement=shared --b placement=acceptor"],
+);
+
+/// The load of connections that are opened and closed.
+#[derive(Clone, Debug, clap::Args)]
+struct ConnectArgs {
+    /// Bytes of the message that each connection has echoed before it is closed, which shows that a server
+    /// has accepted it; 0 closes it at once
+    #[arg(long, default_value = "64", value_name = "BYTES", value_parser = count::bytes)]
+    size: usize,
+}
+
+impl Options for ConnectArgs {
+    fn load(&self) -> Result<Chosen, Unfit> {
+        bounded(self.size, 1)?;
+        Ok(Chosen::of(Workload::of(ConnectLoad { size: self.size })))
     }
 }

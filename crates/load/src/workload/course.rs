@@ -1,6 +1,6 @@
 //! The course of a run: how much was answered when.
 
-use super::run::Progress;
+use super::generator::Progress;
 
 /// Points of a course.
 const POINTS_MAX: usize = 500;

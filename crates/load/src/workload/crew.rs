@@ -11,13 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use super::course::Course;
+use super::execution::STOP_WITHIN;
+use super::extent::Extent;
 use super::failure::Failure;
+use super::generator::{Generator, Progress, Target, Watch, now_ns, to_next_look};
 use super::member::{Order, Said, write_line};
 use super::outcome::{Kernel, MemoryUse, Outcome};
 use super::part::Share;
-use super::run::{
-    Extent, Generator, Plan, Progress, STOP_WITHIN, Target, Watch, now_ns, to_next_look,
-};
+use super::plan::Plan;
 use crate::histogram::Latencies;
 use crate::meter::Meter;
 use crate::procfs::Process;

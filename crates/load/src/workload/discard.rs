@@ -1,13 +1,71 @@
 //! The discard load: bytes without an answer, as fast as they are taken.
 
 use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tidewire::Link;
+use tidewire_command::count;
 
-use super::DiscardLoad;
 use super::client::Driver;
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
+use super::generator::Watch;
+use super::load::{Ceiling, Instead, Load, Scripted, Workload};
+use super::null::Replies;
+use super::options::{Chosen, Kind, Options, Unfit, at_least_one, bounded};
 use super::stage::Desk;
+
+/// Bytes without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DiscardLoad {
+    /// Bytes of a message, at least 1. Messages exist only in the counting.
+    pub size: usize,
+    /// Messages handed to the kernel at once, at least 1.
+    pub batch: u32,
+}
+
+impl Load for DiscardLoad {
+    fn name(&self) -> &'static str {
+        "discard"
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "messages"
+    }
+
+    fn described(&self) -> String {
+        format!("discard of {} bytes, {} a write", self.size, self.batch)
+    }
+
+    fn is_answered(&self) -> bool {
+        false
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        None
+    }
+
+    fn instead(&self, service: Instead) -> Option<Workload> {
+        (service == Instead::Discard).then(|| Workload::of(*self))
+    }
+
+    fn ceiling(&self) -> Ceiling {
+        Ceiling::Null(Replies::Nothing)
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        execution.go(true, watch, move |connection| {
+            Discard::new(load, dealt.count(connection), dealt.flight(connection))
+        })
+    }
+}
 
 /// One connection of it.
 pub(super) struct Discard {
@@ -86,5 +144,37 @@ impl Driver for Discard {
 
     fn owed(&self) -> String {
         format!("{} messages not taken", self.writing)
+    }
+}
+
+/// Bytes without an answer.
+pub(super) const KIND: Kind = Kind::of::<DiscardArgs>(
+    "discard",
+    "Bytes without an answer: what the machine can carry",
+)
+.used(
+    &["tidewire bench discard --size 4096 --duration 3s"],
+    &["tidewire bench ab discard --a engine=threads --b engine=uring"],
+);
+
+/// The discard load.
+#[derive(Clone, Debug, clap::Args)]
+struct DiscardArgs {
+    /// Bytes of a message
+    #[arg(long, default_value = "17", value_name = "BYTES", value_parser = count::bytes)]
+    size: usize,
+    /// Messages in each write; with --rate, most of them
+    #[arg(long, default_value = "4096", value_name = "N", value_parser = count::some)]
+    batch: u32,
+}
+
+impl Options for DiscardArgs {
+    fn load(&self) -> Result<Chosen, Unfit> {
+        at_least_one("--size", self.size)?;
+        bounded(self.size, self.batch)?;
+        Ok(Chosen::of(Workload::of(DiscardLoad {
+            size: self.size,
+            batch: self.batch,
+        })))
     }
 }

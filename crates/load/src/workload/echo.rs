@@ -1,13 +1,89 @@
 //! The echo load: messages that must come back as they were sent.
 
+use serde::Serialize;
+use serde_json::{Value, json};
 use tidewire::Link;
+use tidewire_command::count;
 
-use super::EchoLoad;
 use super::client::Driver;
+use super::discard::DiscardLoad;
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
+use super::generator::Watch;
+use super::load::{Ceiling, Instead, Load, Scripted, Workload};
+use super::null::Replies;
+use super::options::{Chosen, Kind, Options, Unfit, at_least_one, bounded};
 use super::pattern::Pattern;
 use super::stage::Desk;
+
+/// Messages that come back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct EchoLoad {
+    /// Bytes of a message, at least 1.
+    pub size: usize,
+    /// Messages in flight on each connection, at least 1.
+    pub pipeline: u32,
+    /// Messages handed to the kernel at once; a write waits until the pipeline has room for so
+    /// many. 0 writes whatever there is room for.
+    pub batch: u32,
+}
+
+impl Load for EchoLoad {
+    fn name(&self) -> &'static str {
+        "echo"
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "requests"
+    }
+
+    fn described(&self) -> String {
+        let batch = match self.batch {
+            0 => String::new(),
+            batch => format!(", {batch} a write"),
+        };
+        format!(
+            "echo of {} bytes, {} in flight{batch}",
+            self.size, self.pipeline
+        )
+    }
+
+    fn is_lock_step(&self) -> bool {
+        self.pipeline == 1
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        let whole = Workload::of(EchoLoad { batch: 0, ..*self });
+        Some(Scripted::rounds(whole, self.pipeline, self.size))
+    }
+
+    fn instead(&self, service: Instead) -> Option<Workload> {
+        (service == Instead::Discard).then(|| {
+            Workload::of(DiscardLoad {
+                size: self.size,
+                batch: self.batch.max(1),
+            })
+        })
+    }
+
+    fn ceiling(&self) -> Ceiling {
+        Ceiling::Null(Replies::Same)
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        execution.go(false, watch, move |connection| {
+            let flight = dealt.flight(connection);
+            Echo::new(load, dealt.count(connection), connection, flight)
+        })
+    }
+}
 
 /// One connection of it.
 pub(super) struct Echo {
@@ -200,5 +276,50 @@ impl Messages {
             Fault::of_difference(&bytes[at..at + len], pattern.slice(here, len))
         };
         fault.because(what)
+    }
+}
+
+/// Messages that come back.
+pub(super) const KIND: Kind =
+    Kind::of::<EchoArgs>("echo", "Messages that come back; every byte is checked").used(
+        &[
+            "tidewire bench echo --connections 50 --size 512 --duration 3s",
+            "tidewire bench echo --addr db.example:12345 --rate 20k",
+        ],
+        &["tidewire bench ab echo --a engine=epoll --b engine=uring --rounds 20"],
+    );
+
+/// The echo load.
+#[derive(Clone, Debug, clap::Args)]
+struct EchoArgs {
+    /// Bytes of a message
+    #[arg(long, default_value = "512", value_name = "BYTES", value_parser = count::bytes)]
+    size: usize,
+    /// Messages in flight on each connection
+    #[arg(long, default_value = "1", value_name = "N", value_parser = count::some)]
+    pipeline: u32,
+    /// Messages in each write; 0 is as many as the pipeline has room for. Not with --rate
+    #[arg(long, default_value = "0", value_name = "N", value_parser = count::small)]
+    batch: u32,
+}
+
+impl Options for EchoArgs {
+    fn load(&self) -> Result<Chosen, Unfit> {
+        at_least_one("--size", self.size)?;
+        let most = if self.batch == 0 {
+            self.pipeline
+        } else {
+            self.batch
+        };
+        bounded(self.size, most.min(self.pipeline))?;
+        Ok(Chosen::of(Workload::of(EchoLoad {
+            size: self.size,
+            pipeline: self.pipeline,
+            batch: self.batch,
+        })))
+    }
+
+    fn says_batch(&self) -> bool {
+        self.batch != 0
     }
 }

@@ -7,14 +7,20 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use tidewire::{Closed, Instant, Link};
 
 use super::client::{Driver, is_lost_by_peer};
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::Wrong;
 use super::findings::Moved;
 use super::flight::Flight;
+use super::generator::Watch;
 use super::http_body::Body;
 use super::http_reply::{Expected, Replies};
+use super::load::{Ceiling, Load, Scripted, Workload};
+use super::null::{self, Answers};
 use super::stage::Desk;
 use super::turns::Slot;
 use crate::random::SplitMix64;
@@ -65,6 +71,114 @@ impl HttpLoad {
         });
         drawn.unwrap_or(self.requests.len() - 1) as u8
     }
+}
+
+impl Load for HttpLoad {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "requests"
+    }
+
+    fn described(&self) -> String {
+        let how = match self.close {
+            true => "a connection for each".to_owned(),
+            false => format!("{} in flight", self.pipeline),
+        };
+        format!("http {}, {how}", self.shown)
+    }
+
+    fn is_lock_step(&self) -> bool {
+        self.pipeline == 1
+    }
+
+    fn renews(&self) -> bool {
+        true
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        let own = Workload::of(*self);
+        if self.close {
+            return Some(Scripted::connections(own));
+        }
+        let sizes = self.requests.iter().map(|request| request.bytes.len());
+        Some(Scripted::rounds(
+            own,
+            self.pipeline,
+            sizes.max().unwrap_or(0),
+        ))
+    }
+
+    fn ceiling(&self) -> Ceiling {
+        match self.requests {
+            [request] => Ceiling::Null(null::Replies::Made(Box::new(OneReply {
+                request: request.bytes.len(),
+                reply: one_reply(self),
+                close: self.close,
+            }))),
+            _ => Ceiling::Unknown("with one --path"),
+        }
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        let connections = dealt.connections;
+        // With a connection for each request, what follows has the times.
+        let pace = move |connection, is_wanted: bool| {
+            is_wanted
+                .then(|| dealt.pace(connection, connections))
+                .flatten()
+        };
+        let slot = |connection| Slot::new(dealt.count(connection), pace(connection, load.close));
+        let slots = (0..connections as u64).map(slot).collect();
+        let all = Arc::new(Https::new(load, slots));
+        execution.go(false, watch, move |connection| {
+            all.connection(connection, Flight::new(pace(connection, !load.close)))
+        })
+    }
+}
+
+/// The same reply to every request, of which it knows how long it is.
+struct OneReply {
+    request: usize,
+    reply: Vec<u8>,
+    close: bool,
+}
+
+impl Answers for OneReply {
+    fn answer(&self, input: &[u8], out: &mut Vec<u8>) -> usize {
+        let requests = input.len() / self.request;
+        for _ in 0..requests {
+            out.extend_from_slice(&self.reply);
+        }
+        requests * self.request
+    }
+
+    fn closes(&self) -> bool {
+        self.close
+    }
+}
+
+fn one_reply(load: &HttpLoad) -> Vec<u8> {
+    let length = load.length.map_or(2, |length| length as usize);
+    let body = load.body.map_or_else(|| vec![b'x'; length], <[u8]>::to_vec);
+    let mut reply = format!("HTTP/1.1 {} Null\r\n", load.status).into_bytes();
+    // Statuses that have no body, and no length of one.
+    if matches!(load.status, 204 | 304) {
+        reply.extend_from_slice(b"\r\n");
+        return reply;
+    }
+    reply.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+    if !load.head {
+        reply.extend_from_slice(&body);
+    }
+    reply
 }
 
 /// What makes the connections.

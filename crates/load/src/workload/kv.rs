@@ -1,62 +1,103 @@
 //! The key-value load: pipelines of reads and writes with random keys, in one of two formats.
-//!
-//! The idea: a key's value is a slice of the pattern that begins at a place given by the key and is as
-//! long as the key says, so whatever is read can be checked without remembering what was written: it is
-//! either missing or exactly that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tidewire::Link;
 
 use super::client::Driver;
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
+use super::generator::Watch;
 use super::kv_keys::{KeyChoice, Picker, unit};
+use super::kv_load::KvLoad;
 use super::kv_mix::{Firsts, Mix};
+use super::kv_null::AllSet;
 use super::kv_template::Filling;
 use super::kv_values::ValueSizes;
-use super::kv_wire::{Front, Wire};
+use super::kv_wire::Front;
+use super::load::{Ceiling, Load, Scripted, Workload};
+use super::null::Replies;
 use super::pattern::Pattern;
 use super::stage::Desk;
+use crate::numbers::grouped;
 
-/// Commands on keys.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct KvLoad {
-    /// How the commands are written.
-    pub wire: Wire,
-    /// How many keys there are, at least 1.
-    pub keys: u64,
-    /// Bytes of a key, 17 to 255.
-    pub key_size: usize,
-    /// Bytes of a value, 1 to 8,192; in the binary protocol at most 255. A key's value is as long for ever.
-    pub size: ValueSizes,
-    /// Commands sent together, at least 1; the next ones follow when all are answered. By the clock,
-    /// most commands in flight.
-    pub pipeline: u32,
-    /// The share of GET, 0 to 1; the others are SET.
-    pub reads: f64,
-    /// How a command's key is chosen.
-    pub choice: KeyChoice,
-    /// Commands of the user's own instead of GET and SET, for [`Wire::Resp`]. Made once for the whole process, so that
-    /// loads can be copied.
-    pub command: Option<&'static Mix>,
-    /// Every key was set before: a read that finds nothing is then one that the server has forgotten.
-    #[serde(skip)]
-    pub filled: bool,
-}
+impl Load for KvLoad {
+    fn name(&self) -> &'static str {
+        "kv"
+    }
 
-impl KvLoad {
-    /// The load that sets every key once. To be run for [`KvLoad::keys`] commands.
-    #[must_use]
-    pub fn fill(self) -> KvLoad {
-        KvLoad {
-            pipeline: 128,
-            reads: 0.0,
-            choice: KeyChoice::InTurn,
-            ..self
+    fn mode(&self) -> Option<&'static str> {
+        Some(self.wire.mode())
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "commands"
+    }
+
+    fn described(&self) -> String {
+        let values = match self.size {
+            ValueSizes::Fixed(size) => format!("{size} bytes"),
+            ValueSizes::Range(least, most) => format!("{least} to {most} bytes"),
+            ValueSizes::Weighted(all) => {
+                format!("{} lengths to {} bytes", all.len(), self.size.most())
+            }
+        };
+        let choice = match self.choice {
+            KeyChoice::Zipf { theta } => format!(", zipf {theta}"),
+            KeyChoice::Uniform | KeyChoice::InTurn => String::new(),
+        };
+        let what = match self.command {
+            Some(mix) => format!("{:?}", mix.shown()),
+            None => format!("{:.0} % reads", self.reads * 100.0),
+        };
+        format!(
+            "kv/{} with {} keys of {} bytes{choice}, values of {values}, {what}, {} in a pipeline",
+            self.wire.mode(),
+            grouped(self.keys as f64),
+            self.key_size,
+            self.pipeline
+        )
+    }
+
+    fn is_lock_step(&self) -> bool {
+        self.pipeline == 1
+    }
+
+    fn is_filled(&self) -> bool {
+        self.filled
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        let own = Workload::of(*self);
+        Some(Scripted::rounds(own, self.pipeline, self.key_size))
+    }
+
+    fn ceiling(&self) -> Ceiling {
+        match self.command {
+            None => Ceiling::Null(Replies::Made(Box::new(AllSet {
+                load: *self,
+                pattern: Box::new(Pattern::new()),
+            }))),
+            Some(_) => Ceiling::Unknown("only the server knows the reply to --command"),
         }
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        let firsts = Arc::new(load.command.map(Mix::firsts).unwrap_or_default());
+        execution.go(false, watch, move |connection| {
+            let part = (connection, dealt.connections);
+            let flight = dealt.flight(connection);
+            Kv::new(load, dealt.count(connection), part, flight, &firsts)
+        })
     }
 }
 
@@ -162,28 +203,6 @@ impl Kv {
             (What::Get, _) => "GET",
             (What::Set | What::Own(_), _) => "SET",
         }
-    }
-}
-
-impl KvLoad {
-    /// The key as text: `key:` and the number, with as many zeros in front as it takes.
-    fn key<'a>(&self, number: u64, room: &'a mut [u8; u8::MAX as usize]) -> &'a [u8] {
-        let key = &mut room[..self.key_size];
-        key.fill(b'0');
-        key[..4].copy_from_slice(b"key:");
-        let mut rest = number;
-        for place in key[4..].iter_mut().rev() {
-            *place = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        key
-    }
-
-    pub(super) fn value<'a>(&self, pattern: &'a Pattern, key: u64) -> &'a [u8] {
-        pattern.slice(key.wrapping_mul(977), self.size.of(key))
     }
 }
 
@@ -309,6 +328,7 @@ impl Driver for Kv {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kv_wire::Wire;
     use super::*;
 
     const LOAD: KvLoad = KvLoad {

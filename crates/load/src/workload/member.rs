@@ -13,8 +13,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::generator::{Generator, Progress, Target, now_ns};
 use super::part::{Gate, Part, Share};
-use super::run::{Generator, Plan, Progress, Target, now_ns, run_part};
+use super::plan::Plan;
+use super::run::run_part;
 use crate::histogram::Latencies;
 
 /// How often one that waits for its orders looks whether a connection has failed meanwhile.

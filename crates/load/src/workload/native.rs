@@ -2,12 +2,17 @@
 //! use, so that every acknowledgement is checked as it is there.
 
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use tidewire::{Instant, Link};
 use tidewire_ingest::client::{Amount, Event, Level, Producing, Session};
 
 use super::client::Driver;
+use super::execution::{Execution, Made};
+use super::failure::Failure;
 use super::fault::Wrong;
 use super::flight::Flight;
+use super::generator::Watch;
+use super::load::{Ceiling, Load, Scripted, Workload};
 use super::stage::Desk;
 
 /// Bytes of a message in front of its payload.
@@ -32,17 +37,74 @@ pub struct NativeLoad {
 }
 
 fn by_name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match level {
+    serializer.serialize_str(name(*level))
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
         Level::Received => "received",
         Level::Durable => "durable",
         Level::Replicated => "replicated",
-    })
+    }
 }
 
 impl NativeLoad {
     /// Bytes of a message.
     pub fn message_len(&self) -> usize {
         HEADER + self.payload as usize
+    }
+}
+
+impl Load for NativeLoad {
+    fn name(&self) -> &'static str {
+        "ingest"
+    }
+
+    fn tag(&self) -> &'static str {
+        "native"
+    }
+
+    fn spec(&self) -> Value {
+        json!(self)
+    }
+
+    fn unit(&self) -> &'static str {
+        "messages"
+    }
+
+    fn described(&self) -> String {
+        let window = match self.window {
+            0 => String::new(),
+            window => format!(", window {window}"),
+        };
+        let named = if self.named { ", with names" } else { "" };
+        let (len, batch, level) = (self.message_len(), self.batch, name(self.level));
+        format!("ingest of {len} bytes, {batch} a write{window}, level {level}{named}")
+    }
+
+    fn is_lock_step(&self) -> bool {
+        self.window == 1
+    }
+
+    fn counted(&self) -> Option<Scripted> {
+        let own = Workload::of(*self);
+        Some(Scripted::rounds(own, self.batch, self.message_len()))
+    }
+
+    fn needs_log(&self) -> bool {
+        true
+    }
+
+    fn ceiling(&self) -> Ceiling {
+        Ceiling::Unknown("the native protocol acknowledges what is in a log")
+    }
+
+    fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {
+        let (load, dealt) = (*self, execution.dealt());
+        execution.go(false, watch, move |connection| {
+            let flight = dealt.flight(connection);
+            Native::new(load, dealt.count(connection), connection, flight)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::findings::{Reads, Reconnects};
-use super::run::Target;
+use super::generator::Target;
 use super::stage::Round;
 use crate::abba::Sample;
 use crate::histogram::{Latencies, LatencySummary, Mode, Quantile};

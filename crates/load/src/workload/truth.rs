@@ -10,11 +10,10 @@ use tidewire::{
     Cx, Dial, Input, Instant, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
 };
 
-use super::EchoLoad;
 use super::arrivals::{Arrivals, Rate, Spacing};
 use super::client::{Clients, Driver, Route};
 use super::connect::{Connect, ConnectLoad};
-use super::echo::Echo;
+use super::echo::{Echo, EchoLoad};
 use super::flight::Flight;
 use super::pace::Pace;
 use super::stage::{Phase, Stage};

@@ -67,7 +67,7 @@ fn of_request(bytes: &[u8], pipeline: u32) -> Workload {
         bytes: bytes.to_vec(),
         weight: 1.0,
     };
-    Workload::Http(HttpLoad {
+    Workload::of(HttpLoad {
         requests: Box::leak([request].into()),
         shown: "GET /",
         head: false,
@@ -282,11 +282,13 @@ fn a_body_that_ends_with_its_connection_is_whole_there_and_checked() {
     }
 }
 
-const ECHO: Workload = Workload::Echo(EchoLoad {
+fn echo_load() -> Workload {
+    Workload::of(EchoLoad {
     size: 64,
     pipeline: 1,
     batch: 0,
-});
+})
+}
 
 #[test]
 fn lost_connections_are_counted_where_that_is_asked_and_end_the_run_where_not() {
@@ -304,16 +306,16 @@ fn lost_connections_are_counted_where_that_is_asked_and_end_the_run_where_not() 
             }
         })
     };
-    let failure = load(ECHO, 100, echo(), false).unwrap_err();
+    let failure = load(echo_load(), 100, echo(), false).unwrap_err();
     assert!(matches!(failure, Failure::Lost { .. }), "{failure}");
-    let outcome = load(ECHO, 100, echo(), true).unwrap();
+    let outcome = load(echo_load(), 100, echo(), true).unwrap();
     let reconnects = outcome.reconnects.unwrap();
     assert_eq!((reconnects.connections, reconnects.lost), (5, 5));
     assert_eq!(outcome.requests, 95, "all but those that were lost");
 }
 
 fn kv(filled: bool) -> Workload {
-    Workload::Kv(KvLoad {
+    Workload::of(KvLoad {
         wire: Wire::Resp,
         keys: 10,
         key_size: 17,

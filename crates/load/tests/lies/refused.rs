@@ -47,7 +47,7 @@ fn a_server_that_starts_anew_is_waited_for_where_that_is_asked() {
             });
         }
     });
-    let outcome = load(ECHO, 100, addr, true).unwrap();
+    let outcome = load(echo_load(), 100, addr, true).unwrap();
     let reconnects = outcome.reconnects.unwrap();
     assert_eq!((reconnects.connections, reconnects.lost), (2, 2));
     assert_eq!(outcome.requests, 98);

@@ -341,6 +341,49 @@ fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
     );
 }
 
+/// The writer moves what it has reserved each time it looks for room on a full disk. A removal at that moment waits: it is
+/// not told that the disk is full.
+#[test]
+fn what_makes_room_is_not_refused_while_the_writer_looks() {
+    use std::sync::{Arc, Mutex, Weak};
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let log = Arc::new(log);
+    let stream = log.stream("s").expect("a stream");
+    settle_at(&mut writer, 1);
+    disk.set_capacity(disk.used());
+    let asks: Arc<Mutex<Weak<EmbeddedLog<SimDisk>>>> = Arc::default();
+    let answers: Arc<Mutex<Vec<Result<(), Refused>>>> = Arc::default();
+    let (theirs, told) = (asks.clone(), answers.clone());
+    // The writer asks how much is to be left free while it looks.
+    log.leave_free(move || {
+        if let Some(log) = theirs.lock().expect("a lock").upgrade() {
+            let answer = log.reserve_to_make_room(100);
+            if answer.is_ok() {
+                log.give_back(100);
+            }
+            assert_ne!(log.room(), Room::Enough);
+            told.lock().expect("a lock").push(answer);
+        }
+        0
+    });
+    fill(&log, &mut writer, stream);
+    *asks.lock().expect("a lock") = Arc::downgrade(&log);
+    for seconds in 2..20 {
+        settle_at(&mut writer, seconds);
+        log.reserve_to_make_room(100).expect("what is held");
+        log.give_back(100);
+    }
+    let answers = answers.lock().expect("a lock");
+    assert!(answers.contains(&Err(Refused::Busy)), "it never looked");
+    for answer in &*answers {
+        assert!(
+            !matches!(answer, Err(Refused::DiskFull { .. })),
+            "{answers:?}"
+        );
+    }
+}
+
 /// Readers keep files open: files of removed segments would take their room, and a descriptor each.
 #[test]
 fn the_file_of_a_removed_segment_is_closed() {

@@ -517,14 +517,14 @@ impl<D: Disk> Writer<D> {
         true
     }
 
-    /// Whether nothing was promised that may need room; nothing is from here on, until the gate is set anew.
+    /// Whether nothing was promised that may need room; from here on callers wait until the gate is set anew.
     fn promises_nothing(&self) -> bool {
         let mut gather = self.shared.gather();
         if !gather.group.is_empty() || gather.reserved > 0 || gather.growth.grown.is_some() {
             return false;
         }
         if gather.gate != Gate::Shut {
-            gather.gate = Gate::DiskFull;
+            gather.gate = Gate::Looking;
         }
         true
     }

@@ -117,6 +117,8 @@ pub(crate) struct Follower<F, L> {
     pub(crate) is_truncated: bool,
     /// A pattern names it, as of the last scan.
     pub(crate) is_here: bool,
+    /// It is called as a rotated one, by a number, of a file that is there: its writer has gone on to that.
+    pub(crate) is_numbered: bool,
     pub(crate) len: u64,
     pub(crate) file: Option<F>,
     /// The file's last name has gone: the disk keeps it for this process alone.
@@ -197,6 +199,7 @@ impl<F, L: Lane> Follower<F, L> {
             left: entry.done.then_some(now),
             is_truncated: false,
             is_here: false,
+            is_numbered: false,
             len: entry.acked,
             file: None,
             is_removed: false,
@@ -246,7 +249,8 @@ impl<F, L: Lane> Follower<F, L> {
         } else {
             self.file.is_some() && self.entry.acked >= self.len
         };
-        let is_late = self.unterminated() == 0 || settings.partial_after.is_none();
+        let has_end = self.is_numbered || settings.partial_after.is_some();
+        let is_late = self.unterminated() == 0 || !has_end;
         self.life != Life::Active
             // What counts as failed is not waited for.
             || self.is_in_trouble()
@@ -571,8 +575,10 @@ impl<F, L: Lane> Follower<F, L> {
             }
             let is_late = settings.partial_after.is_some_and(|after| quiet >= after);
             // Nothing is added to what was compressed.
-            let is_final =
-                is_packed(&self.entry.path) && (quiet >= settings.rotate_wait || settings.once);
+            let is_final = match is_packed(&self.entry.path) {
+                true => quiet >= settings.rotate_wait || settings.once,
+                false => quiet >= settings.rotate_wait && self.is_numbered,
+            };
             if self.buffer.has_rest() && (has_left || is_late || is_final) {
                 self.buffer.close_all();
             }

@@ -506,3 +506,40 @@ fn the_last_line_of_a_compressed_file_needs_no_end() {
     case.run(5);
     assert_eq!(case.stored(), ["one two"], "{:?}", case.events);
 }
+
+/// Where a pattern names it, its name told nothing, and the line waited for an end for ever.
+#[test]
+fn the_last_line_of_a_numbered_file_needs_no_end_where_the_one_without_a_number_is_there() {
+    let shipped = |names: [&str; 2], once: bool| {
+        let mut case = Case::new();
+        case.write(names[0], "one\ntwo");
+        case.write(names[1], "three\n");
+        let every = Pattern::new(Path::new("/log/*"), false).unwrap();
+        let outside = (case.files.clone(), case.wire.clone(), case.kept.clone());
+        let settings = Settings { once, ..settings() };
+        case.process = Shipper::new(
+            outside,
+            settings,
+            (vec![every], Vec::new()),
+            Default::default(),
+        );
+        let counts = case.run(5);
+        let mut stored = case.stored();
+        stored.sort();
+        (stored, counts.unterminated)
+    };
+    for once in [false, true] {
+        let all = shipped(["a.log.1", "a.log"], once);
+        assert_eq!(all, (vec!["one two".into(), "three".into()], 0));
+    }
+    // Each of these may be written yet.
+    for names in [
+        ["b.log", "a.log"],
+        ["a.log.1", "b.log"],
+        ["a.log", "a.log.1"],
+    ] {
+        let (stored, unterminated) = shipped(names, false);
+        assert_eq!(stored, ["one", "three"], "{names:?}");
+        assert_eq!(unterminated, 3, "{names:?}");
+    }
+}

@@ -124,6 +124,7 @@ fn a_seed_is_the_same_schedule_in_another_process() {
         "several_servers_of_a_fleet",
         "a_server_that_is_set_back",
         "histories_with_all_that_can_happen_to_a_file",
+        "histories_with_all_that_can_happen_to_a_file_and_a_pattern",
     ];
     for test in tests {
         (0..4).for_each(|seed| twice::says_the_same(test, seed, "schedule: "));

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use sha2::{Digest, Sha256};
 use tidewire_ship::{Checkpoint, Pattern, Settings, Shipper, Store};
 
 use crate::files::{Files, Life, Tree};
@@ -81,6 +82,8 @@ struct Content {
     was_removed: bool,
     /// The file was written to after the shipper may have gone on to the next.
     is_late: bool,
+    /// The checkpoint had it when it was rotated away.
+    was_known: bool,
     /// When it was rotated away.
     left: Option<Duration>,
 }
@@ -105,7 +108,7 @@ enum Way {
     Renamed,
     Copied,
     /// Now so, now so. The time of birth of a file that was truncated and renamed then is older than that of its copies, so the order of what they
-    /// hold cannot be known.
+    /// hold cannot be known unless it was seen before that.
     Both,
 }
 
@@ -230,6 +233,7 @@ impl World {
             may_be_lost: false,
             was_removed: false,
             is_late: false,
+            was_known: false,
             left: None,
         });
         let mut tree = self.files.tree.borrow_mut();
@@ -423,6 +427,7 @@ impl World {
             self.files.tree.borrow_mut().next_tick();
         }
         let old = self.writers[at].inode;
+        let was_known = self.is_known(old);
         let known = self.checkpoint().files;
         if !known.iter().any(|entry| entry.followed == path) && !self.profile.is_pattern() {
             // The file came and went before the first look.
@@ -435,6 +440,7 @@ impl World {
             assert!(tree.rename(&path, &rotated));
             let content = tree.inodes[old].content;
             self.contents[content].left = Some(self.now);
+            self.contents[content].was_known = was_known;
         }
         println!("{:?} {} renamed", self.now, path.display());
         let new = self.create(&path, at);
@@ -445,6 +451,22 @@ impl World {
             self.append(old, line.as_bytes());
         }
         self.writers[at].inode = new;
+    }
+
+    /// Whether the checkpoint has what this file holds, and not what it held before it was truncated.
+    fn is_known(&self, inode: usize) -> bool {
+        let tree = self.files.tree.borrow();
+        let inode = &tree.inodes[inode];
+        let known = self.checkpoint().files;
+        known.iter().any(|entry| {
+            let head = inode.bytes.get(..entry.head.len).unwrap_or_default();
+            let hash = Sha256::digest(head);
+            let hash: String = hash[..16]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            entry.id == inode.id && entry.head.len > 0 && entry.head.hash == hash
+        })
     }
 
     /// Nothing must be lost if the shipper knew how the file began, and has time to look before the
@@ -468,6 +490,7 @@ impl World {
             false => !is_known,
         };
         self.contents[content].left = Some(self.now);
+        self.contents[content].was_known = self.is_known(inode);
         let mut tree = self.files.tree.borrow_mut();
         let copied = tree.create(&copy, content);
         tree.write(copied, &bytes);
@@ -477,6 +500,7 @@ impl World {
             may_be_lost: false,
             was_removed: false,
             is_late: false,
+            was_known: false,
             left: None,
         });
         tree.truncate(inode, self.contents.len() - 1);
@@ -641,7 +665,6 @@ impl World {
             }
         }
         let may_overlap = self.profile == Profile::Failover;
-        let unterminated = self.process.as_ref().unwrap().counts().unterminated;
         let mut found: Vec<Option<(u64, u64)>> = vec![None; self.contents.len()];
         for (name, mut stored) in producers {
             stored.sort_by_key(|stored| stored.id);
@@ -649,29 +672,35 @@ impl World {
                 // A server that was set back has lost all of it; the file was truncated, or is empty.
                 continue;
             }
-            let fits = |content: &&Content| tiles(&content.bytes, &stored, may_overlap).is_some();
-            let at = self.contents.iter().position(|content| fits(&content));
+            let fits = |way: Tiling| {
+                let mut ends = self.contents.iter().enumerate();
+                ends.find_map(|(at, content)| {
+                    // What was under way when the file, and then its copy, had gone is told as lost; what was in memory follows.
+                    let may_lack = content.was_removed && self.losses > 0;
+                    let may_be = way != Tiling::WithHoles || may_lack;
+                    let end = may_be.then(|| tiles(&content.bytes, &stored, way))?;
+                    end.map(|end| (at, end))
+                })
+            };
+            let found_at = match may_overlap {
+                true => fits(Tiling::Overlapping),
+                false => fits(Tiling::Whole).or_else(|| fits(Tiling::WithHoles)),
+            };
             let shown = || {
                 let texts = stored
                     .iter()
                     .map(|s| (s.id, String::from_utf8_lossy(&s.payload)));
                 texts.collect::<Vec<_>>()
             };
-            let Some(at) = at else {
+            let Some((at, end)) = found_at else {
                 panic!("{name} fits no file: {:?}", shown())
             };
             assert!(found[at].is_none(), "twice: {name} {:?}", shown());
             let content = &self.contents[at];
-            let end = tiles(&content.bytes, &stored, may_overlap).unwrap();
             let all = content.bytes.len();
             let is_told = content.was_removed && self.losses > 0;
-            // A copy that has its name may grow yet.
-            let rest = &content.bytes[end..];
-            let is_waiting = self.profile.is_pattern()
-                && !rest.contains(&b'\n')
-                && unterminated >= rest.len() as u64;
             assert!(
-                end == all || content.may_be_lost || is_told || is_waiting,
+                end == all || content.may_be_lost || is_told,
                 "{name}: {end} of {all}: {:?}",
                 String::from_utf8_lossy(&content.bytes)
             );
@@ -683,12 +712,9 @@ impl World {
             let Some((first, end)) = found else {
                 let is_empty =
                     content.bytes.iter().all(|byte| *byte == b'\n') && content.bytes.is_empty();
-                let is_waiting = self.profile.is_pattern()
-                    && !content.bytes.contains(&b'\n')
-                    && unterminated >= content.bytes.len() as u64;
                 // A file that was not seen before it was removed is known to no process.
                 assert!(
-                    is_empty || content.may_be_lost || content.was_removed || is_waiting,
+                    is_empty || content.may_be_lost || content.was_removed,
                     "not stored: {:?}",
                     String::from_utf8_lossy(&content.bytes)
                 );
@@ -696,9 +722,14 @@ impl World {
             };
             // What no shipper could know of may be found later.
             let is_again = self.profile == Profile::SetBack;
+            // The shipper knows the order of what it has seen.
             let is_both = self.profile.is_mixed() && self.writers[content.path].way == Way::Both;
+            let is_unknown = is_both && content.left.is_some() && !content.was_known;
+            if is_unknown {
+                last.remove(&content.path);
+            }
             let is_ordered = !content.may_be_lost
-                && !is_both
+                && !is_unknown
                 && !content.was_removed
                 && !self.profile.is_pattern()
                 && !may_overlap
@@ -709,28 +740,44 @@ impl World {
                 "out of order: {:?} was stored from {first} on, and what was before it up to {before}",
                 String::from_utf8_lossy(&content.bytes)
             );
-            if !content.is_late && !content.may_be_lost && !content.was_removed {
+            if !content.is_late && !content.may_be_lost && !content.was_removed && !is_unknown {
                 *before = end;
             }
         }
     }
 }
 
+/// How messages have to follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tiling {
+    /// Each begins where the one before has ended.
+    Whole,
+    /// Some are there twice.
+    Overlapping,
+    /// Some are not there.
+    WithHoles,
+}
+
 /// How much of `bytes` the messages are, one after the other; `None` if they are not.
-fn tiles(bytes: &[u8], stored: &[&Stored], may_overlap: bool) -> Option<usize> {
+fn tiles(bytes: &[u8], stored: &[&Stored], tiling: Tiling) -> Option<usize> {
     let mut at = 0;
     for message in stored {
         assert!(message.payload.len() <= PAYLOAD_MAX as usize);
         let end = message.id as usize;
         let rest = bytes.get(..end)?;
-        if may_overlap {
+        if tiling != Tiling::Whole {
             let begin = [0, 1].into_iter().find_map(|feed| {
                 let begin = end.checked_sub(feed + message.payload.len())?;
                 let is_there = rest[begin..].starts_with(&message.payload)
                     && (feed == 0 || rest[end - 1] == b'\n');
                 is_there.then_some(begin)
             })?;
-            if begin > at && !(begin == at + 1 && bytes[at] == b'\n') {
+            let is_next = begin == at || (begin == at + 1 && bytes[at] == b'\n');
+            let is_allowed = match tiling {
+                Tiling::Overlapping => begin < at,
+                _ => begin > at,
+            };
+            if !is_next && !is_allowed {
                 return None;
             }
             at = at.max(end);

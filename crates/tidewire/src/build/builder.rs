@@ -314,8 +314,9 @@ impl Builder {
         self
     }
 
-    /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB,
-    /// default 64 KiB.
+    /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB, default 68 KiB
+    /// ([`CHUNK`]). Make it longer than most messages: one of exactly this length costs epoll and the threads engine
+    /// a second receive, which finds nothing.
     pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
         self.chunk = bytes.clamp(1 << 10, 1 << 20);
         self

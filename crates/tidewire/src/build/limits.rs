@@ -153,9 +153,12 @@ pub(crate) const REQUEST_RATE: u64 = 1024;
 /// Bytes a second of what the kernel has that a peer must take to be more than stalled: see [`Limits::write`].
 pub(crate) const READING_RATE: u128 = 1024;
 
-/// Largest number of new bytes in one call of `received`, the same on every engine unless set
-/// otherwise with [`Builder::chunk`](crate::Builder::chunk).
-pub const CHUNK: usize = 64 << 10;
+/// Largest number of new bytes in one call of `received`, on every engine, unless set otherwise with
+/// [`Builder::chunk`](crate::Builder::chunk): 68 KiB.
+///
+/// A receive that fills its buffer does not say whether there is more, and costs one that finds nothing. So this is 64 KiB, which
+/// is as long as many messages are, and room for what frames them.
+pub const CHUNK: usize = 68 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::build::limits::CHUNK;
 use crate::reactor::random::Rng;
 use crate::sim::kernel::KernelFaults;
 
@@ -34,7 +35,7 @@ pub struct Conditions {
     pub reset_one_in: u64,
     /// One of so many attempts to connect is refused. 0 for never.
     pub refuse_one_in: u64,
-    /// Largest number of new bytes in one call of `received`; 1 KiB to 64 KiB.
+    /// Largest number of new bytes in one call of `received`; 1 KiB to [`CHUNK`].
     pub chunk: usize,
     /// Receive buffers of each loop, at least 2.
     pub buffers: usize,
@@ -69,7 +70,7 @@ impl Conditions {
             receive_buffer: 256 << 10,
             reset_one_in: 0,
             refuse_one_in: 0,
-            chunk: 64 << 10,
+            chunk: CHUNK,
             buffers: 16,
             late_one_in: 0,
             kernel: KernelFaults::none(),
@@ -113,10 +114,7 @@ impl Conditions {
         ];
         assert!(sizes.iter().all(|&n| n > 0), "a size is zero: {self:?}");
         assert!(!self.latency.is_empty(), "no latency in {:?}", self.latency);
-        assert!(
-            (1 << 10..=64 << 10).contains(&self.chunk),
-            "chunk: {self:?}"
-        );
+        assert!((1 << 10..=CHUNK).contains(&self.chunk), "chunk: {self:?}");
         assert!(self.buffers >= 2, "too few buffers: {self:?}");
     }
 }

@@ -22,6 +22,13 @@ const FRUGAL: [(&str, &str); 3] = [
 ];
 /// A child that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// One that was asked for a long sweep.
+const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Whether a long sweep was asked for, and what it prints.
+pub(crate) fn is_long() -> bool {
+    std::env::var("TIDEWIRE_ECHO_SWEEP").is_ok_and(|how| how == "long")
+}
 
 /// The case that this process was started for, if it is a child.
 pub(crate) fn wanted() -> Option<String> {
@@ -51,11 +58,15 @@ pub(crate) fn run_here(cases: &[Case], wanted: &str) -> ExitCode {
 /// Runs a case in a child, and says what it printed if it failed.
 pub(crate) fn run(name: &str) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let (stdout, patience) = match is_long() {
+        true => (Stdio::inherit(), LONG_PATIENCE),
+        false => (Stdio::null(), PATIENCE),
+    };
     let mut child = Command::new(program)
         .env(CASE, name)
         .envs(FRUGAL)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(stdout)
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| e.to_string())?;
@@ -65,7 +76,7 @@ pub(crate) fn run(name: &str) -> Result<(), String> {
         let _ = stderr.read_to_string(&mut text);
         text
     });
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     let status = loop {
         match child.try_wait().map_err(|e| e.to_string())? {
             Some(status) => break status,
@@ -73,7 +84,7 @@ pub(crate) fn run(name: &str) -> Result<(), String> {
                 let _ = child.kill();
                 let _ = child.wait();
                 let text = printed.join().unwrap_or_default();
-                return Err(format!("hung for {PATIENCE:?}\n{text}"));
+                return Err(format!("hung for {patience:?}\n{text}"));
             }
             None => std::thread::sleep(Duration::from_millis(10)),
         }

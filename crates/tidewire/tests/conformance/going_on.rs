@@ -4,22 +4,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire::{Closed, Input, Layered, Limits, Next, Peer};
+use tidewire::{Closed, Input, Layered, Limits, Next, Peer, Service};
 
 use crate::case::{Case, case};
 use crate::client::Client;
 use crate::fixture::Setup;
-use crate::hosting::host;
+use crate::hosting::{Loops, host};
 use crate::layers::{Inverts, inverted};
 use crate::probe::{Context, Probes, Role};
 use crate::record::Record;
 use crate::variant::Variant;
+use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(a_reply_goes_on_when_output_has_drained),
         case!(a_reply_is_whole_before_the_end_is_told),
         case!(a_reply_goes_on_inside_a_layer),
+        case!(a_reply_is_whole_at_a_stop),
+        case!(a_reply_inside_a_layer_is_whole_at_a_stop),
     ]
 }
 
@@ -103,16 +106,51 @@ fn a_reply_is_whole_before_the_end_is_told(v: Variant) {
     }
 }
 
+fn long_inside_a_layer(v: Variant, in_writable: bool) -> (Loops<impl Service>, Arc<Record>) {
+    let record = Arc::<Record>::default();
+    let probes = Probes {
+        record: record.clone(),
+        make: Box::new(move |_: &Peer| Ok(Box::new(long(in_writable)) as Box<dyn Role>)),
+        woken: None,
+        keep_handles: false,
+    };
+    let loops = host(v, Layered::new(Inverts, probes), Limits::default());
+    (loops, record)
+}
+
+/// A stop is told to a protocol that goes on with a reply when it waits for more, and not before.
+fn a_reply_is_whole_at_a_stop(v: Variant) {
+    for in_writable in [false, true] {
+        let server = Setup::on(v)
+            .small_buffers()
+            .start(move || long(in_writable));
+        let mut client = server.connect();
+        client.send(b"go");
+        server.until("a full pipe", |c| c.output_pauses > 0);
+        let reader = world::spawn(move || client.rest());
+        server.stop();
+        let back = reader.join().expect("the reader");
+        assert_eq!(back.len(), WHOLE, "in writable: {in_writable}");
+    }
+}
+
+fn a_reply_inside_a_layer_is_whole_at_a_stop(v: Variant) {
+    for in_writable in [false, true] {
+        let (loops, record) = long_inside_a_layer(v, in_writable);
+        let mut client = loops.connect();
+        client.send(&inverted(b"go"));
+        let begun = client.take(1);
+        let reader = world::spawn(move || client.rest());
+        loops.stop(Duration::from_secs(10));
+        let back = begun.len() + reader.join().expect("the reader").len();
+        assert_eq!(back, WHOLE, "in writable: {in_writable}");
+        record.check();
+    }
+}
+
 fn a_reply_goes_on_inside_a_layer(v: Variant) {
     for (in_writable, finishes) in [(false, false), (false, true), (true, true)] {
-        let record = Arc::<Record>::default();
-        let probes = Probes {
-            record: record.clone(),
-            make: Box::new(move |_: &Peer| Ok(Box::new(long(in_writable)) as Box<dyn Role>)),
-            woken: None,
-            keep_handles: false,
-        };
-        let loops = host(v, Layered::new(Inverts, probes), Limits::default());
+        let (loops, record) = long_inside_a_layer(v, in_writable);
         let mut client = loops.connect();
         client.send(&inverted(b"go"));
         if finishes {

@@ -19,6 +19,7 @@ use crate::variant::Variant;
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(messages_arrive_and_leave_in_one_piece),
+        case!(a_message_that_is_there_costs_one_receive),
         case!(a_reply_of_many_slices_arrives_in_one_piece),
         case!(
             messages_arrive_in_one_piece_where_buffers_are_few,
@@ -111,6 +112,40 @@ fn messages_arrive_and_leave_in_one_piece(v: Variant) {
         }
     }
     drop(old);
+    server.cut();
+}
+
+/// No receive finds out in vain that there is no more, up to 64 KiB and what frames them.
+fn a_message_that_is_there_costs_one_receive(v: Variant) {
+    const LEARNING: usize = 4;
+    const COUNTED: u64 = 8;
+    let chunks = Chunks::default();
+    let server = Setup::on(v)
+        .reachable()
+        .start(move || Notes(chunks.clone()));
+    for (conn, length) in [700, 4096, 40_000, 65_535, 65_536, 65_800]
+        .into_iter()
+        .enumerate()
+    {
+        let mut client = server.connect();
+        opened(&server, conn as u64);
+        let message = noise(7, length);
+        let mut receives = 0;
+        for n in 0..=LEARNING + COUNTED as usize {
+            // Whatever the message before has cost is counted by then.
+            let release = hold(&server, conn as u64);
+            if n == LEARNING {
+                receives = server.counters().receives;
+            }
+            if n == LEARNING + COUNTED as usize {
+                let each = server.counters().receives - receives;
+                assert_eq!(each, COUNTED, "{length} bytes");
+            }
+            client.send(&message);
+            drop(release);
+            client.expect(&message);
+        }
+    }
     server.cut();
 }
 

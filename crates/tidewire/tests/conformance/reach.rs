@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tidewire::{Closed, Input, Next, POSTS_MAX};
+use tidewire::{Closed, Input, Next, POSTS_MAX, RESERVED_MAX};
 
 use crate::case::{Case, case};
 use crate::fixture::{Server, Setup};
@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(posts_arrive_in_order),
         case!(posts_from_many_threads_all_arrive),
         case!(best_effort_says_full_and_reserved_is_not_refused),
+        case!(places_beyond_the_most_are_refused_and_counted),
         case!(post_to_a_gone_connection_is_dropped_and_counted),
         case!(post_to_the_next_connection_of_the_same_place_is_not_misdelivered),
         case!(finish_by_handle),
@@ -141,6 +142,28 @@ fn best_effort_says_full_and_reserved_is_not_refused(v: Variant) {
     );
     client.expect(&7u64.to_be_bytes());
     assert_eq!(server.counters().posts_refused, 1);
+    server.cut();
+}
+
+/// Also where nothing else wakes the loop.
+fn places_beyond_the_most_are_refused_and_counted(v: Variant) {
+    let server = Setup::on(v).reachable().start(|| Notes);
+    let mut client = server.connect();
+    let handle = server.record.handle(0);
+    let mut places: Vec<_> = (0..RESERVED_MAX)
+        .map(|_| handle.reserve().expect("a place"))
+        .collect();
+    assert!(handle.reserve().is_err() && handle.reserve().is_err());
+    server.until("both to be counted", |c| c.places_refused == 2);
+    // One that is given back, and one that is used.
+    drop(places.pop());
+    let place = handle.reserve().expect("the place that was given back");
+    assert!(handle.reserve().is_err());
+    place.post(Message::Note(1));
+    client.expect(&1u64.to_be_bytes());
+    drop(handle.reserve().expect("the place of what was delivered"));
+    server.until("the third", |c| c.places_refused == 3);
+    drop(places);
     server.cut();
 }
 

@@ -87,6 +87,7 @@ const ONLY: [(&str, &[&str]); 15] = [
     (
         "a callback waits for what goes on outside of its loop",
         &[
+            "a_message_that_is_there_costs_one_receive",
             "a_reply_of_many_slices_arrives_in_one_piece",
             "acceptor_waits_for_loops_that_are_behind",
             "dials_beyond_the_inbox_come_back",

@@ -7,7 +7,7 @@ use tidewire_load::stats::{Estimate, Samples};
 use tidewire_load::workload::Outcome;
 
 use super::{command, stacked};
-use crate::bench::numbers::grouped;
+use tidewire_load::numbers::grouped;
 
 const CPU: &str = "server_cpu_ns_per_request";
 

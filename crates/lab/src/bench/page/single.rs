@@ -5,9 +5,9 @@ use tidewire_load::page::{Bar, Chart, Line, Page, Section};
 use tidewire_load::workload::Outcome;
 
 use super::{command, stacked};
-use crate::bench::numbers::grouped;
 use crate::bench::output::Ran;
 use crate::bench::{arrivals, output};
+use tidewire_load::numbers::grouped;
 
 /// The page; `data` is all of it as JSON.
 pub(in crate::bench) fn page(ran: &Ran<'_>, data: String, facts: &Environment) -> Page {
@@ -18,7 +18,7 @@ pub(in crate::bench) fn page(ran: &Ran<'_>, data: String, facts: &Environment) -
         ..
     } = *ran;
     let rate = grouped(outcome.requests_per_second());
-    let load = output::described(&plan.workload) + &arrivals::described(&plan.arrivals);
+    let load = plan.workload.described() + &arrivals::described(&plan.arrivals);
     Page {
         title: load,
         verdict: vec![

@@ -1,15 +1,32 @@
-//! The HTTP load, from the command line.
+//! The HTTP load, on a command line.
 
-use tidewire_load::workload::{HttpLoad, HttpRequest, Workload};
-
-use super::load::{Load, LoadArgs, at_least_one, bounded};
-use super::url::Url;
 use tidewire_command::count;
-use tidewire_command::exit::Failure;
+
+use super::http::{HttpLoad, HttpRequest};
+use super::load::Workload;
+use super::options::{Chosen, Kind, Options, Unfit, at_least_one, bounded};
+use super::url::Url;
+
+/// Requests to a web server.
+pub(super) const KIND: Kind = Kind::of::<HttpArgs>(
+    "http",
+    "A request to a web server; status, length and body of every reply are checked",
+)
+.used(
+    &["tidewire bench http --connections 64 --path /bytes/1000"],
+    &["tidewire bench ab http --a workers=1 --b workers=2"],
+)
+.briefly(&[
+    ("path", "Path and query [default: /]"),
+    ("method", "Of the request [default: GET]"),
+    ("header", "A field of the request"),
+    ("body", "Bytes of the request's body"),
+    ("status", "That every reply has [default: 200]"),
+]);
 
 /// The HTTP load.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct HttpArgs {
+struct HttpArgs {
     /// The server and what it is asked for, such as http://localhost:8080/index.html or https://..., instead of --addr and
     /// --path
     #[arg(value_name = "URL", conflicts_with = "path")]
@@ -72,11 +89,11 @@ fn target(text: &str) -> Result<Target, String> {
 
 impl HttpArgs {
     /// A request as it is sent.
-    fn request(&self, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn request(&self, path: &str, body: &[u8]) -> Result<Vec<u8>, Unfit> {
         let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic());
         for (flag, word) in [("--method", &*self.method), ("--path", path)] {
             if !is_word(word) {
-                return Err(Failure::usage(format!("{flag} {word:?}: without blanks")));
+                return Err(Unfit::because(format!("{flag} {word:?}: without blanks")));
             }
         }
         let mut head = format!("{} {path} HTTP/1.1\r\n", self.method);
@@ -93,7 +110,7 @@ impl HttpArgs {
         }
         for line in &self.headers {
             if !line.contains(':') || line.chars().any(char::is_control) {
-                return Err(Failure::usage(format!(
+                return Err(Unfit::because(format!(
                     "--header {line:?} is not NAME: VALUE"
                 )));
             }
@@ -124,19 +141,19 @@ impl HttpArgs {
     }
 }
 
-impl LoadArgs for HttpArgs {
+impl Options for HttpArgs {
     fn url(&self) -> Option<&Url> {
         self.url.as_ref()
     }
 
-    fn load(&self) -> Result<Load, Failure> {
+    fn load(&self) -> Result<Chosen, Unfit> {
         at_least_one("--chunked", self.chunked.unwrap_or(1))?;
         let bytes = self.body.unwrap_or(0);
         bounded(bytes, self.pipeline)?;
         let body: Vec<u8> = (0..bytes).map(|at| b'a' + (at % 26) as u8).collect();
         if self.path.len() > HttpLoad::REQUESTS_MAX {
             let most = HttpLoad::REQUESTS_MAX;
-            return Err(Failure::usage(format!("--path: at most {most}")));
+            return Err(Unfit::because(format!("--path: at most {most}")));
         }
         let request = |target: &Target| {
             let bytes = self.request(&target.path, &body)?;
@@ -154,7 +171,7 @@ impl LoadArgs for HttpArgs {
             None => self.path.clone(),
         };
         let requests = path.iter().map(request);
-        let requests: Vec<HttpRequest> = requests.collect::<Result<_, Failure>>()?;
+        let requests: Vec<HttpRequest> = requests.collect::<Result<_, Unfit>>()?;
         let shown = |target: &Target| match path.len() {
             1 => target.path.clone(),
             _ => format!("{}:{}", target.weight, target.path),
@@ -164,19 +181,16 @@ impl LoadArgs for HttpArgs {
         let requests: &'static [HttpRequest] = requests.leak();
         let shown: &'static str = format!("{} {}", self.method, paths.join("; ")).leak();
         let body: &'static [u8] = body.leak();
-        Ok(Load {
-            workload: Workload::Http(HttpLoad {
-                requests,
-                shown,
-                head: self.method == "HEAD",
-                status: self.status,
-                length: self.length.map(|length| length as u64),
-                body: self.echoes.then_some(body),
-                pipeline: self.pipeline,
-                close: self.close,
-            }),
-            nodelay: None,
-        })
+        Ok(Chosen::of(Workload::of(HttpLoad {
+            requests,
+            shown,
+            head: self.method == "HEAD",
+            status: self.status,
+            length: self.length.map(|length| length as u64),
+            body: self.echoes.then_some(body),
+            pipeline: self.pipeline,
+            close: self.close,
+        })))
     }
 }
 

@@ -1,16 +1,38 @@
-//! The key-value load, from the command line.
+//! The key-value load, on a command line.
 
 use std::fs;
 use std::path::PathBuf;
 
-use tidewire_load::workload::{
-    Extent, KeyChoice, KvLoad, Mix, Template, ValueSizes, Wire, Workload,
-};
-
-use super::load::{First, Load, LoadArgs, bounded};
-use super::numbers::grouped;
 use tidewire_command::count;
-use tidewire_command::exit::Failure;
+
+use super::extent::Extent;
+use super::kv_keys::KeyChoice;
+use super::kv_load::KvLoad;
+use super::kv_mix::Mix;
+use super::kv_template::Template;
+use super::kv_values::ValueSizes;
+use super::kv_wire::Wire;
+use super::load::Workload;
+use super::options::{Chosen, First, Kind, Options, Unfit, bounded};
+
+/// Commands on keys.
+pub(super) const KIND: Kind = Kind::of::<KvArgs>(
+    "kv",
+    "GET and SET, or a command of one's own, with random keys; every reply is checked",
+)
+.used(
+    &[
+        "tidewire bench kv --connections 50 --pipeline 16",
+        "tidewire bench kv --addr 127.0.0.1:6379",
+    ],
+    &["tidewire bench ab kv --a engine=uring --b 'addr=127.0.0.1:6379,name=redis'"],
+)
+.briefly(&[
+    ("keys", "How many, and how chosen [default: 1m]"),
+    ("value-size", "Bytes [default: 64]"),
+    ("reads", "GET in percent [default: 50]"),
+    ("command", "Instead of GET and SET"),
+]);
 
 /// Longest value.
 const VALUE_MAX: usize = 8_192;
@@ -29,7 +51,7 @@ const CALL: &str = "EVALSHA {sha} 1 {key}";
 
 /// The key-value load.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct KvArgs {
+struct KvArgs {
     /// How commands are written: resp, or binary for READ and WRITE of the small binary protocol
     #[arg(long, default_value = "resp", value_name = "NAME", value_parser = wire)]
     protocol: Wire,
@@ -183,33 +205,6 @@ fn reply(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The load in a few words.
-pub(super) fn described(load: &KvLoad) -> String {
-    let values = match load.size {
-        ValueSizes::Fixed(size) => format!("{size} bytes"),
-        ValueSizes::Range(least, most) => format!("{least} to {most} bytes"),
-        ValueSizes::Weighted(all) => format!("{} lengths to {} bytes", all.len(), load.size.most()),
-    };
-    let choice = match load.choice {
-        KeyChoice::Zipf { theta } => format!(", zipf {theta}"),
-        KeyChoice::Uniform | KeyChoice::InTurn => String::new(),
-    };
-    let what = match load.command {
-        Some(mix) => format!("{:?}", mix.shown()),
-        None => format!("{:.0} % reads", load.reads * 100.0),
-    };
-    let wire = match load.wire {
-        Wire::Resp => "resp",
-        Wire::Binary => "binary",
-    };
-    format!(
-        "kv/{wire} with {} keys of {} bytes{choice}, values of {values}, {what}, {} in a pipeline",
-        grouped(load.keys as f64),
-        load.key_size,
-        load.pipeline
-    )
-}
-
 /// Once for each run of the command, which ends with it.
 fn kept(mix: Mix) -> &'static Mix {
     Box::leak(Box::new(mix))
@@ -222,11 +217,11 @@ struct Script {
 }
 
 impl KvArgs {
-    fn script(&self) -> Result<Option<Script>, Failure> {
+    fn script(&self) -> Result<Option<Script>, Unfit> {
         let Some(path) = &self.script else {
             return Ok(None);
         };
-        let bad = |why: String| Failure::usage(format!("--script {}: {why}", path.display()));
+        let bad = |why: String| Unfit::because(format!("--script {}: {why}", path.display()));
         let bytes = fs::metadata(path).map_err(|e| bad(e.to_string()))?.len();
         if bytes > SCRIPT_MAX {
             return Err(bad(format!("{bytes} bytes, more than {SCRIPT_MAX}")));
@@ -242,19 +237,19 @@ impl KvArgs {
         text: &str,
         reply: Option<&str>,
         script: Option<&Script>,
-    ) -> Result<Template, Failure> {
+    ) -> Result<Template, Unfit> {
         let text = match script {
             Some(script) => text.replace("{sha}", &script.sha),
             None if text.contains("{sha}") => {
-                return Err(Failure::usage("{sha} is the digest of a --script"));
+                return Err(Unfit::because("{sha} is the digest of a --script"));
             }
             None => text.to_owned(),
         };
-        Template::parse(&text, reply).map_err(Failure::usage)
+        Template::parse(&text, reply).map_err(Unfit::because)
     }
 
     /// The user's own commands; none if there are none.
-    fn mix(&self, script: Option<&Script>) -> Result<Option<Mix>, Failure> {
+    fn mix(&self, script: Option<&Script>) -> Result<Option<Mix>, Unfit> {
         let call = Weighted {
             command: CALL.to_owned(),
             weight: 1.0,
@@ -268,7 +263,7 @@ impl KvArgs {
             all => all.get(number).map(String::as_str),
         };
         if self.reply.len() > 1 && self.reply.len() != commands.len() {
-            return Err(Failure::usage(format!(
+            return Err(Unfit::because(format!(
                 "--reply: once for all commands, or once for each of the {}",
                 commands.len()
             )));
@@ -278,25 +273,25 @@ impl KvArgs {
             Ok((template, of.weight))
         };
         let all = commands.iter().enumerate().map(template);
-        let mut all: Vec<(Template, f64)> = all.collect::<Result<_, Failure>>()?;
+        let mut all: Vec<(Template, f64)> = all.collect::<Result<_, Unfit>>()?;
         match all.len() {
             0 => Ok(None),
             1 => Ok(all.pop().map(|(template, _)| Mix::one(template))),
             _ => Mix::new(all)
                 .map(Some)
-                .map_err(|e| Failure::usage(format!("--command: {e}"))),
+                .map_err(|e| Unfit::because(format!("--command: {e}"))),
         }
     }
 
-    fn kv(&self, script: Option<&Script>) -> Result<KvLoad, Failure> {
+    fn kv(&self, script: Option<&Script>) -> Result<KvLoad, Unfit> {
         let most = self.size.most();
         if self.protocol == Wire::Binary && most > BINARY_VALUE_MAX {
-            return Err(Failure::usage(format!(
+            return Err(Unfit::because(format!(
                 "--value-size: the binary protocol has at most {BINARY_VALUE_MAX}"
             )));
         }
         if !(0.0..=100.0).contains(&self.reads) {
-            return Err(Failure::usage("--reads must be from 0 to 100"));
+            return Err(Unfit::because("--reads must be from 0 to 100"));
         }
         let longest = self.command.iter().map(|of| of.command.len()).max();
         // A place in a command is filled with a key or a value, and has at least three letters.
@@ -307,12 +302,12 @@ impl KvArgs {
         )?;
         let command = self.mix(script)?;
         if command.is_none() && (!self.reply.is_empty() || self.fill_command.is_some()) {
-            return Err(Failure::usage(
+            return Err(Unfit::because(
                 "--reply and --fill-command go with --command or --script",
             ));
         }
         if command.is_some() && self.protocol == Wire::Binary {
-            return Err(Failure::usage(
+            return Err(Unfit::because(
                 "--command and --script go with --protocol resp",
             ));
         }
@@ -331,23 +326,20 @@ impl KvArgs {
     }
 }
 
-impl LoadArgs for KvArgs {
-    fn load(&self) -> Result<Load, Failure> {
+impl Options for KvArgs {
+    fn load(&self) -> Result<Chosen, Unfit> {
         let script = self.script()?;
-        Ok(Load {
-            workload: Workload::Kv(self.kv(script.as_ref())?),
-            nodelay: None,
-        })
+        Ok(Chosen::of(Workload::of(self.kv(script.as_ref())?)))
     }
 
-    fn first(&self) -> Result<Vec<First>, Failure> {
+    fn first(&self) -> Result<Vec<First>, Unfit> {
         let script = self.script()?;
         let load = self.kv(script.as_ref())?;
         let mut all = Vec::new();
         if let Some(script) = &script {
             let command = Some(kept(Mix::one(script.load.clone())));
             all.push(First {
-                workload: Workload::Kv(KvLoad { command, ..load }),
+                workload: Workload::of(KvLoad { command, ..load }),
                 extent: Extent::Count(1),
                 refused: Some("--script: the server does not take the script"),
             });
@@ -366,7 +358,7 @@ impl LoadArgs for KvArgs {
                 ..load.fill()
             };
             all.push(First {
-                workload: Workload::Kv(workload),
+                workload: Workload::of(workload),
                 extent: Extent::Count(load.keys),
                 refused: None,
             });

@@ -4,16 +4,17 @@ use std::str::FromStr;
 
 /// One with the scheme http or https.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Url {
-    pub(crate) tls: bool,
+pub struct Url {
+    /// It is of the scheme https.
+    pub tls: bool,
     /// The host without its port, without brackets.
-    pub(crate) host: String,
+    pub host: String,
     /// `HOST:PORT`, with the port that the scheme has if none is given.
-    pub(crate) server: String,
+    pub server: String,
     /// As it stands in the URL, for the field Host.
-    pub(crate) authority: String,
+    pub authority: String,
     /// Path and query, at least `/`.
-    pub(crate) target: String,
+    pub target: String,
 }
 
 impl FromStr for Url {

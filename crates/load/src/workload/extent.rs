@@ -1,0 +1,22 @@
+//! How long a load is.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// How long a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// By time.
+    Time {
+        /// Load that is not measured, before.
+        warm_up: Duration,
+        /// Load that is measured.
+        measured: Duration,
+    },
+    /// So many messages, over all connections.
+    Count(u64),
+    /// The rounds that the workload names; nothing if it names none.
+    Rounds,
+}

@@ -1,0 +1,27 @@
+//! What a run is to do.
+
+use serde::Serialize;
+
+use super::arrivals::Arrivals;
+use super::extent::Extent;
+use super::load::Workload;
+
+/// What to do: a load, on how many connections, when each message is sent, and for how long.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// What is sent.
+    pub workload: Workload,
+    /// How many connections there are, at least 1.
+    pub connections: usize,
+    /// When it is sent.
+    pub arrivals: Arrivals,
+    /// How long.
+    pub extent: Extent,
+}
+
+impl Plan {
+    /// One message in flight in all: neither side is busy, whatever is measured.
+    pub fn is_lock_step(&self) -> bool {
+        self.connections == 1 && self.workload.is_lock_step()
+    }
+}
