@@ -186,7 +186,7 @@ fn http_1_1_is_agreed_upon_where_it_is_offered() {
 /// How a client says that it has said all.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// It has not.
+    /// The connection has not ended.
     Open,
     /// By TLS, and then by TCP.
     Farewell,

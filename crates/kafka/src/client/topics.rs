@@ -77,7 +77,7 @@ fn kinds(target: &Target, settings: &Settings) -> [Kind; 2] {
 /// out now is none of its faults.
 ///
 /// # Errors
-/// They do not, any more.
+/// The topics do not keep the promise any more.
 pub(super) fn check(target: &Target, settings: &Settings) -> Result<(), String> {
     if settings.is_unsafe {
         return Ok(());

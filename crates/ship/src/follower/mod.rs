@@ -117,7 +117,8 @@ pub(crate) struct Follower<F, L> {
     pub(crate) is_truncated: bool,
     /// A pattern names it, as of the last scan.
     pub(crate) is_here: bool,
-    /// It is called as a rotated one, by a number, of a file that is there: its writer has gone on to that.
+    /// The file has a rotated name, with a number, of a file that is there: the writer has gone on
+    /// to that one.
     pub(crate) is_numbered: bool,
     pub(crate) len: u64,
     pub(crate) file: Option<F>,
