@@ -250,7 +250,7 @@ fn hypers_timers_are_the_loops() {
     assert_eq!(sim.counters(at).closed_for(Closed::Panicked), 0);
 }
 
-/// But for the dates that hyper puts into answers.
+/// Equal runs, but for the dates that hyper puts into answers.
 #[test]
 fn a_seed_is_the_same_run_in_another_process() {
     let test = "hyper_talks_to_hyper_in_the_simulator";

@@ -65,7 +65,7 @@ fn word(session: &mut Session) -> Result<Word, Broken> {
     session.hear().map(|word| word.expect("a word"))
 }
 
-/// So many sockets of one place, as if for loops.
+/// `copies` sockets of one place, as if for loops.
 fn listener(service: &str, copies: usize) -> Handed {
     let socket = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
     let at = TcpListener::from(socket.try_clone().unwrap())

@@ -252,7 +252,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.tracked = with_files.map(|follower| follower.entry.id).collect();
     }
 
-    /// Whose path names another file now, or none.
+    /// Notes followers whose path names another file now, or none.
     fn note_who_left(&mut self, found: &[Seen], scan: &Scan, is_partial: bool, now: Duration) {
         // What could not be found by its name may stand in a list; and what was listed was seen later.
         let listed = scan.lists.values().flatten();

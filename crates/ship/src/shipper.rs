@@ -17,7 +17,7 @@ use crate::trail::Trail;
 
 /// Names are looked for once in so many polls.
 const SCAN: u32 = 4;
-/// So many times a poll names are looked for where they change all the time.
+/// Looks for names in one poll, at most, where names change all the time.
 const NEWS: u32 = 5;
 /// Longest path in the name of a producer; of longer ones the end is shown.
 const SHOWN: usize = 130;

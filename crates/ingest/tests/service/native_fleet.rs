@@ -16,7 +16,7 @@ use crate::native::{
 
 /// Producers in the first of two partitions.
 const OURS: [&str; 2] = ["a", "web-8"];
-/// And this one in the other.
+/// A producer in the other partition.
 const THEIRS: &str = "web-7";
 
 struct Node {
@@ -153,7 +153,7 @@ fn while_nobody_has_a_partition_a_hello_waits_and_not_for_ever() {
     node.world.sim.run_for(within + Duration::from_millis(500));
     let frames = node.world.frames(&mut vain);
     assert_eq!(frames, [refusal(0, Reason::Stopping)]);
-    // Or it hears where to go.
+    // A new connection hears where to go.
     let mut sent = node.client(produce("web-8"));
     assert_eq!(node.world.frames(&mut sent), []);
     node.has(Err(Some("c.example:7400")));

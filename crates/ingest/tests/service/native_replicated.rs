@@ -61,7 +61,7 @@ fn a_hello_waits_until_it_is_known_whether_there_is_a_home() {
     home(&world.log, 0);
     assert_eq!(world.frames(&mut a), [welcome(Level::Replicated, None)]);
 
-    // Or there is none.
+    // A server without a home.
     let mut world = World::new(SteppedLog::new());
     world.log.carried(seeks);
     let mut a = world.client(Hello::Produce(replicated("a")));

@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(5);
 /// How long transactions of others that were open may take to end, where readers are to see what is committed.
 const HIDDEN: Duration = Duration::from_secs(10);
-/// And where they must be read to the end.
+/// How long marks that must be read to the end may take.
 const END: Duration = Duration::from_secs(30);
 
 /// How far to read.

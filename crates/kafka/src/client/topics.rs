@@ -20,7 +20,7 @@ use crate::{Settings, Target};
 
 /// How long brokers may take for one thing.
 const WITHIN: Duration = Duration::from_secs(15);
-/// So many copies outlive the loss of one machine while another is being restarted.
+/// Three copies outlive the loss of one machine while another is being restarted.
 const REPLICAS: usize = 3;
 const IN_SYNC: usize = 2;
 /// What a record and the batch that it is in take beside its messages.

@@ -62,7 +62,7 @@ struct Behind {
     _watches: Vec<Watch>,
 }
 
-/// Whose the store is.
+/// The owner of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Stands {
@@ -261,7 +261,7 @@ impl KvLog {
         self.behind.get().map(|behind| behind.stream)
     }
 
-    /// So many units, with so many bytes, are in a snapshot that counts.
+    /// Notes that `units` units, with `logged` bytes, are in a snapshot that counts.
     pub(super) fn cut(&self, units: u64, logged: u64) {
         self.units.fetch_sub(units, Relaxed);
         self.snapshots.cut(logged);
@@ -412,7 +412,7 @@ impl KvLog {
                 NoRoom::DiskFull
             }
             Refused::TooLarge => NoRoom::TooLarge,
-            // None of these comes of what this log is used for.
+            // These refusals do not come of what this log is used for.
             Refused::TooMany
             | Refused::Forgotten
             | Refused::Beyond

@@ -108,7 +108,7 @@ pub enum ReplayError {
 /// Which loss is gone on behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
-    /// None: nothing may be missing.
+    /// No loss: nothing may be missing.
     #[default]
     Nothing,
     /// The gaps that a repair of the log has marked. What was lost there stays lost: the store is what the units that

@@ -275,7 +275,7 @@ const LIVE: &[Live] = &[
             all.join(" ")
         },
         write: Some(|s, value, take| {
-            /// So that a line of INFO has an end.
+            /// This bound gives a line of INFO an end.
             const MOST: usize = 64;
             let one = |word: &str| word.parse().ok().filter(|p| (0.0..=100.0).contains(p));
             let all: Option<Vec<f64>> = value.split_ascii_whitespace().map(one).collect();

@@ -12,7 +12,7 @@ use crate::commands::parse::is;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 
-/// Whose the store is.
+/// What this server is to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// This server's: it carries what is committed home.
@@ -49,7 +49,7 @@ impl LeaseShown {
 /// How it is with a store that has a home.
 #[derive(Clone, Debug, Default)]
 pub struct Replicated {
-    /// Whose it is.
+    /// What this server is to the store.
     pub role: Role,
     /// The home is reached, and what is asked of it is done.
     pub is_linked: bool,

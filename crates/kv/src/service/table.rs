@@ -145,7 +145,7 @@ pub(crate) struct Entry {
     pub(crate) id: u16,
     /// See [`folded`]; 0 if the name is longer, or has something else than letters in it.
     folded: u64,
-    /// None for a command that is one.
+    /// The subcommands; none for a subcommand itself.
     subcommands: Subcommands,
     needs_keys: bool,
     /// What COMMAND tells of it.

@@ -153,7 +153,7 @@ impl Events {
 pub(crate) struct Kept {
     events: Vec<Event>,
     bytes: usize,
-    /// So many are of units that are closed.
+    /// Events of units that are closed.
     closed: usize,
 }
 

@@ -18,7 +18,7 @@ const ZSET: u8 = 7;
 const STREAM: u8 = 8;
 const LIBRARY: u8 = 9;
 
-/// Whose value it is.
+/// The key that a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Head<'k> {
     pub(crate) db: u16,

@@ -62,7 +62,7 @@ struct State {
     before: Option<Arc<ByName>>,
 }
 
-/// Whose view of the libraries.
+/// A view of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// What is committed, for all clients.

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Policy {
-    /// None: commands that need memory are refused.
+    /// No key goes: commands that need memory are refused.
     #[default]
     NoEviction,
     /// Any key, the least recently used first.

@@ -44,7 +44,7 @@ pub struct Units {
 pub struct Malformed(pub &'static str);
 
 impl Units {
-    /// None yet. `stamp` becomes the id of the records: milliseconds since 1970.
+    /// No units yet. `stamp` becomes the id of the records: milliseconds since 1970.
     #[must_use]
     pub fn new(stamp: u64) -> Units {
         Units {

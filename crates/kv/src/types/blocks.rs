@@ -31,7 +31,7 @@ pub(super) fn listed(block: &Packed) -> usize {
 /// Elements in order.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// None is empty.
+    /// No block is empty.
     blocks: VecDeque<Packed>,
     /// Set while a snapshot writes the list down as it was.
     frozen: Option<Box<Numbered>>,

@@ -274,7 +274,7 @@ mod tests {
         }
         hash.set(b"a", b"2", Fit { entries: 2, ..fit });
         assert_eq!((hash.encoding(), hash.len()), ("hashtable", 3));
-        // None holds more than a bound of our own.
+        // No limit allows more than a bound of our own.
         let any = Fit {
             entries: usize::MAX,
             length: usize::MAX,

@@ -21,7 +21,7 @@ const BLOCK: usize = 4096 / size_of::<Ranked>();
 /// All elements in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    /// None is empty.
+    /// No block is empty.
     blocks: Vec<Vec<Ranked>>,
     len: usize,
     /// Bytes of memory of all blocks.

@@ -28,7 +28,7 @@ pub(super) struct Rows<const COLUMNS: usize> {
 /// A text that is kept apart.
 #[derive(Clone, Debug)]
 struct Long {
-    /// Whose it is: the element, and its column.
+    /// The owner: the element, and its column.
     owner: (u32, u8),
     bytes: Box<[u8]>,
 }

@@ -69,7 +69,7 @@ fn a_log_that_has_filled_the_disk_is_cut() {
 fn a_log_whose_segments_are_a_large_part_of_the_disk_is_cut() {
     for kib in [450, 500, 550, 600, 700, 800, 1_000, 1_300] {
         let (mut scene, disk) = cut_behind_a_snapshot(kib << 10);
-        // And again, for ever.
+        // The store is overwritten again, for ever.
         let set = format!("SET k {}", "y".repeat(5_000));
         let mut ms = 50_000;
         for n in 0..1_000 {
@@ -260,7 +260,7 @@ fn each_command_that_removes_is_taken_by_a_full_disk_and_no_other() {
             }
         }
         fill(&mut scene, &mut ms);
-        // And what is small.
+        // Small keys are written, too.
         let small = (0..10_000)
             .find(|n| ask(&mut scene, &mut ms, &format!("SET small:{n} x")) == "-MISCONF");
         assert!(small.is_some(), "the disk takes everything");

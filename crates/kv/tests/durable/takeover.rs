@@ -236,7 +236,7 @@ fn first(frames: &[u8]) -> Vec<u8> {
     frames[..12 + size].to_vec()
 }
 
-/// Else the two would open it from each other again and again.
+/// Otherwise the two would open it from each other again and again.
 #[test]
 fn an_owner_whose_home_is_opened_by_another_one_leaves_it_the_time_to_claim_it() {
     let owner = open(&SimDisk::new(1), settings(1), Default::default(), THEN).expect("a store");

@@ -355,7 +355,7 @@ fn a_pipeline_is_held_to_rights_that_change_within_it() {
         world.sim.send(bob.peer, &bytes);
         let expected = format!("+OK|+OK|{}$1|1|", no_command("bob", "set"));
         assert_eq!(world.answer(&mut bob), expected);
-        // And of another user: AUTH in the middle.
+        // A command of another user: AUTH in the middle.
         world.check(&mut admin, "ACL SETUSER eve on nopass +get ~e", "+OK|");
         let lines = ["GET k", "AUTH eve x", "GET k", "GET e", "RESET", "GET k"];
         let bytes: Vec<u8> = lines

@@ -210,7 +210,7 @@ fn who_came_while_there_was_a_password_is_served_when_there_is_none() {
         world.check(&mut admin, "AUTH secret", "+OK|");
         world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
         world.check(&mut early, "PING", "+PONG|");
-        // But not from another host that would be turned away if it came now.
+        // A present client of another host is refused if it would be refused now.
         world.check(&mut admin, "CONFIG SET requirepass other", "+OK|");
         let mut early = world.client();
         world.check(&mut admin, "CONFIG SET protected-mode yes", "+OK|");

@@ -104,7 +104,7 @@ fn who_has_no_right_does_not_look() {
     w.check(&mut bob, "AUTH bob x", "+OK|");
     let no = "-NOPERM User bob has no permissions to run the 'monitor' command|";
     w.check(&mut bob, "MONITOR", no);
-    // And goes when its user does.
+    // A monitor goes when its user does.
     w.check(&mut admin, "ACL SETUSER bob +monitor", "+OK|");
     w.check(&mut bob, "MONITOR", "+OK|");
     w.check(&mut admin, "ACL DELUSER bob", ":1|");

@@ -469,7 +469,7 @@ fn the_patterns_of_a_client_are_counted_and_bounded() {
     let long = format!("PSUBSCRIBE {}*", "x".repeat(10_000));
     w.ask(&mut c, &long);
     assert!(memory(w, &mut other) > one + 30_000);
-    // Neither many nor long ones; all of a call or none.
+    // Neither many patterns nor long ones; all of a call or none.
     let many: String = (0..40).map(|n| format!(" p{n}*")).collect();
     let refused = "-ERR the patterns of a client take at most 102400 bytes";
     for line in [format!("PSUBSCRIBE{many}"), long.replace('*', "y*")] {

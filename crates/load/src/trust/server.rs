@@ -16,7 +16,7 @@ const GAP_SHARE: f64 = 0.1;
 const GAP_NOTED: Duration = Duration::from_millis(50);
 /// and this many times as long as a reply commonly takes.
 const GAP_MEDIANS: f64 = 10.0;
-/// So many ids of processes are named.
+/// Most ids of processes that are named.
 const NAMED_MAX: usize = 5;
 
 impl Trust {

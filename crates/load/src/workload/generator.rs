@@ -125,6 +125,6 @@ pub(super) fn now_ns() -> u64 {
 /// The present time of the clock that loops have.
 pub(super) fn now() -> tidewire::Instant {
     let now = clock_gettime(ClockId::Monotonic);
-    // Neither is ever negative.
+    // Seconds and nanoseconds are never negative.
     tidewire::Instant::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

@@ -322,7 +322,7 @@ fn a_log_that_holds_little_takes_little_room() {
     writer.close(crate::Now::default());
     assert!(taken() < 64 << 10, "{}", taken());
     drop(log);
-    // And a record of any size still finds its place, when the writer had its turn.
+    // A record of any size still finds its place, when the writer had its turn.
     let disk = RealDisk::open(directory.path()).expect("the disk");
     let (log, mut writer, _) = EmbeddedLog::open(disk, Settings::default()).expect("the log");
     let frames = [

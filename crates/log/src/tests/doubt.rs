@@ -644,7 +644,7 @@ fn a_producer_that_was_forgotten_and_came_again_is_one() {
     let known = log.producer(stream, "p").expect("known");
     assert_eq!((known, log.mark(known).appended), (again, Some(2)));
     drop((log, writer));
-    // Nor does it stay when its stream goes.
+    // The doubt does not stay when its stream goes.
     let (log, mut writer) = open(&disk.kill());
     for _ in 0..3 {
         let done = log.administer(Change::Delete { stream: "s" });

@@ -107,9 +107,9 @@ pub(crate) struct Follower<F, L> {
     pub(crate) life: Life,
     /// What the entry says is in the checkpoint; before that nothing is sent.
     pub(crate) is_saved: bool,
-    /// So many bytes of the beginning are known to the checkpoint. Of a file that is no longer than
-    /// what is remembered of its beginning, nothing else is sent: else another content in its place
-    /// could be taken for it.
+    /// Bytes of the beginning that are in the checkpoint. Of a file that is no longer than what is
+    /// remembered of its beginning, nothing else is sent: else another content in its place could
+    /// be taken for it.
     saved_head: usize,
     /// Since when its path names another file or none.
     pub(crate) left: Option<Duration>,

@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// So large that a chunk has the fewest places.
+    /// An element so large that a chunk has the fewest places.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Wide([u64; 512]);
 

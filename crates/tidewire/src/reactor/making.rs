@@ -181,12 +181,12 @@ impl Making {
         served.is_some_and(|served| served.index == state.id.index && served.left > 0)
     }
 
-    /// So many bytes were queued by a connection that has more than a little in its queue.
+    /// Charges bytes that were queued by a connection with more than a little in its queue.
     pub(crate) fn charge(&mut self, state: &mut State, bytes: usize) {
         self.renew();
         let free = bytes.min(self.fed);
         if !state.flags.has(Flag::Embedded) {
-            // Else the layer sets what it makes of this against the same input.
+            // Otherwise the layer sets what it makes of this against the same input.
             self.fed -= free;
         }
         self.hold_against(state, bytes - free);

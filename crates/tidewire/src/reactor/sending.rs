@@ -93,7 +93,7 @@ impl Sending {
         self.queue.back().copied()
     }
 
-    /// So many bytes of a share were sent, or are about to be.
+    /// Charges bytes of a share that were sent, or are about to be.
     #[inline]
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub_unsigned(bytes);

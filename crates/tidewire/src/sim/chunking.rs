@@ -498,7 +498,7 @@ struct Fed {
 const CONN: u32 = 0;
 /// Where it comes from.
 const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
-/// And where to.
+/// Where the connection goes to.
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
 
 impl Fed {

@@ -81,7 +81,7 @@ impl Running {
     }
 }
 
-/// Whose inbox on the network is the kernel's. That of actor `i` is the one after number `i`.
+/// Number of the kernel's inbox on the network. The inbox of actor `i` is the one after number `i`.
 const KERNEL: usize = 0;
 
 /// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from

@@ -269,7 +269,7 @@ fn who_is_turned_away_hears_it_in_the_services_words(v: Variant) {
             client.send(b"a request, sent before anything was heard");
         }
         assert_eq!(client.rest(), WORDS);
-        // And it may still be speaking.
+        // The client may still be sending.
         client.try_send(b"more");
     }
     refused_from([11, 1], to); // who is denied hears nothing

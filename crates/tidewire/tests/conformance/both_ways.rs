@@ -367,7 +367,7 @@ fn gushes(v: Variant, refuses: bool) -> usize {
     received
 }
 
-/// So many that they wait for several turns.
+/// Enough connections that they wait for several turns.
 const GUSHING: usize = 12;
 
 fn little_is_kept_of_what_waits_for_a_turn(v: Variant) {

@@ -47,7 +47,7 @@ impl Drop for Bomb {
     }
 }
 
-/// So much that it is queued as it is, and not copied.
+/// Enough bytes that they are queued as they are, and not copied.
 const MUCH: usize = 1000;
 
 fn owned(len: usize) -> Bytes {

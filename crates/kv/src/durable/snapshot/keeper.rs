@@ -210,8 +210,8 @@ impl<D: Disk> Keeper<D> {
         let growth = self.told.growth();
         let (logged, size) = (self.kv_log.logged(), self.told.lock().size);
         let may_be = growth > 0 && logged > 0;
-        // And as much as it would write, so that what is written twice is not more than what is
-        // written once.
+        // The log must also have grown by as much as a snapshot would write, so that what is
+        // written twice is not more than what is written once.
         let has_grown = logged >= growth.max(size);
         match room {
             Room::Enough | Room::Unknown if may_be && has_grown => Due::Grown,

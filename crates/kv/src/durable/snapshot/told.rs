@@ -198,7 +198,7 @@ impl Snapshots {
         self.room.size.store(size, Relaxed);
     }
 
-    /// So many bytes of the log are in one that counts.
+    /// Notes that `logged` bytes of the log are in a snapshot that counts.
     pub(in crate::durable) fn cut(&self, logged: u64) {
         self.logged.fetch_sub(logged, Relaxed);
         let at = &self.room.living_at;

@@ -48,8 +48,8 @@ impl Cell {
         spread(self.row) | spread(self.column) << 1
     }
 
-    /// So many cells to the north and to the east, round and round. What is not moved stays: a place at the very
-    /// end of the map is in a cell beyond the last.
+    /// The cell that is `north` cells to the north and `east` to the east, round and round. What is
+    /// not moved stays: a place at the very end of the map is in a cell beyond the last.
     pub(super) fn moved(self, north: i32, east: i32) -> Cell {
         let mask = (1 << self.steps) - 1;
         let moved = |at: u32, by: i32| match by {

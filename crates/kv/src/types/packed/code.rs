@@ -178,7 +178,8 @@ pub(super) fn short_size(descriptor: u8) -> u8 {
 /// Bytes of the payloads of all of these; `None` if one has a length of its own.
 #[inline]
 pub(super) fn sizes(descriptors: &[u8]) -> Option<usize> {
-    /// So many sizes add up to less than 2^16, which as many numbers as possible are added at once in.
+    /// This number of sizes adds up to less than 2^16, so that as many numbers as possible are
+    /// added at once.
     const AT_ONCE: usize = 256;
     let (mut all, mut has_long) = (0, false);
     for some in descriptors.chunks(AT_ONCE) {

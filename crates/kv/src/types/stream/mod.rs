@@ -42,7 +42,7 @@ pub struct Stream {
 /// A copy is another stream, which no snapshot writes down.
 impl Clone for Stream {
     fn clone(&self) -> Stream {
-        // Nor does it share its groups: what is counted for both is there twice.
+        // A copy does not share its groups either: what is counted for both is there twice.
         let mut groups_heap = 0;
         let groups = self.groups.as_ref().map(|groups| {
             let own = groups.iter().map(|(name, group)| {

@@ -22,7 +22,7 @@ impl Keyed for StreamId {
 /// Elements in the order of their ids, each once.
 #[derive(Debug)]
 pub(super) struct Ordered<T> {
-    /// None of them is empty.
+    /// No chunk is empty.
     chunks: VecDeque<Vec<T>>,
     len: usize,
     /// Bytes of memory of all chunks.

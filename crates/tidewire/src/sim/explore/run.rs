@@ -221,7 +221,7 @@ impl Run {
         // As many steps, whatever the sizes of what travels.
         let largest = (7 + u64::from(smallest.ilog2())).min(17);
         let network_cuts_nobody = conditions.reset_one_in == 0;
-        // Whose bytes fail, is cut.
+        // A connection whose bytes fail is cut.
         let is_reliable = network_cuts_nobody && faults.bytes_fail_one_in == 0;
         let latency_max = *conditions.latency.end();
         let machine = Machine::new(seed, conditions, faults, &program);

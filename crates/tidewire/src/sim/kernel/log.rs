@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 pub(crate) struct Log {
     hash: u64,
     calls: u64,
-    /// Whose turn it is.
+    /// The loop whose turn it is.
     who: u32,
     words: Option<String>,
 }
@@ -34,7 +34,7 @@ impl Log {
         self.calls
     }
 
-    /// Whose turn it is from here on: the number of a loop.
+    /// Sets the loop whose turn it is from here on, by its number.
     pub(crate) fn turn_of(&mut self, who: u32) {
         self.who = who;
         self.mix(u64::from(who));
