@@ -212,7 +212,8 @@ fn a_client_of_http_1_0_gets_no_chunks() {
     assert!(got.whole && new.closed.is_none());
 }
 
-/// Such a reply ends with its connection: an orderly end in the middle of it would be taken for the whole.
+/// A reply of unknown length ends with its connection: an orderly end in the middle of it would be
+/// taken for the whole.
 #[test]
 fn a_reply_of_unknown_length_that_is_not_whole_ends_by_a_reset() {
     /// Says a part, and then nothing more.

@@ -12,7 +12,7 @@ use crate::procfs::Process;
 
 /// The state of a listening socket in the kernel's list.
 const LISTENING: &str = "0A";
-/// That of a connection.
+/// The state of a connection in the kernel's lists.
 const ESTABLISHED: &str = "01";
 
 /// The process that listens at an address of this machine; `None` if there is none, or if its descriptors are not to be

@@ -74,7 +74,7 @@ const NOT_ACCEPTED: u64 = 0;
 /// The server's ends, and which processes hold each.
 struct Ends {
     holders: Vec<BTreeSet<u32>>,
-    /// There are some, and all of them have been accepted.
+    /// Connections are there, and all of them have been accepted.
     accepted: bool,
 }
 

@@ -69,7 +69,7 @@ pub struct StreamSettings {
 /// Something to be done about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// There is to be one.
+    /// Create a stream.
     Create {
         /// Name of the stream, 1 to 255 bytes.
         stream: &'a str,
@@ -102,13 +102,13 @@ pub enum Change<'a> {
 /// Why nothing was done about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeRefused {
-    /// There is no stream of this name.
+    /// No stream has this name.
     #[error("there is no such stream")]
     NoStream,
     /// The stream has no cursor of this name.
     #[error("there is no such cursor")]
     NoCursor,
-    /// There is one already.
+    /// A stream has this name already.
     #[error("there is a stream of this name already")]
     Exists,
     /// A setting is out of its range.

@@ -132,7 +132,8 @@ impl Lanes {
         }
     }
 
-    /// There is nothing to read of this stream now. One of the same name may come, and go on behind its positions.
+    /// Nothing is to be read of this stream now. One of the same name may come, and go on behind
+    /// its positions.
     pub(crate) fn ends(&mut self, stream: &str) {
         if let Some(lane) = self.lanes.get_mut(stream) {
             lane.end = lane.read;

@@ -32,7 +32,7 @@ pub struct Fatal(pub String);
 /// What a step came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// There is more to do at once; else not before something happens, or a poll is due.
+    /// More is to be done at once; otherwise not before something happens, or a poll is due.
     pub busy: bool,
     /// Everything there was when this began is shipped; only with
     /// [`once`](crate::Settings::once).

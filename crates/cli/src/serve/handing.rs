@@ -29,9 +29,9 @@ pub(crate) struct Handing {
 pub(crate) enum Wants {
     /// The listeners.
     Listeners,
-    /// That the logs are let go of.
+    /// The logs are to be released.
     Logs,
-    /// That this server ends: it serves.
+    /// This server is to end: the successor serves.
     End,
     /// Nothing any more: it has gone, or is not heard any more.
     Nothing,
@@ -154,7 +154,7 @@ impl Handing {
         if let Some(session) = &mut self.successor
             && let Err(error) = session.released()
         {
-            // That it has gone is heard soon.
+            // The loop hears soon that the successor has gone.
             tracing::warn!(%error, "the successor is not reached");
         }
     }

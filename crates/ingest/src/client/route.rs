@@ -47,7 +47,7 @@ impl Route {
         true
     }
 
-    /// There was a welcome.
+    /// Notes a welcome.
     pub(super) fn welcomed(&mut self) {
         self.moves = 0;
     }

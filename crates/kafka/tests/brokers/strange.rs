@@ -289,7 +289,7 @@ fn what_a_transaction_of_another_program_hides_is_not_acknowledged() {
     at_home(&log, append(&log, "p", 1..=10), &running);
     let other = begun(&target);
     let ticket = append(&log, "p", 11..=20);
-    // That is said when it was tried for long enough.
+    // The error comes when it was tried for long enough.
     is_refused(&running, "has not answered");
     assert!(log.progress().replicated < Some(ticket));
     drop(running);

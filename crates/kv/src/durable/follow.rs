@@ -79,11 +79,11 @@ pub trait Source: Send {
 pub enum Heard {
     /// The next record that is committed.
     Record(Record),
-    /// There is no more now.
+    /// No further record is there now.
     End,
     /// Nothing has come so far.
     Nothing,
-    /// There is one that cannot be read. Records behind it come next.
+    /// A record cannot be read. Records behind it come next.
     Unreadable(Arc<str>),
     /// What comes next is at that offset, before this one, which was read: it is another home by now.
     Remade(u64, u64),

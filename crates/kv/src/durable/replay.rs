@@ -45,7 +45,7 @@ pub enum ReplayError {
     /// The log could not be read.
     #[error("reading the log: {0}")]
     Read(#[from] ReadError),
-    /// There is no whole snapshot to begin with.
+    /// No whole snapshot is there to begin with.
     #[error("the snapshot {0}")]
     Snapshot(#[source] SnapshotError),
     /// The first records are gone, so what they have changed is not known.

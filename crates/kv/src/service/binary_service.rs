@@ -354,7 +354,7 @@ impl Protocol for BinaryConn {
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        // That it hears nothing is not its doing.
+        // The client hears nothing, and that is not its doing.
         let is_held_up = (self.waits && cx.local.store.is_loading()) || !cx.local.may_serve();
         if !is_held_up {
             cx.link.finish();
@@ -365,7 +365,7 @@ impl Protocol for BinaryConn {
 /// How a run of requests ended.
 enum End {
     Needs(usize),
-    /// There may be more.
+    /// More commands may be there.
     Flush,
     /// The log is too busy for the next one.
     Later,

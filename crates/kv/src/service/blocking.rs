@@ -293,7 +293,8 @@ impl RespConn {
                 Nothing::Array.write(&mut reply);
             }
         }
-        // That there was nothing all the time may be so because of what has not settled, on any loop.
+        // The key may have been empty all the time because of changes that have not settled, on any
+        // loop.
         cx.local.arm();
         self.session.barrier = self.session.barrier.max(shared.last_ticket());
         self.end_wait(&mut reply, cx);

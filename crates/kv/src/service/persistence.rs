@@ -40,7 +40,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
             return Flow::Done;
         }
     };
-    // There is no replica that could ever say so.
+    // No replica could ever acknowledge.
     let is_done = replicas == 0 && (synced || local == 0);
     match goes_on(call, is_done, timeout_ms) {
         Ok(true) => return Flow::Later,

@@ -44,7 +44,7 @@ pub const STREAM: Classes = 1 << 10;
 const MODULE: Classes = 1 << 11;
 /// A key was read that there is not.
 pub const MISSED: Classes = 1 << 12;
-/// There is a key that was not.
+/// A key was made that was not there.
 pub const NEW: Classes = 1 << 13;
 
 /// What `A` stands for, in the order in which they are told.

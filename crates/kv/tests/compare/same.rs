@@ -165,7 +165,7 @@ fn differ(args: &Args, left: &Value, right: &Value) -> Result<(), String> {
 
 fn ask(args: &Args, name: &str, peer: &mut Peer) -> Value {
     if name == "PFCOUNT" && args.len() == 2 {
-        // That of one alone is kept in it, which ours does not do.
+        // Redis keeps the count of a single key in it, which ours does not do.
         return peer.run(&[&args[..], &[b"none".to_vec()]].concat());
     }
     let blocks = args.iter().any(|arg| arg.eq_ignore_ascii_case(b"BLOCK"));

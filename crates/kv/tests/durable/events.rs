@@ -82,8 +82,8 @@ fn a_second_start_tells_nothing_again() {
     assert_eq!(world.heard(1), "");
 }
 
-/// That a key has changed is as much as what it holds: a client that caches it would fetch, and be given, what a crash
-/// takes back.
+/// An invalidation tells as much as the value itself: a client that caches it would fetch, and be
+/// given, what a crash takes back.
 #[test]
 fn an_invalidation_waits_for_the_commit() {
     const KEY: &str = ">2|$10|invalidate|*1|$1|k|";

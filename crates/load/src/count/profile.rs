@@ -44,7 +44,7 @@ pub enum ParseError {
         /// The total in the file.
         said: u64,
     },
-    /// There is no total.
+    /// The file has no total.
     #[error("no total: it is not whole")]
     NoTotal,
 }

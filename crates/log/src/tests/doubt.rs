@@ -327,7 +327,7 @@ fn what_is_proven_to_be_deleted_is_told() {
     // In the frames: all heads are proven.
     assert!(disk.flip(&lost.file, lost.offset + u64::from(lost.length) - 12, 3));
     let (gap, mut open) = repaired(&disk);
-    // That it was deleted stays in the log.
+    // The deletion stays in the log.
     assert_eq!((&gap.deleted[..], gap.kept), (&[][..], 0));
     assert!(gap.unsure.is_empty() && gap.skipped.is_empty(), "{gap:?}");
     assert_eq!(gap.positions, [("s".to_owned(), 5, 8)]);

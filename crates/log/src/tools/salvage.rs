@@ -585,7 +585,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// There is something whole in a segment: what is missing before it belongs to the end of the one
+    /// A segment has something whole: what is missing before it belongs to the end of the one
     /// before.
     fn begin(&mut self, number: u64, at: u64, is_whole: bool) -> io::Result<()> {
         self.plan.dropped.append(&mut self.empty);

@@ -58,7 +58,7 @@ impl<D: Disk> Writer<D> {
             .makes(|mistakes| mistakes.delete_early);
         while let Some((number, next)) = self.surplus(now, early) {
             if self.room_due.is_some() {
-                // There is some now.
+                // The disk has room now.
                 self.room_due = Some(now.monotonic);
             }
             if next > self.durable && !early {
@@ -80,7 +80,8 @@ impl<D: Disk> Writer<D> {
             let removed = self.shared.disk.remove(&name);
             removed.map_err(|error| Failed(format!("{name}: cannot be removed: {error}")))?;
             self.shared.readers.forget(number);
-            // There is none if the log was not closed since; it is of no use alone in any case.
+            // The index is missing if the log was not closed since; it is of no use alone in any
+            // case.
             let _ = self.shared.disk.remove(&index_name(number));
             // One at a time, so that a crash never leaves a hole between the remaining ones.
             self.shared
@@ -98,7 +99,7 @@ impl<D: Disk> Writer<D> {
         }
         self.retain(now)?;
         if self.room_due.is_some() || self.shared.gather().looks_for_room() {
-            // There may be some by now.
+            // The disk may have room by now.
             self.keep_room(now.monotonic);
         }
         Ok(true)

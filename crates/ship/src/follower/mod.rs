@@ -150,7 +150,7 @@ pub(crate) struct Follower<F, L> {
     trouble: Option<Trouble>,
     /// The server does not take its producer at present.
     crowded: Option<Trouble>,
-    /// That it is missing was counted as a loss.
+    /// Whether the missing file was counted as a loss.
     is_loss: bool,
     lag: Lag,
 }
@@ -181,7 +181,7 @@ impl<F, L> std::fmt::Debug for Follower<F, L> {
 /// What a step came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driven {
-    /// There is more to do at once.
+    /// More is to be done at once.
     pub(crate) busy: bool,
     /// Something changed that should be written down.
     pub(crate) dirty: bool,
@@ -351,7 +351,7 @@ impl<F, L: Lane> Follower<F, L> {
             return Ok(driven);
         }
         if !self.needs_lane() {
-            // There is nothing to read in it.
+            // The file has nothing to read.
             self.recovered(around);
         }
         if self.slot.is_none() && self.needs_lane() {

@@ -969,8 +969,8 @@ impl Link<'_> {
         true
     }
 
-    /// There is no room for more, or more is not to be written: the limit is 0 then, so that a write
-    /// has one thing to look at.
+    /// Refuses further writes for want of room, or because no more is to be written: the limit is 0
+    /// then, so that a write has one thing to look at.
     #[cold]
     fn too_much(&mut self) {
         if self.state.writing != Writing::Open {

@@ -452,7 +452,7 @@ impl Transport for Wire {
         None
     }
 
-    /// That depends on the split, which is not to show.
+    /// The answer depends on the split, which is not to show.
     fn has_emptied(&self, _index: u32) -> bool {
         false
     }

@@ -93,7 +93,7 @@ pub enum AdminFrame<'a> {
         /// The name.
         after: &'a str,
     },
-    /// There is to be a stream.
+    /// Create a stream.
     Create {
         /// Name of the stream.
         stream: &'a str,

@@ -57,7 +57,7 @@ impl Status {
 #[derive(Debug, Default)]
 pub struct Snapshots {
     status: Mutex<Status>,
-    /// There may be something to do for the keeper.
+    /// Signalled when the keeper may have something to do.
     pub(super) work: Condvar,
     /// The keeper waits for the log: no other thread need tell it that the log has moved.
     pub(super) awaits_log: AtomicBool,

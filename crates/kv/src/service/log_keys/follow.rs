@@ -366,7 +366,7 @@ impl RespConn {
         self.end_reading(*reading, &mut reply, cx);
     }
 
-    /// There was nothing where something might have been: waits on.
+    /// Nothing was found where something might have been: waits on.
     fn go_on_following(
         &mut self,
         mut reading: Box<Reading>,

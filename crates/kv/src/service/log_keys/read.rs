@@ -24,8 +24,8 @@ const BACK: u64 = 4096;
 pub(crate) enum Answer {
     /// The reply of the command.
     Reply(Vec<u8>),
-    /// There is nothing yet. Where reading goes on in each stream, as far as that is known: what was lost
-    /// in damage is behind it.
+    /// Nothing is there yet. Where reading goes on in each stream, as far as that is known: what
+    /// was lost in damage is behind it.
     Nothing(Vec<Option<u64>>),
     /// The reply is longer than a client's output may be.
     TooMuch,

@@ -118,7 +118,7 @@ pub(crate) struct Scripts {
     /// The loops, which have connections that wait for what a script keeps.
     loops: Mutex<BTreeMap<u64, LoopHandle<Message>>>,
     loops_begun: AtomicU64,
-    /// There may be a thread for scripts, and the way to it.
+    /// Whether there may be a thread for scripts, and the way to it.
     pub(super) apart: AtomicBool,
     pub(super) thread: Thread,
     pub(super) functions: Functions,

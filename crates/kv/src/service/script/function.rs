@@ -76,7 +76,7 @@ enum Policy {
     New,
     Append,
     Replace,
-    /// There is none: all are removed before.
+    /// No library of that name is left: all are removed before.
     Flush,
 }
 

@@ -79,7 +79,7 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) at: &'a mut At<'b, 'c>,
     pub(super) reply: &'a mut Reply,
     pub(super) read_only: bool,
-    /// There was no room when it began.
+    /// Memory had no room when the script began.
     pub(super) out_of_memory: bool,
     /// The script may be run again if there is no room in the log.
     pub(super) may_wait: bool,

@@ -78,7 +78,7 @@ struct Given<'x> {
     keys: usize,
     /// The command.
     args: &'x [&'x [u8]],
-    /// There was no room when it began.
+    /// Memory had no room when the script began.
     out_of_memory: bool,
     /// The script is no part of a transaction.
     alone: bool,

@@ -13,7 +13,7 @@ use crate::allocator::block_of;
 /// Which entries are trimmed: the oldest, as long as this is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// There are more than so many.
+    /// Entries beyond this number.
     MaxLen(u64),
     /// Entries with ids below this one.
     MinId(StreamId),

@@ -148,7 +148,7 @@ impl Trace {
         self.recording = true;
     }
 
-    /// There is one more stream.
+    /// Notes one more stream.
     pub(in crate::sim) fn stream(&mut self, from: &Endpoint, to: &Endpoint) {
         self.streams.push(Stream {
             ends: [from.clone(), to.clone()],
