@@ -620,7 +620,7 @@ fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), St
     for class in words.chunks(4) {
         let hard = memory(class[1])
             .ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
-        // 0 is no limit. One that nobody could hear an answer with acts as the smallest.
+        // 0 is no limit. A limit with which no client could hear an answer acts as the smallest.
         let hard = match usize::try_from(hard).unwrap_or(usize::MAX) {
             0 => usize::MAX,
             hard => hard.max(Settings::OUTPUT_MIN),

@@ -100,7 +100,7 @@ fn cut_behind_a_snapshot(bytes: u64) -> (Scene, SimDisk) {
     let free = tidewire_log::disk::Disk::free(&disk).unwrap();
     assert!(free < bytes - bytes / 5, "{free} of {bytes} bytes");
     assert!(free > scene.store.used_memory(), "{free} bytes");
-    // As the command has it: nobody asks.
+    // As in the command: no client asks for a snapshot.
     scene.kv_log.snapshots().set_growth(1 << 30);
     for ms in (0..50_000).step_by(50) {
         scene.keeper.step(now(ms));
