@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_confuses_nobody() {
+    fn a_name_with_parentheses_is_read_whole() {
         let mut snapshot = Snapshot::default();
         let mut stat = String::from("1 (a) b (c) S");
         for n in 4..=30 {

@@ -280,7 +280,7 @@ fn a_server_of_another_version_is_understood() {
 
 /// Sockets that come unasked are closed, and fill nothing.
 #[test]
-fn sockets_that_nobody_asked_for_are_closed() {
+fn sockets_that_were_not_asked_for_are_closed() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let place = Place::new();
     let control = Control::listen(&place.path()).unwrap();
@@ -305,7 +305,7 @@ fn serde_json_hello() -> String {
 }
 
 #[test]
-fn nobody_there_is_said_with_the_path() {
+fn a_missing_server_is_said_with_the_path() {
     let place = Place::new();
     let nobody = Claim::ask(&place.path(), hello()).unwrap_err().to_string();
     assert!(nobody.contains(place.path().to_str().unwrap()), "{nobody}");

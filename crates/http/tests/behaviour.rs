@@ -344,7 +344,7 @@ fn a_client_that_waits_is_told_to_go_on() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_dropped_or_ends_the_connection() {
+fn an_unwanted_body_is_dropped_or_ends_the_connection() {
     let post = |length: usize| {
         format!(
             "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n{}",

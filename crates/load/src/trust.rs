@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_the_bottleneck_is_named() {
+    fn the_bottleneck_is_named() {
         let closed = Arrivals::Closed;
         only(
             closed,

@@ -76,7 +76,7 @@ fn a_successor_has_all_listeners_and_the_old_one_finishes() {
 
 /// Long form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test command takeover::handovers_under_load`.
 #[test]
-fn handovers_under_load_refuse_and_reset_nobody() {
+fn handovers_under_load_refuse_and_reset_no_client() {
     for engine in engines() {
         for placement in ["shared", "acceptor"] {
             let place = Place::new();

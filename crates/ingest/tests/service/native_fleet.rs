@@ -79,7 +79,7 @@ fn welcome(level: Level, last_id: Option<u64>) -> Frame {
 }
 
 #[test]
-fn who_belongs_here_goes_on_behind_what_is_at_home_and_others_are_sent_away() {
+fn a_producer_of_this_partition_goes_on_behind_the_home_and_others_are_sent_away() {
     let mut node = Node::new();
     let hold = hold(3, Some(10));
     node.has(Ok(&hold));
@@ -136,7 +136,7 @@ fn a_tenure_knows_nothing_of_the_one_before() {
 }
 
 #[test]
-fn while_nobody_has_a_partition_a_hello_waits_and_not_for_ever() {
+fn while_a_partition_has_no_owner_a_hello_waits_and_not_for_ever() {
     let mut node = Node::new();
     node.has(Err(None));
     let mut waits = OURS.map(|name| node.client(produce(name)));
@@ -218,7 +218,7 @@ fn a_partition_that_is_handed_over_ends_with_what_is_owed() {
 }
 
 #[test]
-fn a_partition_that_is_somebody_elses_acknowledges_nothing_any_more() {
+fn a_lost_partition_acknowledges_nothing_any_more() {
     let mut node = Node::new();
     let hold = hold(1, None);
     hold.reached(Some(Ticket(0)));

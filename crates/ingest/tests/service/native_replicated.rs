@@ -190,7 +190,7 @@ fn while_the_home_is_away_the_server_says_so_and_acknowledges_nothing() {
 }
 
 #[test]
-fn a_home_that_is_lost_for_good_is_promised_to_nobody() {
+fn a_home_that_is_lost_for_good_is_promised_to_no_producer() {
     let mut world = World::new(SteppedLog::new());
     home(&world.log, 0);
     let mut a = world.producer(replicated("a"));
@@ -203,7 +203,7 @@ fn a_home_that_is_lost_for_good_is_promised_to_nobody() {
 }
 
 #[test]
-fn half_closing_waits_for_the_home_and_a_log_that_fails_for_nobody() {
+fn half_closing_waits_for_the_home_and_a_failing_log_for_no_producer() {
     let mut world = World::new(SteppedLog::new());
     home(&world.log, 0);
     let mut a = world.producer(replicated("a"));

@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_those_of_the_old_form() {
+    fn positions_are_as_in_the_old_form() {
         for (name, expected) in [
             ("get", (1, 1, 1)),
             ("mset", (1, -1, 2)),

@@ -259,7 +259,7 @@ mod tests {
     };
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         let mut bytes = Vec::new();
         put_value(HEAD, ValueRef::Str(b"v"), &mut bytes);
         assert_eq!(bytes, b"\x01\x03\x02\x01k\x01v");

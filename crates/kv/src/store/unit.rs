@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         let mut units = Units::new(1);
         units.command(0, &[b"SET", b"k", b"v"]);
         units.removed(2, b"x", Gone::Expired);

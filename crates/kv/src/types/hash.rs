@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_are_those_it_is_given() {
+    fn the_limits_are_as_set() {
         let fit = Fit {
             entries: 3,
             length: 5,

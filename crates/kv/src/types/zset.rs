@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_are_those_it_is_given() {
+    fn the_limits_are_as_set() {
         let fit = Fit {
             entries: 2,
             length: 3,

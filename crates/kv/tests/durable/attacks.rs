@@ -155,7 +155,7 @@ fn wait_waits_for_replicas_until_its_time_is_over() {
 
 /// As clients that wait for a key are.
 #[test]
-fn who_waits_for_replicas_or_a_sync_is_unblocked_by_others() {
+fn a_wait_for_replicas_or_a_sync_is_unblocked_by_others() {
     let mut world = World::new(Policy::Sync);
     let id = world.ask(1, &["CLIENT ID"]);
     let id = id.trim_matches([':', '|']).to_owned();
@@ -361,7 +361,7 @@ fn keys_with_long_names_expire() {
 /// A library that a crash could take back is not told to any client: neither that it is there, nor
 /// what its functions say, nor that one is gone.
 #[test]
-fn nobody_hears_of_a_library_before_it_is_durable() {
+fn no_client_hears_of_a_library_before_it_is_durable() {
     fn load(name: &str) -> Vec<u8> {
         let code = format!(
             "#!lua name={name}\nredis.register_function('f_{name}',function() return 7 end)"

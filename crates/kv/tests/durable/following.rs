@@ -350,7 +350,7 @@ impl Served {
 }
 
 #[test]
-fn a_takeover_is_asked_for_as_long_as_anybody_waits_for_it() {
+fn a_promotion_is_asked_for_as_long_as_a_requester_waits() {
     let mut served = Served::new(3);
     served.send(0, "REPLICAOF NO ONE");
     served.send(1, "SLAVEOF NO ONE");

@@ -58,7 +58,7 @@ fn step(
 }
 
 #[test]
-fn a_takeover_that_nobody_waits_for_is_called_off_while_the_home_is_not_claimed() {
+fn a_promotion_without_a_requester_is_cancelled_while_the_home_is_not_claimed() {
     let cluster = Cluster::new(1);
     let (mut follower, mut home) = taker(&cluster);
     for at in 0..1000 {
@@ -280,7 +280,7 @@ fn an_owner_whose_home_is_opened_by_another_one_leaves_it_the_time_to_claim_it()
 
 /// An opener that has not claimed the home is waited for, and then the owner goes on.
 #[test]
-fn an_owner_goes_on_behind_somebody_who_has_not_claimed_its_home() {
+fn an_owner_goes_on_behind_a_server_that_has_not_claimed_its_home() {
     let mut owner = open(&SimDisk::new(1), settings(1), Default::default(), THEN).expect("a store");
     let log = owner.embedded.clone();
     let identity = log.identity();

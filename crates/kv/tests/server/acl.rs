@@ -174,7 +174,7 @@ fn rights_are_asked_for_when_queued_and_again_at_exec() {
 }
 
 #[test]
-fn scripts_have_the_rights_of_who_runs_them() {
+fn scripts_have_the_rights_of_their_caller() {
     let (mut world, mut admin, mut bob) = with_bob("~a* &c* +@all -set");
     let w = &mut world;
     let denied = "ACL failure in script: ";
@@ -303,7 +303,7 @@ fn a_user_that_is_deleted_is_gone_at_once() {
 }
 
 #[test]
-fn who_deletes_itself_is_answered_and_goes() {
+fn a_user_that_deletes_itself_is_answered_and_goes() {
     let (mut world, _, mut bob) = with_bob("~* +@all");
     let bytes = [&["ACL", "DELUSER", "bob"][..], &["SET", "k", "v"]];
     let bytes: Vec<u8> = bytes
@@ -371,7 +371,7 @@ fn a_pipeline_is_held_to_rights_that_change_within_it() {
 }
 
 #[test]
-fn a_stranger_may_show_who_it_is_and_nothing_else() {
+fn a_stranger_may_log_in_and_nothing_else() {
     on_every_shape(|| {
         let mut world = World::with(Settings {
             password: Some("secret".into()),
@@ -423,7 +423,7 @@ fn a_stranger_may_show_who_it_is_and_nothing_else() {
 }
 
 #[test]
-fn the_default_user_is_everybodys() {
+fn the_default_user_is_every_clients_at_first() {
     let mut world = World::new();
     let w = &mut world;
     let (mut admin, mut c) = (w.client(), w.client_of(1));
@@ -456,7 +456,7 @@ fn the_default_user_is_everybodys() {
 }
 
 #[test]
-fn the_binary_port_is_for_who_may_do_everything() {
+fn the_binary_port_is_for_users_with_all_rights() {
     let store = Store::new(tidewire_kv::store::Settings::default());
     let settings = Settings {
         protected: false,
@@ -496,7 +496,7 @@ fn the_binary_port_is_for_who_may_do_everything() {
 }
 
 #[test]
-fn the_log_tells_who_was_refused_and_no_secret() {
+fn the_log_tells_which_user_was_refused_and_no_secret() {
     on_every_shape(|| {
         let (mut world, mut admin, mut bob) = with_bob("~a +@all -config");
         let w = &mut world;

@@ -64,7 +64,7 @@ fn it_is_told_on_the_channels_that_were_asked_for() {
 }
 
 #[test]
-fn whoever_does_it_and_however() {
+fn whichever_client_does_it_and_however() {
     on_every_shape(|| {
         let (mut world, mut listener, mut other) = listening("EA");
         let w = &mut world;
@@ -143,7 +143,7 @@ fn a_key_that_was_not_there_is_not_told_to_have_gone() {
 
 /// As Redis does, which goes on evicting behind CONFIG SET.
 #[test]
-fn a_smaller_limit_of_memory_holds_though_nobody_asks() {
+fn a_smaller_limit_of_memory_holds_without_commands() {
     on_every_shape(|| {
         let (mut world, mut listener, mut other) = listening("Ee");
         let w = &mut world;
@@ -213,7 +213,7 @@ fn resp3_has_it_as_a_push() {
 /// A script that makes more events than there is room for does not fill the memory: listeners are
 /// cut, and counted.
 #[test]
-fn more_events_than_there_is_room_for_cut_who_listens() {
+fn more_events_than_there_is_room_for_cut_the_listener() {
     let (mut world, mut listener, mut other) = listening("KEA");
     let key = "k".repeat(1000);
     let script = format!("for\ti=1,40000\tdo\tredis.call('set','{key}',i)end");

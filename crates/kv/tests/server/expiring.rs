@@ -48,7 +48,7 @@ fn keys_expire_in_virtual_time() {
 }
 
 #[test]
-fn keys_expire_while_nobody_is_connected() {
+fn keys_expire_while_no_client_is_connected() {
     for engine in [
         EngineChoice::Threads,
         EngineChoice::Epoll,

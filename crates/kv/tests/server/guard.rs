@@ -69,7 +69,7 @@ fn what_a_denied_client_sent_ahead_is_not_run() {
 }
 
 #[test]
-fn a_password_lets_other_hosts_in_who_show_it() {
+fn a_password_lets_other_hosts_in_that_show_it() {
     let service = service(password());
     assert!(say(&service, "GET k\r\n").output.starts_with(b"-NOAUTH"));
     let got = say(&service, "AUTH secret\r\nSET k v\r\n");
@@ -198,7 +198,7 @@ fn a_key_may_be_called_like_a_header() {
 }
 
 #[test]
-fn who_came_while_there_was_a_password_is_served_when_there_is_none() {
+fn a_client_from_before_the_password_was_removed_is_served() {
     on_every_shape(|| {
         let mut world = world(Settings {
             password: Some("secret".into()),

@@ -367,7 +367,7 @@ fn a_transaction_holds_no_more_than_its_limit() {
 }
 
 #[test]
-fn a_small_output_limit_spares_who_reads_slowly() {
+fn a_small_output_limit_spares_a_slow_reader() {
     let settings = Settings {
         client_output: 256 << 10,
         ..Settings::default()

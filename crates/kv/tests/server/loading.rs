@@ -116,7 +116,7 @@ fn strangers_hear_of_the_password_first() {
 }
 
 #[test]
-fn who_subscribes_meanwhile_hears_what_is_published_behind_it() {
+fn a_subscriber_during_loading_hears_what_is_published_behind_it() {
     on_every_shape(|| {
         let mut world = loading(Settings::default());
         let (mut s, mut p) = (world.client(), world.client_of(1));

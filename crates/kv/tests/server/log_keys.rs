@@ -219,7 +219,7 @@ fn xinfo_tells_what_there_is() {
 }
 
 #[test]
-fn who_waits_is_answered_when_it_is_committed_and_not_before() {
+fn a_waiting_client_is_answered_when_it_is_committed_and_not_before() {
     on_every_shape(|| {
         let mut home = Home::new();
         home.add("s", &["a"]);
@@ -504,7 +504,7 @@ fn a_reply_is_bounded_and_never_cut_short_in_silence() {
 }
 
 #[test]
-fn a_pause_of_all_holds_who_waits() {
+fn a_pause_of_all_holds_waiting_clients() {
     let mut home = Home::new();
     home.add("s", &["a"]);
     let mut world = home.world();
@@ -619,7 +619,7 @@ fn segments(disk: &SimDisk) -> Vec<String> {
 
 /// A stream of the store with the same entries is the oracle.
 #[test]
-fn ranges_are_those_of_a_stream_with_the_same_entries() {
+fn ranges_are_as_of_a_stream_with_equal_entries() {
     let mut home = Home::new();
     let mut world = home.world();
     let w = &mut world;
@@ -690,7 +690,7 @@ fn behind_blocks(info: &str) -> &str {
 }
 
 #[test]
-fn what_is_read_for_who_has_gone_is_for_nobody() {
+fn what_is_read_for_a_closed_connection_is_dropped() {
     let mut home = Home::new();
     home.add("s", &["a", "b"]);
     let mut world = World::new();

@@ -321,7 +321,7 @@ fn no_transaction_is_half_applied_for_lack_of_memory() {
 }
 
 #[test]
-fn subcommands_that_create_are_refused_and_those_that_remove_are_not() {
+fn subcommands_that_create_are_refused_and_removing_ones_are_not() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut c = world.client();

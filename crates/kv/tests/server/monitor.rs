@@ -23,7 +23,7 @@ fn lines(shown: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_are_shown_to_who_looks() {
+fn commands_are_shown_to_a_monitor() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;
@@ -92,7 +92,7 @@ fn no_secret_is_shown() {
 }
 
 #[test]
-fn who_has_no_right_does_not_look() {
+fn a_user_without_the_right_is_no_monitor() {
     let mut world = World::new();
     let w = &mut world;
     let (mut admin, mut bob) = (w.client(), w.client_of(1));

@@ -472,7 +472,7 @@ fn tuning_names_are_taken_and_told() {
 /// No client could hear that it was done, nor undo it: a small limit of output acts as what Redis
 /// keeps beside its own, and 0 is none.
 #[test]
-fn no_limit_of_clients_shuts_everybody_out() {
+fn no_limit_of_clients_shuts_every_client_out() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut c = world.client();

@@ -16,7 +16,7 @@ fn with_password() -> Settings {
 }
 
 #[test]
-fn a_stranger_may_only_say_who_it_is() {
+fn a_stranger_may_only_log_in() {
     on_every_shape(|| {
         let mut world = World::with(with_password());
         let mut c = world.client();
@@ -50,7 +50,7 @@ fn a_stranger_may_only_say_who_it_is() {
 }
 
 #[test]
-fn errors_are_those_of_redis() {
+fn errors_are_as_of_redis() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut c = world.client();
@@ -488,7 +488,7 @@ fn the_patterns_of_a_client_are_counted_and_bounded() {
 }
 
 #[test]
-fn of_many_patterns_those_hear_that_match() {
+fn of_many_patterns_the_matching_ones_hear() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;
@@ -523,7 +523,7 @@ fn an_inline_command_that_holds_its_connection_runs_once() {
 }
 
 #[test]
-fn who_wants_no_replies_gets_none_for_what_waited_either() {
+fn a_client_without_replies_gets_none_for_what_waited_either() {
     on_every_shape(|| {
         let mut world = World::new();
         let (mut c, mut other) = (world.client(), world.client_of(1));

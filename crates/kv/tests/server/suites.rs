@@ -122,7 +122,7 @@ fn a_refusal_to_queue_is_logged_as_one_of_a_transaction() {
 }
 
 #[test]
-fn who_is_held_back_by_a_pause_counts_as_blocked() {
+fn a_client_held_back_by_a_pause_counts_as_blocked() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;
@@ -412,7 +412,7 @@ fn a_script_that_only_reads_publishes_nothing() {
 }
 
 #[test]
-fn who_was_told_in_place_of_another_and_quits_is_gone_at_once() {
+fn a_redirect_target_that_quits_is_gone_at_once() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;

@@ -160,7 +160,7 @@ fn a_client_may_choose_what_it_keeps() {
 }
 
 #[test]
-fn beginnings_of_keys_are_told_of_whoever_reads_them() {
+fn prefixes_of_keys_are_told_of_whichever_client_reads_them() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST PREFIX user: PREFIX x NOLOOP");
         let w = &mut world;
@@ -267,7 +267,7 @@ fn notes_are_bounded_and_go_by_telling() {
 }
 
 #[test]
-fn who_goes_is_told_nothing_and_leaves_nothing() {
+fn a_closed_client_is_told_nothing_and_leaves_nothing() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST PREFIX a PREFIX b");
         let w = &mut world;
@@ -305,7 +305,7 @@ fn who_goes_is_told_nothing_and_leaves_nothing() {
 
 /// The client's peer may take its time to close.
 #[test]
-fn who_has_said_that_it_goes_counts_no_more() {
+fn a_client_that_quits_counts_no_more() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST");
         let w = &mut world;
@@ -317,7 +317,7 @@ fn who_has_said_that_it_goes_counts_no_more() {
 }
 
 #[test]
-fn who_takes_nothing_is_told_that_all_has_changed() {
+fn a_client_that_reads_nothing_is_told_that_all_has_changed() {
     let (mut world, mut reader, mut writer) = tracking(" BCAST");
     let w = &mut world;
     // More names in one transaction than are kept for one client.
@@ -331,7 +331,7 @@ fn who_takes_nothing_is_told_that_all_has_changed() {
 }
 
 #[test]
-fn who_has_no_right_to_a_key_does_not_hear_its_name() {
+fn a_user_without_right_to_a_key_does_not_hear_its_name() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST");
         let w = &mut world;
@@ -416,7 +416,7 @@ fn id_of(w: &mut World, client: &mut Client) -> String {
 }
 
 #[test]
-fn every_change_is_told_of_once_who_listened_has_gone() {
+fn every_change_is_told_of_once_its_listener_has_gone() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking("");
         let w = &mut world;
@@ -506,7 +506,7 @@ fn what_others_do_when_a_client_makes_their_key_ready_is_not_its_own_change() {
 }
 
 #[test]
-fn a_smaller_limit_of_notes_holds_though_nobody_reads() {
+fn a_smaller_limit_of_notes_holds_without_reads() {
     let (mut world, mut reader, mut writer) = tracking("");
     let w = &mut world;
     for n in 0..100 {

@@ -158,7 +158,7 @@ mod tests {
     const CLOSED: Arrivals = Arrivals::Closed;
 
     #[test]
-    fn whoever_serves_has_to_be_the_one_that_is_measured() {
+    fn the_server_that_answers_is_the_measured_one() {
         let serving = |elsewhere, unknown| Outcome {
             serving: Serving {
                 connections: 10,

@@ -279,7 +279,7 @@ impl DiskFile for MinedFile {
 }
 
 #[test]
-fn nobody_waits_for_a_writer_that_panicked() {
+fn waits_end_with_an_error_when_the_writer_panics() {
     let (log, writer, _) = EmbeddedLog::open(Mined(SimDisk::new(1)), small()).expect("the log");
     let (woken, wait) = std::sync::mpsc::channel();
     let _watch = log.watch(std::sync::Arc::new(move || {
@@ -488,7 +488,7 @@ fn a_sync_is_done_when_it_is_asked_for() {
 
 /// Callers that were told of a commit come back in the next group, if it waits for them.
 #[test]
-fn a_group_waits_for_those_who_were_released_and_no_longer_than_it_may() {
+fn a_group_waits_for_released_clients_and_no_longer_than_it_may() {
     let settings = Settings {
         group_wait: Duration::from_millis(1),
         ..small()
@@ -569,7 +569,7 @@ fn a_group_never_waits_longer_than_is_allowed() {
 /// No caller waits for the group, so it is written when it is worth a write, or old; the time that
 /// it waited counts against the interval.
 #[test]
-fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
+fn a_group_without_waiters_is_written_when_it_is_large_or_old() {
     let interval = Duration::from_secs(1);
     let settings = Settings {
         policy: Policy::Interval(interval),
@@ -631,7 +631,7 @@ fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
 
 /// The zeros would be a second write of every byte, for syncs that no caller waits for.
 #[test]
-fn zeros_are_written_ahead_only_where_somebody_waits_for_syncs() {
+fn zeros_are_written_ahead_only_where_clients_wait_for_syncs() {
     for (policy, wants) in [
         (Policy::Sync, true),
         (Policy::Interval(Duration::from_secs(9)), false),

@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "nothing is at 3")]
-    fn an_index_that_is_free_is_nobodys() {
+    fn a_free_index_has_no_owner() {
         let table: Table<u8> = Table::new();
         let _ = table[3];
     }

@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(taken_chunks_are_sent_intact),
         case!(every_kind_of_write_keeps_its_order),
         case!(pool_exhaustion_and_recovery),
-        case!(peers_that_do_not_read_hold_up_nobody),
+        case!(peers_that_do_not_read_hold_up_no_other),
         case!(flood_beside_a_hundred_polite_connections),
     ]
 }
@@ -319,7 +319,7 @@ fn pool_exhaustion_and_recovery(v: Variant) {
     server.stop();
 }
 
-fn peers_that_do_not_read_hold_up_nobody(v: Variant) {
+fn peers_that_do_not_read_hold_up_no_other(v: Variant) {
     let server = Setup::on(v).small_buffers().start(|| Echo);
     let sent = noise(14, 8 << 20);
     let mut stuck: Vec<_> = (0..3)

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_are_woken_whose_stream_has_moved() {
+    fn clients_are_woken_whose_stream_has_moved() {
         let mut waiting = Waiting::default();
         let conn = ConnId::from_bits;
         let on = |streams: &[&str]| -> std::vec::IntoIter<Arc<str>> {

@@ -180,7 +180,7 @@ mod tests {
     use crate::types::glob;
 
     #[test]
-    fn a_name_is_held_against_those_that_begin_as_it_does() {
+    fn a_name_is_held_against_patterns_with_its_beginning() {
         let mut patterns: Patterns<usize> = Patterns::default();
         for n in 0..10_000 {
             *patterns

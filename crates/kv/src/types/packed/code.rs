@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         for (text, bytes) in [
             (&b""[..], &b"\0"[..]),
             (b"abc", b"\x03abc"),
