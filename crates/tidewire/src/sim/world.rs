@@ -206,8 +206,8 @@ impl Sim {
     /// use tidewire::sim::{Conditions, PlainState, Sim};
     ///
     /// let mut sim = Sim::under(1, Conditions::calm());
-    /// let nobody = Rules { connections: Some(0), ..Rules::default() };
-    /// sim.admission(Admission::new(nobody)).admit_all();
+    /// let none = Rules { connections: Some(0), ..Rules::default() };
+    /// sim.admission(Admission::new(none)).admit_all();
     /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
     /// let peer = sim.plain(addr);
     /// sim.run_for(Duration::from_secs(1));

@@ -60,7 +60,7 @@ impl fmt::Display for Event {
 ///
 /// let mut sim = Sim::new(1);
 /// sim.record();
-/// sim.plain("127.0.0.1:1"); // nobody listens there
+/// sim.plain("127.0.0.1:1"); // no service listens there
 /// sim.run_for(Duration::from_secs(1));
 /// assert!(sim.trace().any(|event| event.what == What::Refused));
 /// ```
