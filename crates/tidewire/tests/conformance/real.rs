@@ -56,7 +56,7 @@ const ONLY: [(&str, &[&str]); 15] = [
             "peer_that_has_reset_before_it_is_accepted_has_its_address",
             "services_whose_silent_clients_are_not_waited_for_long",
             "successor_takes_over_a_unix_socket",
-            "successor_takes_over_the_backlog",
+            "successor_takes_over_who_waits",
             "successors_differ_in_their_loops",
         ],
     ),

@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_without_connections),
         case!(stop_finishes_idle_connections),
         case!(stop_finishes_streams_that_have_gone_quiet),
-        case!(stop_serves_clients_in_the_backlog),
+        case!(stop_serves_who_waits_to_be_accepted),
         case!(stop_loses_no_client_that_has_just_connected),
         case!(stop_under_load_loses_no_reply),
         case!(stop_flushes_what_a_slow_peer_is_owed),
@@ -37,7 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_gives_up_dialling),
         case!(the_address_refuses_after_a_stop),
         case!(a_stop_leaves_listeners_that_others_have_as_they_were),
-        case!(successor_takes_over_the_backlog),
+        case!(successor_takes_over_who_waits),
         case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
         case!(listeners_that_no_successor_took_change_nothing),
         case!(successors_differ_in_their_loops),
@@ -100,7 +100,7 @@ fn stop_finishes_streams_that_have_gone_quiet(v: Variant) {
 }
 
 /// A client that the kernel has connected is served, though the loops have not met it.
-fn stop_serves_clients_in_the_backlog(v: Variant) {
+fn stop_serves_who_waits_to_be_accepted(v: Variant) {
     for _ in 0..10 {
         let server = Setup::on(v).start(|| Echo);
         let mut clients: Vec<Client> = (0..30).map(|_| server.connect()).collect();
@@ -466,7 +466,7 @@ fn inherit(v: Variant, listeners: Vec<Listening>) -> Setup {
 
 /// A client that connects while the old server stops is served by one of the two; a client that
 /// comes between the old one's end and the new one's start is served by the new one.
-fn successor_takes_over_the_backlog(v: Variant) {
+fn successor_takes_over_who_waits(v: Variant) {
     let old = Setup::on(v).reachable().start(|| Echo);
     let addr = old.addr();
     let first = old.connect();
