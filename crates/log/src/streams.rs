@@ -90,7 +90,7 @@ pub enum Change<'a> {
         /// Name of the stream.
         stream: &'a str,
     },
-    /// A named cursor goes. Whoever reads with it afterwards begins at the oldest record.
+    /// A named cursor goes. A later reader with it begins at the oldest record.
     DeleteCursor {
         /// The name of its stream.
         stream: &'a str,
