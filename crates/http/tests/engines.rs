@@ -232,7 +232,7 @@ fn a_client_that_does_not_read_is_not_read_from_either() {
                 "{running:?}: {sent} bytes"
             );
         }
-        // Others are served meanwhile.
+        // Other clients are served meanwhile.
         assert_eq!(
             ask(addr(&running), last("/").as_bytes())[0].text(),
             demo::HELLO

@@ -53,7 +53,7 @@ impl Reply {
         }
     }
 
-    /// One that was made elsewhere.
+    /// A reply that was made elsewhere.
     pub(crate) fn made(proto: Proto, bytes: Vec<u8>) -> Reply {
         Reply {
             buf: bytes,

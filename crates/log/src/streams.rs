@@ -76,7 +76,7 @@ pub enum Change<'a> {
         /// What is set about it.
         settings: StreamSettings,
     },
-    /// One that there is has these settings from now on.
+    /// A stream that exists has these settings from now on.
     Set {
         /// Name of the stream.
         stream: &'a str,

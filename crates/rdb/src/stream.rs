@@ -36,7 +36,7 @@ pub struct Group {
     pub consumers: Vec<Consumer>,
 }
 
-/// One that reads. Times are milliseconds since 1970.
+/// A consumer that reads. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Consumer {
     /// Name of the consumer.

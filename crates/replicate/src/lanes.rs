@@ -14,7 +14,7 @@ pub(crate) struct Lane {
     pub(crate) home: u64,
     /// Up to where it is in transactions.
     pub(crate) read: u64,
-    /// One past the last record that is in transactions.
+    /// The position after the last record that is in transactions.
     put: u64,
     /// Up to where it was committed when that was looked at last.
     end: u64,

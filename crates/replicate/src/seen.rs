@@ -12,7 +12,7 @@ use crate::home::{Held, Place};
 struct Span {
     /// No earlier position is kept for this tenure.
     first: u64,
-    /// One past the last one.
+    /// The position after the last one.
     next: u64,
 }
 

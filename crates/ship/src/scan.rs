@@ -594,7 +594,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Whether this file is one that is known; if that was over, or missing, it goes on.
     fn recall(&mut self, seen: &Seen, scan: &mut Scan, now: Duration) -> io::Result<bool> {
-        // One whose device is another now is in no place that can be looked at any more.
+        // A file whose device is another now is in no place that can be looked at any more.
         let known = self.place_of(seen, scan, |f| f.entry.id == seen.id);
         let known = known.or_else(|| self.place_of(seen, scan, |f| !f.is_here && f.may_be(seen)));
         let Some((trail, at)) = known else {

@@ -164,7 +164,7 @@ fn resets_are_passed_on_as_resets() {
         let (mut client, server) = setup.pair();
         reset(server);
         expect_reset(&mut client);
-        // Also by a side that has said all.
+        // A side that has said all may reset, too.
         let (mut client, server) = setup.pair();
         server.shutdown(Shutdown::Write).expect("half-closed");
         assert!(rest(&mut client).is_empty());

@@ -260,7 +260,7 @@ pub(crate) struct TokenEntry {
     sha256: String,
     #[serde(default)]
     streams: Vec<String>,
-    /// If absent, reading and writing.
+    /// What the token may do; if absent, reading and writing.
     rights: Option<Vec<RightName>>,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Handing {
     hello: Option<Hello>,
     /// The successor has been offered the listeners.
     offered: bool,
-    /// One that did not take over may have the listeners still.
+    /// A successor that did not take over may still have the listeners.
     astray: bool,
 }
 
@@ -105,7 +105,8 @@ impl Handing {
             Err(error) => {
                 tracing::warn!(%error, "a successor does not take over");
                 self.successor = None;
-                // One that ends has closed all it had. One that is stopped, or says what it should not, has not.
+                // A successor that ends has closed all it had. A successor that is stopped, or that
+                // sends an unexpected message, has not.
                 let ends = matches!(error, Broken::Gone | Broken::Refused(_));
                 self.astray |= std::mem::take(&mut self.offered) && !ends;
                 Some(Wants::Nothing)

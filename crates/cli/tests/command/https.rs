@@ -194,7 +194,7 @@ enum End {
     Fin,
 }
 
-/// Also where the server is stopped meanwhile.
+/// The reply is whole even where the server is stopped meanwhile.
 #[test]
 fn a_long_reply_is_whole_whoever_has_said_all() {
     const LENGTH: usize = 8 << 20;

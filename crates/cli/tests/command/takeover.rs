@@ -350,8 +350,8 @@ fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     new.stop();
 }
 
-/// One that does not take over may hold a log for a moment still, or may just have come to it. The
-/// old one ended then, as if another process had the log, and no server served.
+/// A successor that does not take over may hold a log for a moment still, or may just have opened
+/// it. The old one ended then, as if another process had the log, and no server served.
 #[test]
 fn a_log_that_a_refused_successor_still_holds_is_awaited() {
     let place = Place::new();

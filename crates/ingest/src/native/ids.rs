@@ -24,7 +24,7 @@ pub(super) enum Part {
     New(Run),
     /// Messages taken before.
     Duplicates(Run),
-    /// One that may not come here: there is a gap before it, or it is below the first.
+    /// An id that may not come here: there is a gap before it, or it is below the first.
     Unexpected,
 }
 

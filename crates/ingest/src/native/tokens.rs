@@ -30,7 +30,7 @@ impl Default for Rights {
     }
 }
 
-/// One of them.
+/// One right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
     Read,

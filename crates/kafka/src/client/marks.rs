@@ -227,7 +227,7 @@ pub(super) fn is_hidden(topic: &str, seen: i64, end: i64) -> String {
     )
 }
 
-/// One that reads what is committed, or all that was written.
+/// A consumer that reads committed records, or all that were written.
 pub(super) fn consumer(
     target: &Target,
     settings: &Settings,

@@ -119,7 +119,7 @@ fn what_was_received_by_a_clock_that_was_ahead_comes_home() {
     );
 }
 
-/// Also where only the brokers know that: by their clock what comes is too old.
+/// The brokers alone may know that: by their clock the records are too old.
 #[test]
 fn what_brokers_refuse_for_its_time_comes_home_without_one() {
     let Some(target) = target("refused-times") else {

@@ -251,7 +251,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let reply = &mut *ctx.reply;
     let mut changes = false;
     let mut run = |bytes: &mut Vec<u8>| {
-        // Also where nothing of it will be written, as in Redis.
+        // The string grows even where nothing will be written, as in Redis.
         make_room(bytes, end);
         bytes.resize(bytes.len().max(end), 0);
         reply.array(operations.len());

@@ -299,7 +299,7 @@ impl fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// One that follows with `applier`.
+    /// A follower that applies changes by `applier`.
     #[must_use]
     pub fn new(applier: Applier, settings: FollowSettings) -> Follower {
         Follower {

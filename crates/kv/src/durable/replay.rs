@@ -115,8 +115,9 @@ pub enum Accept {
     /// are left make of it, each whole, as a unit is in one batch; where one does not run without what was lost, it is
     /// refused all the same.
     Gaps,
-    /// Also that the log ends before the snapshot: then the store is what that has. Only to be looked at: what was
-    /// changed from then on would stand before the snapshot, and not be found by the next start.
+    /// Gaps, and a log that ends before the snapshot: then the store is what the snapshot has. Only
+    /// to be looked at: what was changed from then on would stand before the snapshot, and not be
+    /// found by the next start.
     GapsAndEnd,
 }
 

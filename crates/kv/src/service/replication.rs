@@ -18,9 +18,9 @@ pub enum Role {
     /// This server's: it carries what is committed home.
     #[default]
     Owner,
-    /// Another one's, which is followed.
+    /// The store of another server, which is followed.
     Follower,
-    /// Another one's still: it is taken over.
+    /// The store of another server, which is being taken over.
     TakesOver,
 }
 
@@ -178,7 +178,7 @@ impl Replication {
     /// Asks for it, for as long as what is returned is kept.
     fn ask(&self) -> Waits {
         let mut now = self.lock();
-        // One that is under way serves all requesters.
+        // A takeover that is under way serves all requesters.
         if now.asked == now.ended {
             now.asked += 1;
             now.refused = None;

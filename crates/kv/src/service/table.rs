@@ -29,11 +29,11 @@ pub(crate) struct SessionSpec {
 pub(crate) enum When {
     /// Queued by MULTI; not among messages in RESP2.
     Usual,
-    /// Also among messages in RESP2.
+    /// Allowed among messages in RESP2, too.
     Subscribed,
-    /// Also before authentication; queued by MULTI.
+    /// Allowed before authentication; queued by MULTI.
     First,
-    /// Also before authentication, and never queued.
+    /// Allowed before authentication, and never queued.
     Always,
     /// Never queued.
     Transaction,

@@ -544,7 +544,7 @@ mod tests {
         let place = long.as_ptr();
         let entry = Entry::string_of(b"key", long);
         assert_eq!(string(&entry).as_ptr(), place);
-        // One that grows long while it is edited stays where it grew.
+        // A string that grows long while it is edited stays where it grew.
         let mut entry = Entry::string(b"key", b"short");
         let place = entry.edit_string(|s| {
             s.resize(10_000, 0);

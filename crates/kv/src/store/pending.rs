@@ -224,7 +224,7 @@ impl<'s> Guards<'s> {
             pending.touched.clear();
             pending.touched_all = false;
         }
-        // Also of what is known to the log already, as a follower's is.
+        // Libraries are committed even when the log has them already, as with a follower.
         if open == 0 && std::mem::take(&mut pending.libraries) {
             store.libraries.commit(pending.written);
         }

@@ -173,7 +173,7 @@ impl<'s> Runner<'s> {
     /// What is left to do behind a command. `before` is what there was, if what it brought is to be paid for.
     #[inline(always)]
     fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
-        // One that waits needs its locks.
+        // A command that waits needs its locks.
         if let Some(before) = before
             && !matches!(called, Called::Blocked(_))
         {

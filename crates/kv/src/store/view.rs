@@ -331,7 +331,7 @@ impl<'s> View<'_, 's> {
             value => Entry::new(key, value),
         };
         self.usage().begin(&mut entry);
-        // One that is past its time may still be there.
+        // A key that is past its time may still be there.
         let (db, (hash, shard)) = (self.db, self.live(key));
         shard.insert(db, hash, entry);
         self.changed(key);

@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(encoding(&[&three[..], &[("c", "2")]].concat()), "hashtable");
         assert_eq!(encoding(&[("a", "123456")]), "hashtable");
         assert_eq!(encoding(&[("123456", "1")]), "hashtable");
-        // One that was lowered holds from the next change on.
+        // A threshold that was lowered holds from the next change on.
         let mut hash = Hash::default();
         for field in ["a", "b", "c"] {
             hash.set(field.as_bytes(), b"1", fit);

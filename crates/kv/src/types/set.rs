@@ -128,7 +128,7 @@ impl Set {
         if count == members.len() && count <= fit.integers.min(INTEGERS_MAX) {
             integers.reserve_for(numbers());
         } else if count == 0 && members.len() <= fit.packed.entries {
-            // One that begins with an integer is sorted first.
+            // A set that begins with an integer is sorted first.
             let sizes = members
                 .iter()
                 .map(|member| Packed::size_of(&Code::of(member)));

@@ -303,7 +303,7 @@ fn a_full_disk_takes_removals_and_heals() {
             let reply = ask(&mut scene, &mut ms, line);
             assert!(!reply.starts_with('-'), "seed {seed}: {line}: {reply}");
         }
-        // Also where another process has taken the rest of the disk.
+        // Another process may have taken the rest of the disk.
         if seed % 2 == 0 {
             leave_free(&disk, 0);
             let reply = ask(&mut scene, &mut ms, "DEL fill:5");

@@ -465,7 +465,7 @@ impl World {
         })))
     }
 
-    /// One has found that the store is its own up to there.
+    /// A server has found that the store is its own up to there.
     fn begin(&mut self, was: Follows, end: u64) -> Result<Node, String> {
         let owner = was.owner.ok_or("nobody had asked")?;
         // Whatever takes the store over has all that clients were told. One that was stopped since
@@ -586,10 +586,10 @@ impl World {
         }
     }
 
-    /// One that was down begins again: as an owner on its disk, or as a follower without one.
+    /// A machine that was down begins again: as an owner on its disk, or as a follower without one.
     fn come_back(&mut self, machine: usize, disk: Option<SimDisk>) -> Result<Node, String> {
         match disk {
-            // One that is lost early is lost for good.
+            // A machine that is lost early is lost for good.
             Some(disk) if self.rng.u8(..4) > u8::from(!self.early.is_empty()) => {
                 self.start(machine, disk, 0)
             }

@@ -229,7 +229,7 @@ fn a_disk_that_runs_full_does_not_stop_what_has_begun() {
         assert_eq!(unforeseen(&opened.store, &lines), Ok(()));
         settle(&mut opened.writer, 0);
         assert!(opened.log.failure().is_none());
-        // One of the next hears it before it begins.
+        // One of the next commands hears it before it begins.
         let refused = (0..50).find_map(|_| {
             let refused = unforeseen(&opened.store, &lines[..1]).err();
             settle(&mut opened.writer, 0);

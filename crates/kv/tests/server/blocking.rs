@@ -188,7 +188,7 @@ fn all_readers_of_a_stream_are_served_by_one_entry() {
             world.answer(&mut late),
             "*1|*2|$1|s|*1|*2|$3|7-1|*2|$1|e|$1|f|"
         );
-        // One that became a stream of another kind is of no interest.
+        // A key that became a stream of another kind is of no interest.
         world.check(&mut first, "XREAD BLOCK 0 STREAMS s $", "");
         world.check(&mut adder, "DEL s", ":1|");
         world.check(&mut adder, "RPUSH s x", ":1|");

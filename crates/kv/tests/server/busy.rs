@@ -126,7 +126,7 @@ fn one_that_has_written_is_not_killed_and_is_seen_as_a_whole() {
         for line in ["GET k", "GET n", "KEYS *", "DEL k n", "RANDOMKEY", "SCAN 0"] {
             refused(other.ask(line), "BUSY");
         }
-        // One that was waiting goes while the script is at work.
+        // A client that was waiting goes while the script is at work.
         let mut leaves = server.client();
         assert_eq!(leaves.ask("WATCH k"), Value::ok());
         drop(leaves);

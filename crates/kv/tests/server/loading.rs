@@ -93,7 +93,7 @@ fn a_transaction_with_keys_is_given_up_and_one_without_runs() {
         world.check(&mut c, "MULTI", "+OK|");
         world.check(&mut c, "ECHO one", "+QUEUED|");
         world.check(&mut c, "EXEC", "*1|$3|one|");
-        // One that began then ends as any other.
+        // A transaction that began then ends as any other.
         world.check(&mut c, "MULTI", "+OK|");
         world.service.store().end_loading();
         world.check(&mut c, "SET k v", "+QUEUED|");

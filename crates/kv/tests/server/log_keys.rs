@@ -480,7 +480,7 @@ fn a_reply_is_bounded_and_never_cut_short_in_silence() {
     assert_eq!(entries(&w.ask(&mut x, "XRANGE log:s 5 7")), 3);
     assert_eq!(entries(&w.ask(&mut x, "XREVRANGE log:s 7 5")), 3);
     assert_eq!(entries(&w.ask(&mut x, "XINFO STREAM log:s")), 2);
-    // One that is longer than a reply may be is shown.
+    // An entry that is longer than a reply may be is shown.
     let mut world = World::new();
     let w = &mut world;
     w.service.show_log(LogKeys {
@@ -517,7 +517,7 @@ fn a_pause_of_all_holds_waiting_clients() {
     assert_eq!(w.answer(&mut x), "");
     w.sim.run_for(Duration::from_secs(1));
     assert!(w.answer(&mut x).contains("|payload|$1|b|"));
-    // One of writers does not.
+    // A pause of writers does not hold it.
     w.check(&mut x, "XREAD BLOCK 0 STREAMS log:s $", "");
     w.check(&mut other, "CLIENT PAUSE 1000 WRITE", "+OK|");
     home.add("s", &["c"]);

@@ -197,7 +197,7 @@ fn a_key_that_had_expired_before_it_was_watched_does_not_matter() {
         world.check(&mut c, "MULTI", "+OK|");
         world.check(&mut c, "PING", "+QUEUED|");
         world.check(&mut c, "EXEC", "*1|+PONG|");
-        // One whose time comes later does.
+        // A watched key whose time comes later does.
         world.check(&mut c, "SET k v PX 50", "+OK|");
         world.check(&mut c, "WATCH k", "+OK|");
         world.sim.run_for(Duration::from_millis(100));

@@ -431,7 +431,7 @@ fn every_change_is_told_of_once_its_listener_has_gone() {
             w.check(&mut writer, &format!("SET a {value}"), "+OK|");
             assert_eq!(w.answer(&mut reader), broken, "change {value}");
         }
-        // Another hears of what changes from then on, and of nothing before.
+        // Another client hears of later changes, and of nothing before.
         let mut listener = w.client_of(1);
         let id = id_of(w, &mut listener);
         w.check(&mut listener, "SUBSCRIBE __redis__:invalidate", SUBSCRIBED);

@@ -178,7 +178,7 @@ mod tests {
             Kind::ServerUnknown,
             Standing::Reservations,
         );
-        // One that sleeps.
+        // A process that sleeps.
         only(
             Arrivals::Open(crate::workload::Rate::constant(1e3)),
             &good(0.0, 0.8),

@@ -238,7 +238,7 @@ impl Https {
     }
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Http {
     all: Arc<Https>,
     connection: u64,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// One with the scheme http or https.
+/// A URL with the scheme http or https.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// The URL is of the scheme https.

@@ -375,7 +375,8 @@ fn the_limit_of_the_logs_size_holds_at_every_moment() {
     assert!(log.range("s").expect("a stream").first > 0);
 }
 
-/// Also while room is reserved for the next segment: with groups so large that this is done as soon as one has begun.
+/// The limit holds while room is reserved for the next segment: with groups so large that this is
+/// done as soon as one has begun.
 #[test]
 fn the_limit_of_the_logs_size_holds_within_a_step_too() {
     // Whole blocks of so many files, at most.

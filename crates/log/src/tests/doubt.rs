@@ -357,7 +357,7 @@ fn a_later_change_names_a_stream_whose_making_is_lost() {
     assert_eq!(gap.batches.0, gap.batches.1);
     assert_eq!(gap.positions[0], ("new".to_owned(), 0, 3));
     assert_eq!(open.range("new"), (0, 6));
-    // Others may have been made there, too.
+    // Other streams may have been made there, too.
     assert!(open.beginning("x") > 0);
 }
 
@@ -609,7 +609,7 @@ fn a_stream_of_which_nothing_follows_goes_on_behind_what_it_may_have_had() {
         }
         let known = if flip.is_some() { 9 } else { 5 };
         assert_eq!(gap.skipped[0], ("t".to_owned(), known, next));
-        // Others may have been made, too.
+        // Other streams may have been made, too.
         assert!(open.beginning("x") > 0);
     }
 }

@@ -208,7 +208,7 @@ impl Doubt<'_> {
         known.saturating_add(self.told.unseen(stream, self.gaps))
     }
 
-    /// Also streams that whole batches delete.
+    /// Streams without a name, streams that whole batches delete among them.
     fn nameless(&self) -> Vec<Nameless> {
         let made = self.gaps.iter().enumerate();
         let made = made.flat_map(|(gap, lost)| lost.streams.iter().map(move |made| (gap, made)));

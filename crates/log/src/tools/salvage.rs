@@ -120,7 +120,7 @@ struct Next {
     header: BatchHeader,
     /// Where it ends in its segment.
     end: u64,
-    /// If it does not stay as it is, and its bytes then.
+    /// How the batch is mended, and its bytes then; none if it stays as it is.
     mended: Option<(Mended, Vec<u8>)>,
 }
 

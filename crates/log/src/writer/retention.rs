@@ -83,7 +83,8 @@ impl<D: Disk> Writer<D> {
             // The index is missing if the log was not closed since; it is of no use alone in any
             // case.
             let _ = self.shared.disk.remove(&index_name(number));
-            // One at a time, so that a crash never leaves a hole between the remaining ones.
+            // One segment at a time, so that a crash never leaves a hole between the remaining
+            // ones.
             self.shared
                 .disk
                 .sync_directory()
@@ -146,7 +147,7 @@ impl<D: Disk> Writer<D> {
         let useless = !discarded.is_empty()
             && extents.all(|(stream, extent)| is_of_no_use(stream, extent.next))
             && gaps.all(|gap| is_of_no_use(gap.stream, gap.next));
-        // One without records stays where streams have no limits: nothing else goes there.
+        // A segment without records stays where streams have no limits: nothing else goes there.
         let has_limits = || gather.state.needs().has(Needs::STREAMS);
         let is_dead = (segment.index.streams() > 0 || has_limits()) && catalog.is_dead(segment);
         (too_large || too_old || useless || is_dead).then_some((number, next))

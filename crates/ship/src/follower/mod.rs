@@ -693,7 +693,7 @@ impl<F, L: Lane> Follower<F, L> {
         was_over
     }
 
-    /// Another one of its path has its turn first.
+    /// Another file of its path has its turn first.
     pub(crate) fn wait_again(&mut self) {
         self.waits = false;
         if self.has_lane() && self.has_file() {

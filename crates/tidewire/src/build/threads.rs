@@ -54,7 +54,8 @@ impl Spawner {
         Spawner::starting(setup, cpus, Linux.event(), Box::new(start_thread))
     }
 
-    /// One whose threads are started in this way; `stop` is the descriptor by which they are stopped.
+    /// An engine whose threads are started in this way; `stop` is the descriptor by which they are
+    /// stopped.
     pub(crate) fn starting(
         setup: LoopSetup,
         cpus: Vec<usize>,

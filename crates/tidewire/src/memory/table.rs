@@ -163,7 +163,7 @@ impl<T> Table<T> {
         self.open = self.open.min(at);
         if emptied && let Some(other) = self.spare.replace(at) {
             self.spare = Some(at.min(other));
-            // One of two is not the first.
+            // One of the two groups is not the first.
             self.more[at.max(other) - 1].places = Vec::new();
             self.trim();
         }

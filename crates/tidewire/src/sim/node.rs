@@ -293,7 +293,7 @@ impl Node {
                 return;
             }
             self.at = Where::Waiting(reactor.before_wait());
-            // Others may come between here and the wait, but mostly do not.
+            // Other threads may come between here and the wait, but mostly do not.
             if rng.below(4) == 0 {
                 return;
             }

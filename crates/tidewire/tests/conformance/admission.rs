@@ -353,7 +353,7 @@ fn a_proxys_clients_are_counted_and_the_proxy_is_not(v: Variant) {
         conn.expect(b"x");
         within.push(conn);
     }
-    // Another way round the proxy counts with it.
+    // Another path around the proxy counts with it.
     assert_eq!(through("198.51.100.1").rest(), WORDS);
     through("203.0.113.7").expect_reset();
     // A client that is no proxy counts by its own address, and cannot pretend.

@@ -227,7 +227,7 @@ fn what_is_set_for_a_turn_holds(v: Variant) {
         v.is_threads() || all <= make && all <= send,
         "{all} bytes in {turns} turns"
     );
-    // One that is alone on its loop has a whole turn, and then the next.
+    // A connection that is alone on its loop has a whole turn, and then the next.
     assert!(v.is_threads() || counters.turn_pauses > 0, "{counters}");
     assert!(counters.send_pauses > 0, "{counters}");
     server.cut();

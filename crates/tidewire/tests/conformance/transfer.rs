@@ -344,7 +344,7 @@ fn peers_that_do_not_read_hold_up_no_other(v: Variant) {
         quiet + 50 * 10 * 4,
         "nothing more was read of them"
     );
-    // One of them reads after all.
+    // One of the peers reads after all.
     let (mut client, n) = stuck.pop().expect("three");
     client.finish();
     assert!(client.rest() == sent[..n]);

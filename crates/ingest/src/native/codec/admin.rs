@@ -221,7 +221,7 @@ impl<'a> AdminFrame<'a> {
 pub struct StreamFrame<'a> {
     /// The oldest position kept.
     pub first: u64,
-    /// One past the last.
+    /// The position after the last record.
     pub next: u64,
     /// Bytes of the records that are kept, as they are stored.
     pub bytes: u64,

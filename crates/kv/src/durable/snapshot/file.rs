@@ -120,7 +120,7 @@ impl<F: DiskFile> SnapshotFile<F> {
         self.write_block(false, &items)?;
         self.items = items;
         self.items.clear();
-        // One that was long is not kept.
+        // A buffer that was long is not kept.
         self.items.shrink_to(4 * BLOCK);
         Ok(())
     }

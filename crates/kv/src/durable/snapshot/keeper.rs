@@ -44,7 +44,8 @@ pub struct Keeper<D: Disk> {
     waste: Vec<u8>,
     /// Not before that without being asked for.
     pause_until: Duration,
-    /// One has ended that was to help a log without room, when so many bytes were logged; it is not known yet whether it has.
+    /// A snapshot has ended that was to help a log without room, when so many bytes were logged; it
+    /// is not known yet whether it has.
     relieved: Option<u64>,
     /// Changes that had waited when the snapshot that is being made was begun.
     waits: u64,
@@ -631,7 +632,7 @@ impl<D: Disk> Keeper<D> {
     fn end(&mut self, began: Duration, now: Now, result: Result<Ended, Failed>) {
         let took = now.monotonic.saturating_sub(began);
         if self.told.is_relieving() && result.is_ok() {
-            // One that does not help is not made over and over.
+            // A snapshot that does not help is not made over and over.
             self.relieved = Some(self.kv_log.logged());
             self.pause_until = now.monotonic + (4 * took).clamp(SOON, AGAIN);
         }

@@ -102,7 +102,7 @@ pub(super) enum Relief {
     None,
     /// The state is about to be looked at.
     Open,
-    /// One is being made that helps.
+    /// A snapshot is being made that helps.
     Coming,
 }
 
@@ -251,7 +251,7 @@ impl Status {
     }
 }
 
-/// One that counts.
+/// A snapshot that counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) position: u64,

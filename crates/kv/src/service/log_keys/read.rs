@@ -164,7 +164,7 @@ impl Pace {
     fn credit(&self) -> Credit {
         let left = self.most.saturating_sub(self.records);
         let typical = match self.records {
-            // One, however long it is.
+            // One record, however long it is.
             0 => 1,
             records => self.bytes / records,
         };
@@ -296,7 +296,7 @@ impl Reading<'_> {
             let start = self.reply.len();
             let end = start + share;
             let (n, next) = self.entries(stream, from..u64::MAX, most, end)?;
-            // One that was deleted meanwhile may come again, and goes on where it ended.
+            // A stream that was deleted meanwhile may come again, and goes on where it ended.
             let end = self.log.range(stream).map_or(from, |range| range.next);
             nexts.push(Some(next.min(end).max(from)));
             if n == 0 {

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(moved(&mut waiting, Some(5), None), []);
         assert_eq!(moved(&mut waiting, Some(6), None), [1, 2]);
         assert_eq!(moved(&mut waiting, Some(6), Some(0)), [2, 3]);
-        // One that comes before the others have looked does not hide what they have not seen.
+        // A client that comes before the others have looked does not hide what they have not seen.
         waiting.add(conn(4), on(&["a"]));
         assert_eq!(moved(&mut waiting, Some(7), Some(0)), [1, 2, 4]);
         assert_eq!(waiting.all(), [1, 2, 3, 4].map(conn));

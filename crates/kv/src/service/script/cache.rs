@@ -65,7 +65,7 @@ impl Script {
     pub(super) fn note_time(&self, took: Duration, wrote: bool) {
         /// A script that takes less runs on the loops from then on: it delays no client there.
         const QUICK: Duration = Duration::from_millis(5);
-        // One that has written could not be ended there.
+        // A script that has written could not be ended there.
         let is_long = took > QUICK || self.text.len() > TEXT_ON_LOOP || wrote && !self.is_brief();
         self.slow.store(is_long, Relaxed);
     }
@@ -75,7 +75,7 @@ impl Script {
     }
 }
 
-/// One in the cache.
+/// A script in the cache.
 #[derive(Debug)]
 struct Kept {
     script: Arc<Script>,

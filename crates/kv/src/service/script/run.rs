@@ -146,8 +146,9 @@ impl RespConn {
             return Outcome::Done;
         }
         let writes = !kind.read_only && !flags.no_writes;
-        // If there never will be room it may read all the same: what writes is refused by itself. That the unit
-        // may grow is asked for by the first that writes, when no other script holds up the answer.
+        // If there never will be room, the script may still read: commands that write are refused
+        // one by one. That the unit may grow is asked for by the first that writes, when no other
+        // script holds up the answer.
         if writes
             && let Err(NoRoom::Busy) = batch.reserve_some()
             && batch.is_patient()
@@ -256,7 +257,7 @@ impl RespConn {
                 *at.interpreter() = Some(interpreter);
                 return Outcome::Done;
             }
-            // One that is not to stay always finds room, or is not kept.
+            // A script that is not to stay always finds room, or is not kept.
             let _ = shared.scripts.keep(script, false);
         }
         let scripts = &shared.scripts;

@@ -27,9 +27,10 @@ pub(super) enum What {
     /// A script that no client could end: it is ended when it takes too long and has written
     /// nothing.
     Alone,
-    /// One on a loop that begins anew on the thread for scripts when it takes longer than others of the loop may wait.
+    /// A script on a loop that begins anew on the thread for scripts when it takes longer than
+    /// others of the loop may wait.
     Here,
-    /// One on that thread, which others can end.
+    /// A script on that thread, which other clients can end.
     Apart,
     /// A library that is being loaded.
     Library,

@@ -31,7 +31,7 @@ impl Keyed for Pending {
     }
 }
 
-/// One that reads.
+/// A consumer that reads.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     name: Box<[u8]>,

@@ -55,7 +55,7 @@ impl Log {
         self.say(|| {
             let (ms, ns) = (now / 1_000_000, now % 1_000_000);
             let result = match result {
-                // Others are sets of bits, of which the highest may be the sign.
+                // Other results are sets of bits, of which the highest may be the sign.
                 -4095..0 => rustix::io::Errno::from_raw_os_error(-result as i32).to_string(),
                 n => n.to_string(),
             };
