@@ -1,4 +1,4 @@
-// Go's net/http against `tidewire serve http`: go run check.go HOST PORT [https]. Whom to trust then says
+// Go's net/http against `tidewire serve http`: go run check.go HOST PORT [https]. The authority to trust is then in
 // SSL_CERT_FILE=AUTHORITY.pem.
 package main
 

@@ -1,4 +1,4 @@
-// Node's fetch and http against `tidewire serve http`: node check.mjs HOST PORT [https]. Whom to trust then says
+// Node's fetch and http against `tidewire serve http`: node check.mjs HOST PORT [https]. The authority to trust is then in
 // NODE_EXTRA_CA_CERTS=AUTHORITY.pem.
 
 import assert from "node:assert/strict";

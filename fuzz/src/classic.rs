@@ -112,7 +112,7 @@ pub fn classic_service(input: &[u8]) {
     let limits = Limits {
         output_low: usize::from(pace >> 5),
         output_high: 8 + usize::from(pace),
-        // The peer may take long to send what nobody listens to any more.
+        // The peer may take long to send what the server does not read any more.
         linger: Duration::from_secs(3600),
         ..classic.limits()
     };

@@ -129,8 +129,8 @@ fn parse(stream: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, End) {
     }
 }
 
-/// Feeds the input to the binary service in some split, at some pace; the answers must be those of
-/// a map, and the connection must end as it should.
+/// Feeds the input to the binary service in some split, at some pace; the answers must be a map's,
+/// and the connection must end as it should.
 pub fn kv_binary(input: &[u8]) {
     let Some((&[split, pace], stream)) = input.split_first_chunk() else {
         return;
@@ -175,7 +175,7 @@ pub fn kv_execute(input: &[u8]) {
     let Some((&[split, pace], stream)) = input.split_first_chunk() else {
         return;
     };
-    // The one who feeds it is on another host.
+    // The client that feeds it is on another host.
     let settings = Settings {
         protected: false,
         ..Settings::default()

@@ -75,7 +75,7 @@ pub fn native_codec(input: &[u8]) {
         let mut again = Vec::new();
         frame.encode(&mut again);
         let len = again.len();
-        // It may have been shorter on the way here only by what nobody knows.
+        // The frame may be shorter here only by fields that are unknown.
         assert!(len <= bytes.len());
         assert_eq!(
             ServerFrame::decode(&again, max),
@@ -139,7 +139,7 @@ pub fn native_service(input: &[u8]) {
     }
 }
 
-/// Messages of nobody that a reader may find.
+/// Anonymous messages that a reader may find.
 const FILLED: u64 = 40;
 
 fn fill(log: &SteppedLog) {

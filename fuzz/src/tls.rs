@@ -1,5 +1,6 @@
-//! TLS with somebody between client and server who changes, drops, repeats and makes up what the client
-//! sends: the service inside hears what the client said, or less of it, never anything else.
+//! TLS with an attacker between client and server that changes, drops, repeats and makes up what
+//! the client sends: the service inside hears what the client said, or less of it, never anything
+//! else.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::{Arc, LazyLock};
@@ -55,7 +56,7 @@ impl Protocol for Hearing {
     }
 }
 
-/// The words that whoever is in between was given, in order.
+/// The words that the attacker was given, in order.
 struct Between<'a> {
     orders: &'a [u8],
     harmless: bool,
@@ -127,8 +128,9 @@ fn words() -> Vec<u8> {
         .collect()
 }
 
-/// The first bytes choose the network; the version, whether the client ends while words are on their way back, and whether it
-/// half-closes then; and how much is said at a time. The rest are orders to whoever is in between.
+/// The first bytes choose the network; the version, whether the client ends while words are on
+/// their way back, and whether it half-closes then; and how much is said at a time. The rest are
+/// orders to the attacker.
 pub fn tls_server(input: &[u8]) {
     let Some((&[seed, how, pace], orders)) = input.split_first_chunk() else {
         return;
@@ -177,7 +179,7 @@ pub fn tls_server(input: &[u8]) {
             tls.write_tls(&mut flight).expect("memory takes all");
         }
         match between.meddle(flight) {
-            // Who has finished says no more.
+            // A client that has finished says no more.
             Some(_) if finished => {}
             Some(flight) => {
                 sim.send(peer, &flight);

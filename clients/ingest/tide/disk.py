@@ -299,7 +299,7 @@ def serve(directory, seed):
     """Serves the file system at a directory, and commands from standard input, until that ends."""
     import select
     libc = ctypes.CDLL(None, use_errno=True)
-    # A request may be withdrawn, by the end of who made it, between being announced and being read.
+    # A request may be withdrawn, by the end of its process, between being announced and being read.
     fuse = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK)
     options = b"fd=%d,rootmode=40000,user_id=0,group_id=0" % fuse
     if libc.mount(b"endure", directory.encode(), b"fuse", 6, options):
@@ -332,7 +332,7 @@ def serve(directory, seed):
             try:
                 os.write(fuse, struct.pack("<IiQ", 16 + len(said), failed, unique) + said)
             except OSError as e:
-                # Whoever asked is gone.
+                # The requester is gone.
                 if e.errno != errno.ENOENT:
                     raise
     finally:

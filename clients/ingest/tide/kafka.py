@@ -70,7 +70,7 @@ def free_ports(count):
     return ports
 
 
-# Who may come to the listener that asks for a password.
+# The user of the listener that asks for a password.
 JAAS = ('org.apache.kafka.common.security.plain.PlainLoginModule required username="tide" password="right" user_tide="right";')
 
 
@@ -94,7 +94,7 @@ class Broker:
             "controller.listener.names": "CONTROLLER", "controller.quorum.voters": voters,
             "log.dirs": os.path.join(self.at, "disk", "data"),
         }
-        # Only what makes a test quicker, or stands for what everybody sets: --defaults is without.
+        # Only what makes a test quicker, or stands for what operators usually set: --defaults is without.
         tuned = {
             "offsets.topic.replication.factor": 3, "offsets.topic.num.partitions": 3,
             "transaction.state.log.replication.factor": 3, "transaction.state.log.min.isr": 2,
@@ -224,7 +224,7 @@ def read_home(at, topic, partition=0, since=0):
     from kafka import KafkaConsumer, TopicPartition
 
     place = TopicPartition(topic, partition)
-    # Its checksums are computed in Python, a second for each megabyte; what matters is compared by whoever asks.
+    # Its checksums are computed in Python, a second for each megabyte; the caller compares what matters.
     consumer = KafkaConsumer(bootstrap_servers=at.split(","), isolation_level="read_committed", enable_auto_commit=False,
                              request_timeout_ms=30000, max_partition_fetch_bytes=8 << 20, check_crcs=False)
     try:

@@ -1,6 +1,6 @@
 """A disk whose page cache can be lost: ext4 on an image by a loop device, shut down without flushing.
 
-That is what power lost on one machine takes: what nobody had synced and the kernel had not written by itself is gone, what was
+That is what power lost on one machine takes: what was not synced and the kernel had not written by itself is gone, what was
 synced is there, in files and names. Not simulated: a disk that lies about its own cache, and blocks written in part."""
 
 import fcntl
@@ -29,7 +29,7 @@ class Disk:
         subprocess.run(["mount", "-o", "loop,commit=30", self.image, self.at], check=True)
 
     def lose(self):
-        """Whoever used it has gone; how many bytes at the ends of files are gone too."""
+        """The process that used it has gone; how many bytes at the ends of files are gone too."""
         before = self.sizes()
         root = os.open(self.at, os.O_RDONLY)
         fcntl.ioctl(root, SHUTDOWN, struct.pack("I", WITHOUT_FLUSH))

@@ -17,7 +17,7 @@ from .wire import Failed, Line, expect, message, produce, subscribe
 
 STREAMS = ("one", "two", "three")
 PRODUCERS = ("p", "q")
-# How long a server may take to listen, and everybody to be acknowledged.
+# How long a server may take to listen, and all producers to be acknowledged.
 PATIENCE = 120
 
 

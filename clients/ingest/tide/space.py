@@ -29,7 +29,7 @@ def enter():
               f"({'there is no ' + ', '.join(lacking) if lacking else 'that takes root and bridges'})", flush=True)
         return False
     within = subprocess.Popen([*apart, sys.executable, *sys.argv], env={**os.environ, WITHIN: "1"})
-    # Who ends this ends everything that was started; the terminal tells both.
+    # A signal to this process ends everything that was started; the terminal signals both.
     signal.signal(signal.SIGTERM, lambda *_: within.kill())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(within.wait())
@@ -39,9 +39,9 @@ class Network:
     """Two bridges, with this process at each."""
 
     def __init__(self):
-        # Whoever is not on a server's own host shows a token; servers and clients inherit it.
+        # A client on another host than the server's shows a token; servers and clients inherit it.
         os.environ["TIDEWIRE_INGEST_TOKEN"] = os.environ["TIDEWIRE_TOKEN"] = "of-a-test"
-        # Where names of namespaces stand, of which nobody else is to know.
+        # Where names of namespaces stand, which other processes need not know.
         os.makedirs("/run/netns", exist_ok=True)
         run("mount", "-t", "tmpfs", "spaces", "/run/netns")
         run("ip", "link", "set", "lo", "up")
@@ -83,5 +83,5 @@ class Space:
             run("ip", "link", "set", self.port(leg), "up")
 
     def shun(self, leg, is_on):
-        """Two that shun do not reach each other, but everybody else."""
+        """Two that shun do not reach each other, but all others."""
         run("ip", "link", "set", self.port(leg), "type", "bridge_slave", "isolated", "on" if is_on else "off")

@@ -63,7 +63,7 @@ class Troubles:
             for each in two:
                 each.space.shun(HOME, False)
         else:
-            # Else it would be more than Kafka can bear by its own promise: who was in sync may be alone.
+            # Else it would be more than Kafka can bear by its own promise: a broker that was in sync may be alone.
             cluster.in_sync()
             time.sleep(chance.uniform(0, 2))
             self.lost += broker.lose()

@@ -43,7 +43,7 @@ type maybe struct {
 	value int64
 }
 
-// An answer that nobody has heard may have been any.
+// An answer that was not heard may have been any.
 type output struct {
 	heard  bool
 	answer maybe

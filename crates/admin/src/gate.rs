@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_its_own_or_somebody_elses() {
+    fn an_origin_is_its_own_or_foreign() {
         for (origin, host, own) in [
             ("http://127.0.0.1:7480", "127.0.0.1:7480", true),
             ("https://localhost:7480", "localhost:7480", true),

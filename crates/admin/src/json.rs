@@ -47,7 +47,7 @@ pub struct Page {
 /// A place where a server listens.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Listener {
-    /// Such as `echo` or `ack/sync`.
+    /// Name of the service, such as `echo` or `ack/sync`.
     pub service: String,
     /// An address, or the path of a Unix socket.
     pub addr: String,

@@ -14,7 +14,7 @@ pub(crate) fn collect(to: &mut Snapshot) {
         of_stat(&stat, to);
     }
     if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-        // One of them is the directory being read.
+        // One of the descriptors is the directory being read.
         to.add(&metrics::OPEN_FDS, &[], entries.count().saturating_sub(1));
     }
     let most = getrlimit(Resource::Nofile).current;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_confuses_nobody() {
+    fn a_name_with_parentheses_is_read_whole() {
         let mut snapshot = Snapshot::default();
         let mut stat = String::from("1 (a) b (c) S");
         for n in 4..=30 {

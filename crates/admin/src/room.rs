@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_quiet_for_longest_makes_room() {
+    fn the_quietest_connection_makes_room() {
         let echo = on_input(|input, link| link.forward_all(input));
         let mut sim = Sim::under(1, Conditions::calm());
         let at = sim.add_loop();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_most_loses_the_quietest() {
+    fn the_peer_with_most_connections_loses_its_quietest() {
         let mut holders = Holders::default();
         let mut add = |who: &str, quiet_since, id| {
             let (who, since) = (who.parse().unwrap(), Instant::from_nanos(quiet_since));

@@ -131,7 +131,7 @@ fn requests_over_plain_sockets() {
         let mut answer = String::new();
         broken.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-        // One that is open between two requests at the stop does not hold it up.
+        // A connection between two requests at the stop does not hold it up.
         let mut idle = TcpStream::connect(addr).unwrap();
         idle.write_all(b"GET /e HTTP/1.1\r\nHost: x\r\n\r\n")
             .unwrap();
@@ -250,7 +250,7 @@ fn hypers_timers_are_the_loops() {
     assert_eq!(sim.counters(at).closed_for(Closed::Panicked), 0);
 }
 
-/// But for the dates that hyper puts into answers.
+/// Equal runs, but for the dates that hyper puts into answers.
 #[test]
 fn a_seed_is_the_same_run_in_another_process() {
     let test = "hyper_talks_to_hyper_in_the_simulator";

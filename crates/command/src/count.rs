@@ -29,7 +29,7 @@ pub fn small(text: &str) -> Result<u32, String> {
     u32::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
 }
 
-/// Such a number that is at least one.
+/// A number that is at least one.
 pub fn some(text: &str) -> Result<u32, String> {
     u32::try_from(at_least_one(text)?).map_err(|_| format!("{text:?} is too large"))
 }

@@ -104,7 +104,7 @@ impl Claim {
     /// queues.
     ///
     /// # Errors
-    /// It refuses, or does not let go.
+    /// The predecessor refuses, or does not let go.
     pub fn take(&self, most: Duration) -> Result<Released, ClaimError> {
         self.wire.patience(most.max(Duration::from_millis(1)))?;
         match self.wire.ask(Message::Take {}) {
@@ -120,7 +120,7 @@ impl Claim {
     /// on. Connections may follow where both sides know how.
     ///
     /// # Errors
-    /// It refuses, and goes on; this process is to end.
+    /// The predecessor refuses, and goes on; this process is to end.
     pub fn serving(self) -> Result<Option<Following>, ClaimError> {
         self.wire.patience(ANSWER)?;
         match self.wire.ask(Message::Serving {}) {

@@ -76,7 +76,7 @@ impl Control {
     /// Goes on with a predecessor's. Its file stays the predecessor's until it is [adopted](Control::adopt).
     ///
     /// # Errors
-    /// It has no socket, or none with a path.
+    /// The listener has no socket, or none with a path.
     pub fn inherit(handed: Handed) -> io::Result<Control> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let Endpoint::Unix(path) = handed.at else {

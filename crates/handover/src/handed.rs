@@ -16,7 +16,7 @@ pub struct Handed {
     pub is_given: bool,
     /// The socket has a file, made by the predecessor, which the successor removes in the end.
     pub owns_file: bool,
-    /// One, or one for each loop that accepted for itself.
+    /// One socket, or one for each loop that accepted for itself.
     pub sockets: Vec<OwnedFd>,
 }
 

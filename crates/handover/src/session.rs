@@ -68,7 +68,7 @@ impl Session {
     /// What it has said, if anything; does not wait.
     ///
     /// # Errors
-    /// It has gone, takes too long, or says what may not come: the conversation is over.
+    /// The peer has gone, takes too long, or says what may not come: the conversation is over.
     pub fn hear(&mut self) -> Result<Option<Word>, Broken> {
         let message = match self.wire.receive() {
             Ok((message, _)) => message,
@@ -103,7 +103,7 @@ impl Session {
     /// Passes the sockets on. [`Offer::packets`] is filled in here.
     ///
     /// # Errors
-    /// It has gone, or does not take them.
+    /// The successor has gone, or does not take them.
     pub fn offer(&mut self, mut offer: Offer, all: &[Handed]) -> Result<(), Broken> {
         let parts = |handed: &Handed| handed.sockets.len().div_ceil(SOCKETS_MAX);
         offer.packets = all.iter().map(parts).sum::<usize>() as u32;
@@ -128,7 +128,7 @@ impl Session {
     /// The logs are committed and unlocked.
     ///
     /// # Errors
-    /// It has gone.
+    /// The successor has gone.
     pub fn released(&mut self) -> Result<(), Broken> {
         self.enter(State::Released);
         self.wire.send(Message::Released {}, &[])
@@ -139,7 +139,7 @@ impl Session {
     /// [follow](Session::pass_on) until this is dropped.
     ///
     /// # Errors
-    /// It has gone.
+    /// The successor has gone.
     pub fn go(&mut self, connections: bool) -> Result<(), Broken> {
         self.wire.send(Message::Go { connections }, &[])
     }

@@ -65,7 +65,7 @@ fn word(session: &mut Session) -> Result<Word, Broken> {
     session.hear().map(|word| word.expect("a word"))
 }
 
-/// So many sockets of one place, as if for loops.
+/// `copies` sockets of one place, as if for loops.
 fn listener(service: &str, copies: usize) -> Handed {
     let socket = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
     let at = TcpListener::from(socket.try_clone().unwrap())
@@ -280,7 +280,7 @@ fn a_server_of_another_version_is_understood() {
 
 /// Sockets that come unasked are closed, and fill nothing.
 #[test]
-fn sockets_that_nobody_asked_for_are_closed() {
+fn sockets_that_were_not_asked_for_are_closed() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let place = Place::new();
     let control = Control::listen(&place.path()).unwrap();
@@ -305,7 +305,7 @@ fn serde_json_hello() -> String {
 }
 
 #[test]
-fn nobody_there_is_said_with_the_path() {
+fn a_missing_server_is_said_with_the_path() {
     let place = Place::new();
     let nobody = Claim::ask(&place.path(), hello()).unwrap_err().to_string();
     assert!(nobody.contains(place.path().to_str().unwrap()), "{nobody}");

@@ -29,7 +29,7 @@ pub(crate) struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// So many bytes of a body whose length is known.
+    /// Bytes that are left of a body whose length is known.
     Known(u64),
     /// In the length of a chunk, behind so many digits.
     Size {
@@ -44,7 +44,7 @@ enum At {
     SizeEnd {
         size: u64,
     },
-    /// So many bytes of a chunk.
+    /// Bytes that are left of a chunk.
     Chunk(u64),
     /// Behind a chunk's bytes.
     ChunkEnd,
@@ -113,7 +113,7 @@ fn is_token(b: u8) -> bool {
 /// What the input begins with.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
-    /// So many bytes of content, not yet consumed: see [`Body::took`].
+    /// Number of bytes of content, not yet consumed: see [`Body::took`].
     Content(usize),
     /// Nothing yet.
     Wait,
@@ -163,7 +163,7 @@ impl Body {
         }
     }
 
-    /// So many bytes of content were consumed.
+    /// Notes that `n` bytes of content were consumed.
     pub(crate) fn took(&mut self, n: usize) {
         let n = n as u64;
         match &mut self.at {

@@ -50,7 +50,7 @@ pub struct HttpConn<H> {
     by_head: bool,
     /// The server stops: the next reply is the last.
     draining: bool,
-    /// Others have their turn; then what is pipelined goes on.
+    /// Other connections have their turn; then the pipelined requests go on.
     gives_way: bool,
     handler: PhantomData<fn() -> H>,
 }

@@ -83,7 +83,7 @@ impl Framing {
     }
 }
 
-/// That a field was not there before.
+/// Checks that a field was not there before.
 fn alone<T>(before: Option<T>, reason: &'static str) -> Result<(), Fault> {
     match before {
         None => Ok(()),

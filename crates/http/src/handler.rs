@@ -51,7 +51,7 @@ pub trait Handler: Send + Sync + 'static {
 ///     fn body(&self, request: &Request<'_>) -> Body {
 ///         match request.header("authorization") {
 ///             Some(_) => Body::Gather,
-///             None => Body::Ignore, // so nobody sends much in vain
+///             None => Body::Ignore, // so no client sends much in vain
 ///         }
 ///     }
 ///

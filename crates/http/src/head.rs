@@ -177,7 +177,7 @@ mod tests {
         for end in 1..=head.len() {
             parsed += usize::from(has_news(&head[..end], end - 1, &settings));
         }
-        // And once for the first byte.
+        // The head is also parsed once for the first byte.
         assert_eq!(parsed, 1 + 4);
         let long = vec![b'a'; settings.head_bytes + 1];
         for limit in [settings.request_line, settings.head_bytes] {

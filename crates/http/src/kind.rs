@@ -11,7 +11,7 @@ pub(crate) enum Length {
     Chunked,
     /// By closing.
     Closing,
-    /// There is none, and nothing is said of it.
+    /// The reply has no body, and its head says nothing of one.
     Never,
 }
 

@@ -24,7 +24,7 @@ pub enum Method<'a> {
     Options,
     Trace,
     Patch,
-    /// One that the standard does not name.
+    /// A method that the standard does not name.
     Other(&'a str),
 }
 

@@ -23,7 +23,7 @@ use crate::wire::{self, Asked, Wire};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many bytes, no more and no fewer.
+    /// Exactly this number of bytes.
     Known(u64),
     /// Not known yet: chunked, or for a client of HTTP/1.0 up to the end of the connection.
     Unknown,

@@ -39,7 +39,8 @@ pub struct Response<'r> {
     pub(crate) outcome: &'r mut Outcome,
 }
 
-/// That a request was answered, or that its answer is on its way. Only a [`Response`] gives it.
+/// Proof that a request was answered, or that its answer is on its way. Only a [`Response`] gives
+/// it.
 ///
 /// ```
 /// use tidewire_http::{Done, Request, Response};

@@ -20,7 +20,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Another one was answered, and more are there: whether it is others' turn.
+    /// A request was answered, and more are there: whether it is other connections' turn.
     #[inline]
     pub(crate) fn is_over(&mut self, clock: impl FnOnce() -> Instant) -> bool {
         self.answered += 1;

@@ -34,7 +34,7 @@ pub(crate) struct Wire {
     date: Date,
     /// Header fields of the reply that is being made.
     pub(crate) fields: Vec<u8>,
-    /// Another one.
+    /// What the reply says of its content.
     pub(crate) content: Content,
     last: Last,
     counts: Arc<Counts>,

@@ -212,7 +212,8 @@ fn a_client_of_http_1_0_gets_no_chunks() {
     assert!(got.whole && new.closed.is_none());
 }
 
-/// Such a reply ends with its connection: an orderly end in the middle of it would be taken for the whole.
+/// A reply of unknown length ends with its connection: an orderly end in the middle of it would be
+/// taken for the whole.
 #[test]
 fn a_reply_of_unknown_length_that_is_not_whole_ends_by_a_reset() {
     /// Says a part, and then nothing more.
@@ -299,7 +300,7 @@ fn head_is_get_without_the_body() {
         assert_eq!(all[0].header("content-length"), Some(length));
         assert_eq!(all[1].text(), "Hello, World!", "{path}");
     }
-    // Also where it is refused.
+    // A request that is refused, too.
     let got = run(app(), "HEAD / HTTP/1.1\r\n\r\n");
     assert!(got.output.ends_with(b"\r\n\r\n"));
     assert_eq!(all(&got, &["HEAD"])[0].status, 400);
@@ -330,7 +331,7 @@ fn a_client_that_waits_is_told_to_go_on() {
     let got = run(app(), post);
     let statuses: Vec<u16> = all(&got, &[]).iter().map(|got| got.status).collect();
     assert_eq!(statuses, [100, 200]);
-    // One that is refused is not, and need not send anything.
+    // A request that is refused is not asked to go on, and need not send its body.
     let refused = post.replace("POST / ", "POST /none ");
     let got = run(app(), &refused[..refused.len() - 2]);
     let all_of_it = all(&got, &[]);
@@ -343,7 +344,7 @@ fn a_client_that_waits_is_told_to_go_on() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_dropped_or_ends_the_connection() {
+fn an_unwanted_body_is_dropped_or_ends_the_connection() {
     let post = |length: usize| {
         format!(
             "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n{}",
@@ -589,7 +590,7 @@ fn a_client_that_goes_in_the_middle_is_no_whole_request() {
     assert!(!all(&got, &[])[0].whole);
     let got = gone(&get("/", ""));
     assert_eq!(got.closed, Some(Closed::Finished));
-    // One that says no more, and waits for its reply, gets it.
+    // A client that says no more, and waits for its reply, gets it.
     let got = gone(&get("/bytes/300000", ""));
     assert_eq!(all(&got, &[])[0].body.len(), 300_000);
 }

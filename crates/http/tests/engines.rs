@@ -150,7 +150,7 @@ fn a_last_request_ends_its_connection_at_once() {
 
 /// The client has gone on speaking: no reset destroys the reply.
 #[test]
-fn who_speaks_behind_his_last_request_gets_its_reply() {
+fn bytes_behind_a_last_request_do_not_cost_its_reply() {
     on_every_engine(|running, _| {
         let more = "x".repeat(300_000);
         let got = ask(addr(&running), (last("/") + &more).as_bytes());
@@ -163,7 +163,7 @@ fn who_speaks_behind_his_last_request_gets_its_reply() {
 /// A reply that is longer than what the client's kernel takes at once, made in one go, streamed, or of the older HTTP: what the
 /// client says while it is on its way destroys none of it.
 #[test]
-fn who_speaks_while_a_long_last_reply_is_on_its_way_gets_all_of_it() {
+fn bytes_during_a_long_last_reply_do_not_cost_any_of_it() {
     on_every_engine(|running, _| {
         let older = |path: &str| format!("GET {path} HTTP/1.0\r\n\r\n");
         let streamed = format!("/bytes/{LONG}");
@@ -232,7 +232,7 @@ fn a_client_that_does_not_read_is_not_read_from_either() {
                 "{running:?}: {sent} bytes"
             );
         }
-        // Others are served meanwhile.
+        // Other clients are served meanwhile.
         assert_eq!(
             ask(addr(&running), last("/").as_bytes())[0].text(),
             demo::HELLO

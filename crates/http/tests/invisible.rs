@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn so_are_those_that_repeat_each_other(
+    fn pairs_that_repeat_each_other_are_invisible(
         requests in prop::collection::vec((request(), 1..5usize), 1..4),
         half_close in any::<bool>(),
     ) {

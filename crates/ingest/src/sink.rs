@@ -48,11 +48,11 @@ pub enum Accepted {
     Now,
     /// The messages are taken, and may be acknowledged once this is committed.
     Later(Ticket),
-    /// None was taken, for want of room: to be tried again when the log has moved.
+    /// No message was taken, for want of room: to be tried again when the log has moved.
     Busy,
-    /// None was taken, because there are too many at once: to be tried again with fewer.
+    /// No message was taken, because there are too many at once: to be tried again with fewer.
     Fewer,
-    /// None was taken, and none will be: the connection is to end, for this reason.
+    /// No message was taken, and none will be: the connection is to end, for this reason.
     Refused(&'static str),
 }
 

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_taken_by_those_whose_they_are() {
+    fn marks_are_taken_only_by_their_owner() {
         let of = transaction();
         let place = Place { next: 2, print: 3 };
         let whole = held(&of, Share::Whole);

@@ -207,7 +207,7 @@ mod tests {
         };
         assert_eq!(sent(&empty, Form::Message).value, b"");
         assert_eq!(decoded(&empty, Form::Message, b""), Ok(empty.clone()));
-        // One that was filled before it was asked for.
+        // A record of two messages goes as a run, whichever form is asked for.
         let two = Record {
             count: 2,
             frames: [&record.frames[..], &record.frames[..]].concat(),

@@ -84,11 +84,11 @@ pub fn forget(_: &Target, _: &Settings, _: u64, _: u64) -> Result<(), Unavailabl
 pub enum Polled {
     /// The next record.
     Record(Found),
-    /// There is no more that is committed now.
+    /// No further committed record is there now.
     End,
     /// Nothing has come.
     Nothing,
-    /// There is a record that cannot be read.
+    /// A record cannot be read.
     Unreadable(String),
 }
 
@@ -105,19 +105,19 @@ impl Reader {
         Err(Unavailable::NotBuilt)
     }
 
-    /// There is none to be asked.
+    /// No reader exists in this build.
     #[must_use]
     pub fn first(&self) -> u64 {
         match self.0 {}
     }
 
-    /// There is none to be asked.
+    /// No reader exists in this build.
     #[must_use]
     pub fn passed(&self) -> Option<(u64, &str)> {
         match self.0 {}
     }
 
-    /// There is none to be asked.
+    /// No reader exists in this build.
     ///
     /// # Errors
     /// None.
@@ -133,7 +133,7 @@ impl Reader {
         Err(Unavailable::NotBuilt)
     }
 
-    /// There is none to be asked.
+    /// No reader exists in this build.
     ///
     /// # Errors
     /// None.
@@ -141,13 +141,13 @@ impl Reader {
         match self.0 {}
     }
 
-    /// There is none to be asked.
+    /// No reader exists in this build.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         match self.0 {}
     }
 
-    /// There is none to be asked.
+    /// No reader exists in this build.
     ///
     /// # Errors
     /// None.

@@ -17,7 +17,7 @@ pub enum Allocator {
 }
 
 impl Allocator {
-    /// Its name, as INFO shows it under `mem_allocator`.
+    /// Name of the allocator, as INFO shows it under `mem_allocator`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

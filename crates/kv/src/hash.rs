@@ -2,12 +2,13 @@
 //!
 //! Clients choose what is hashed and have read this code, so nothing but the key may decide where
 //! bytes go. Hashes that multiply the input with constants (foldhash, wyhash, FNV, ...) have inputs
-//! that collide under every seed: where the constant meets itself, a factor becomes zero. A universal
-//! hash with secret factors has none, but it is safe only from those who never see its values, and
-//! SCAN shows them: keys come in the order of their hashes, and cursors are bits of them; a few
-//! hundred equations later the factors are known. SipHash was made to be a pseudorandom function:
-//! whoever sees as many values as they like learns nothing about the next. One round a word and
-//! three at the end are what Rust's and Python's tables take against the same attack.
+//! that collide under every seed: where the constant meets itself, a factor becomes zero. A
+//! universal hash with secret factors has none, but it is safe only from attackers who never see
+//! its values, and SCAN shows them: keys come in the order of their hashes, and cursors are bits of
+//! them; a few hundred equations later the factors are known. SipHash was made to be a pseudorandom
+//! function: an attacker who sees as many values as he likes learns nothing about the next. One
+//! round a word and three at the end are what Rust's and Python's tables take against the same
+//! attack.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -75,7 +76,7 @@ fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
         // The word that ends with them, without what is in front of them.
         u64::from_le_bytes(*last) >> (64 - 8 * rest.len())
     } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        // They overlap where there are fewer than eight.
+        // The two words overlap where there are fewer than eight bytes.
         let last = u64::from(u32::from_le_bytes(*last)) << (8 * (rest.len() - 4));
         u64::from(u32::from_le_bytes(*first)) | last
     } else {
@@ -93,7 +94,8 @@ impl BuildHasher for HashKey {
     }
 }
 
-/// Hashes the parts of a value one after the other, each under a key that depends on the hash of those before.
+/// Hashes the parts of a value one after the other, each under a key that depends on the hash of
+/// the parts before.
 #[derive(Debug)]
 pub struct KeyedHasher {
     key: HashKey,
@@ -172,7 +174,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Families of 20,000 keys for which someone who knows a hash function, but no key, would look.
+    /// Families of 20,000 keys for which an attacker would look who knows a hash function, but no
+    /// key.
     pub(crate) fn families() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         type Family = fn(u64) -> Vec<u8>;
         let families: [(&str, Family); 9] = [

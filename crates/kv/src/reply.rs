@@ -13,7 +13,8 @@ pub enum Proto {
     Resp3,
 }
 
-/// Bytes that a number with its line end and type has, at most, or a length with those of a string.
+/// Bytes that a number with its line end and type has, at most, or a length with a string's line
+/// end and type.
 const SMALL: usize = 32;
 
 /// Bytes of a string for which the buffer is made long enough at once.
@@ -52,7 +53,7 @@ impl Reply {
         }
     }
 
-    /// One that was made elsewhere.
+    /// A reply that was made elsewhere.
     pub(crate) fn made(proto: Proto, bytes: Vec<u8>) -> Reply {
         Reply {
             buf: bytes,
@@ -110,8 +111,8 @@ impl Reply {
         self.buf.truncate(len);
     }
 
-    /// Takes back what was written behind the first `len` bytes, since nobody is to hear it: whether
-    /// it was too much does not matter any more.
+    /// Takes back what was written behind the first `len` bytes, since no client is to hear it:
+    /// whether it was too much does not matter any more.
     pub(crate) fn take_back(&mut self, len: usize) {
         self.buf.truncate(len);
         self.over = false;

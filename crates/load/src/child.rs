@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_have_addresses_at_which_nobody_listens() {
+    fn a_name_may_have_addresses_without_a_listener() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         // As localhost is, for a server on IPv4 alone.

@@ -19,7 +19,7 @@ pub const SATURATED: f64 = 0.9;
 pub const STEAL_MAX: f64 = 0.02;
 /// The clocks of a reading that took longer than this are read again.
 const READING_MAX: Duration = Duration::from_millis(1);
-/// So often at most.
+/// Most repetitions of such a reading.
 const READINGS_MAX: u32 = 10;
 
 /// The readings at the beginning of a run.

@@ -12,7 +12,7 @@ use crate::procfs::Process;
 
 /// The state of a listening socket in the kernel's list.
 const LISTENING: &str = "0A";
-/// That of a connection.
+/// The state of a connection in the kernel's lists.
 const ESTABLISHED: &str = "01";
 
 /// The process that listens at an address of this machine; `None` if there is none, or if its descriptors are not to be
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_are_damaged_have_nobody() {
+    fn damaged_lists_name_no_owner() {
         let addr = SocketAddr::from(([127, 0, 0, 1], 80));
         let line = "  0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 x\n";
         let head = "  sl  local_address\n";

@@ -55,7 +55,7 @@ pub struct Process {
     dir: PathBuf,
     /// The CPU time includes the children's.
     family: bool,
-    /// Others that are measured with it.
+    /// Other processes that are measured with it.
     others: Vec<u32>,
     known_by: KnownBy,
 }
@@ -144,7 +144,7 @@ impl Process {
     pub fn cpu(&self) -> Result<CpuTime, ProcError> {
         let mut all = self.own_cpu()?;
         for other in self.members().iter().skip(1) {
-            // One that ended a moment ago has nothing to say.
+            // A process that ended a moment ago has nothing to say.
             if let Ok(cpu) = other.own_cpu() {
                 all.user_ns += cpu.user_ns;
                 all.system_ns += cpu.system_ns;
@@ -253,7 +253,7 @@ impl Process {
         let own = self.resident_bytes()?;
         let others = self.members();
         let others = others.iter().skip(1);
-        // One that ended a moment ago holds nothing.
+        // A process that ended a moment ago holds nothing.
         let others = others.filter_map(|other| other.resident_bytes().ok());
         Ok(own + others.sum::<u64>())
     }

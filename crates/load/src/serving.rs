@@ -74,7 +74,7 @@ const NOT_ACCEPTED: u64 = 0;
 /// The server's ends, and which processes hold each.
 struct Ends {
     holders: Vec<BTreeSet<u32>>,
-    /// There are some, and all of them have been accepted.
+    /// Connections are there, and all of them have been accepted.
     accepted: bool,
 }
 
@@ -131,8 +131,8 @@ impl Ends {
             KnownBy::Listening => {
                 let listening = owner::listen_at(addr);
                 let serves = |pid: &u32| holders.contains(pid) || listening.contains(pid);
-                // One that serves itself, or whose children do and nothing else; not one that has only passed the
-                // socket on, and has other children besides.
+                // A process that serves itself, or whose children do and nothing else; not a
+                // process that has only passed the socket on, and has other children besides.
                 let whole = holders.contains(&pid) || family.iter().skip(1).all(serves);
                 if all_within && whole && !generators.contains(&pid) {
                     return named.clone();

@@ -17,7 +17,7 @@ pub const ROUNDS_MIN: usize = 6;
 /// Why a statistic can't be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
-    /// There were no samples.
+    /// No samples were given.
     #[error("no samples: a statistic needs at least one run")]
     Empty,
     /// A sample was infinite or not a number.

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_the_bottleneck_is_named() {
+    fn the_bottleneck_is_named() {
         let closed = Arrivals::Closed;
         only(
             closed,
@@ -559,7 +559,7 @@ mod tests {
         only(closed, &run(1, 0), Kind::ListenOverflow, standing);
         let quiet = Trust::of(&plan(closed), &run(0, 100));
         assert!(quiet.reasons.is_empty(), "sent again while connecting");
-        // Whose process is not known is judged by the whole run.
+        // A server whose process is not known is judged by the whole run.
         let unknown = Outcome {
             metered: None,
             ..run(0, 100)

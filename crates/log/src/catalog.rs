@@ -24,7 +24,7 @@ pub(crate) use spacing::Spacing;
 /// A stream as readers see it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
-    /// One past the last committed record.
+    /// The position after the last committed record.
     pub(crate) next: u64,
     /// Records before this position are not kept any more.
     pub(crate) trimmed: u64,
@@ -147,7 +147,7 @@ impl Catalog {
         segment.newest_us = segment.newest_us.max(batch.newest_us);
         segment.lived_us = segment.lived_us.max(batch.lived_us);
         for note in &batch.notes {
-            // One that was deleted in the same batch is there still.
+            // A stream that was deleted in the same batch is there still.
             let stream = &mut self.streams[note.stream];
             if segment.index.extent(note.stream).is_none() {
                 stream.segments.insert(note.first, number);

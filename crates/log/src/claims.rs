@@ -165,9 +165,10 @@ pub(crate) struct Claimed {
     pub(crate) said: Option<Said>,
     /// How far streams were durable, as far as it says.
     pub(crate) ends: Vec<End>,
-    /// So far and no further, as of the batch up to which all was durable; else at least so far.
+    /// The streams went exactly so far, as of the batch up to which all was durable; otherwise at
+    /// least so far.
     pub(crate) is_exact: bool,
-    /// There is something else, and nothing that is whole.
+    /// The file has something else, and nothing that is whole.
     pub(crate) is_damaged: bool,
     /// Beside what it says there is something that is not whole: what was said after it, if it was not that before.
     pub(crate) is_doubtful: bool,

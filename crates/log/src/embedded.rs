@@ -275,7 +275,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
             self.list_stream(&gather, name);
         }
         if is_new {
-            // Also when it was refused: the writer may have to make room.
+            // The writer is woken even when the record was refused: it may have to make room.
             self.shared.unpark(&mut gather);
         }
         id
@@ -314,7 +314,8 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         };
         let mut gather = self.shared.gather();
         let ticket = gather.append(run, frames, &self.shared.settings);
-        // Also when it was refused: the writer may have to make room for groups of that size.
+        // The writer is woken even when the run was refused: it may have to make room for groups of
+        // that size.
         self.shared.unpark(&mut gather);
         ticket
     }
@@ -452,7 +453,7 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         }
         gather.is_changed |= ticket.is_ok();
         self.shared.note_compression(&gather);
-        // Also when it was refused: the writer may have to make room.
+        // The writer is woken even when the record was refused: it may have to make room.
         self.shared.unpark(&mut gather);
         ticket
     }

@@ -109,7 +109,7 @@ pub(crate) enum Gate {
 pub enum Room {
     /// Nothing is refused for want of it.
     Enough,
-    /// There is none for another segment, though that in use has some left, or for what is much at once.
+    /// No room for another segment, though the one in use has some left, or for a large group.
     Ending,
     /// Nothing is taken but what makes room, if that.
     Short,
@@ -141,7 +141,7 @@ pub(crate) struct Growth {
     /// Whether there is room on the disk for as much as the largest group above the limit; `None` if the
     /// writer has not seen to it since the last group that needed it.
     pub(crate) room: Option<bool>,
-    /// There is none, for another reason than that the disk is full.
+    /// No room was found, for another reason than a full disk.
     pub(crate) is_blocked: bool,
     /// What the growing caller was promised by now, in all.
     pub(crate) grown: Option<usize>,
@@ -169,7 +169,7 @@ pub(crate) struct Gather {
     pub(crate) reserved: usize,
     /// What it should be, for what was refused.
     pub(crate) wanted: usize,
-    /// There is no room for more than it is.
+    /// The disk has no room for a larger limit.
     pub(crate) is_stuck: bool,
     /// The cause is not a full disk, and no caller is told that it is.
     pub(crate) is_stuck_by_other: bool,
@@ -184,11 +184,11 @@ pub(crate) struct Gather {
     pub(crate) begins_segment: bool,
     /// Something was refused that needs another segment.
     pub(crate) wants_segment: bool,
-    /// There was no room for it.
+    /// The disk had no room for that segment.
     pub(crate) no_segment: bool,
     /// The segment could not be had for another reason; the writer tries again.
     pub(crate) is_segment_blocked: bool,
-    /// There was no room for the next segment, though that in use has some left.
+    /// The disk had no room for the next segment, though the one in use has some left.
     pub(crate) fears_end: bool,
     /// How often the writer was asked to look for room, and the last of these that it had heard of when it last began to look.
     pub(crate) looks_asked: u64,
@@ -311,7 +311,7 @@ impl Gather {
     /// Puts the gathered group into `taken`, which is empty, and begins the next one in its place.
     pub(crate) fn take(&mut self, taken: &mut Group) {
         if self.group.gathered() > self.limit / 2 {
-            // There is more where that came from.
+            // Callers will append more.
             self.wanted = self.wanted.max(2 * self.limit);
         }
         if self.group.gathered() > self.limit {

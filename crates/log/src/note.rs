@@ -9,7 +9,7 @@ pub(crate) struct Note {
     pub(crate) stream: u32,
     /// The position of the first record of the run at `offset`.
     pub(crate) first: u64,
-    /// One past the last record of this stream up to the next note about it.
+    /// The position after the last record of this stream up to the next note about it.
     pub(crate) next: u64,
     /// From the start of the batch.
     pub(crate) offset: u64,

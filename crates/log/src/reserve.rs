@@ -90,7 +90,7 @@ impl<F: DiskFile> Reserve<F> {
         self.lock().owed > 0
     }
 
-    /// There is no spare any more.
+    /// Notes that no spare is left.
     pub(crate) fn no_spare(&self) {
         self.lock().taken = 0;
     }

@@ -77,7 +77,7 @@ impl<D: Disk> EmbeddedLog<D> {
         if begun.is_ok() {
             self.list_stream(&gather, name);
         }
-        // Also when it was refused: the writer may have to make room.
+        // The writer is woken even when the batch was refused: it may have to make room.
         self.shared().unpark(&mut gather);
         begun
     }

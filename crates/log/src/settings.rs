@@ -73,7 +73,7 @@ pub struct Settings {
     pub retention_bytes: Option<u64>,
     /// Segments are removed when their newest record is older than this. Default: no limit.
     pub retention_age: Option<Duration>,
-    /// There is a replicator, which says how far it has [carried](crate::Log::carried) the records.
+    /// Set where a replicator says how far it has [carried](crate::Log::carried) the records.
     /// Records that are not at home are not removed by `retention_bytes`, `retention_age` or the
     /// settings of streams, and at most so many bytes of them are taken; then
     /// [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be more. `u64::MAX` is

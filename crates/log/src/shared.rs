@@ -231,7 +231,7 @@ impl Watchers {
     }
 }
 
-/// One of them, until it is dropped.
+/// One watcher, until it is dropped.
 pub(crate) struct Watching {
     watchers: Arc<Watchers>,
     id: u64,

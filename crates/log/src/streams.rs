@@ -69,14 +69,14 @@ pub struct StreamSettings {
 /// Something to be done about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// There is to be one.
+    /// Create a stream.
     Create {
         /// Name of the stream, 1 to 255 bytes.
         stream: &'a str,
         /// What is set about it.
         settings: StreamSettings,
     },
-    /// One that there is has these settings from now on.
+    /// A stream that exists has these settings from now on.
     Set {
         /// Name of the stream.
         stream: &'a str,
@@ -109,13 +109,13 @@ pub enum Change<'a> {
 /// Why nothing was done about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeRefused {
-    /// There is no stream of this name.
+    /// No stream has this name.
     #[error("there is no such stream")]
     NoStream,
     /// The stream has no cursor of this name.
     #[error("there is no such cursor")]
     NoCursor,
-    /// There is one already.
+    /// A stream has this name already.
     #[error("there is a stream of this name already")]
     Exists,
     /// A setting is out of its range.

@@ -1,4 +1,5 @@
-//! Whose a record is, where several logs share producers: a word behind the name of its producer.
+//! The owner of a record, where several logs share producers: a word behind the name of its
+//! producer.
 
 /// The time for which the producers of one partition of a fleet belong to one log.
 ///

@@ -85,7 +85,7 @@ pub enum Refused {
     /// there is one as soon as there is room.
     #[error("the log's queue is full")]
     Busy,
-    /// There is no room on the disk. Read on, refuse, try again after `retry_after`.
+    /// The disk has no room. Read on, refuse, try again after `retry_after`.
     #[error("the disk is full")]
     DiskFull {
         /// When trying again makes sense.

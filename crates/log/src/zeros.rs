@@ -50,7 +50,8 @@ impl<F> Default for Zeros<F> {
 }
 
 impl<F: DiskFile> Zeros<F> {
-    /// There is a new spare, which is to be `length` bytes long; room is reserved for a part of it.
+    /// Begins with a new spare, which is to be `length` bytes long; room is reserved for a part of
+    /// it.
     pub(crate) fn begin(&self, file: F, length: u64) {
         let mut spare = self.lock();
         spare.file = Some(file);

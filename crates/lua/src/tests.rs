@@ -162,7 +162,7 @@ fn compare(count: usize, seed: u64) {
 }
 
 #[test]
-fn patterns_match_as_those_of_c() {
+fn patterns_match_as_in_c() {
     compare(20_000, fastrand::u64(..));
 }
 
@@ -237,7 +237,7 @@ return table.concat(out, '\n')
 "#;
 
 #[test]
-fn functions_about_tables_do_as_those_of_c() {
+fn table_functions_do_as_in_c() {
     let (vm, lua) = both();
     let seed = fastrand::u64(..);
     let mut chance = fastrand::Rng::with_seed(seed);

@@ -42,7 +42,7 @@ impl Default for Settings {
     }
 }
 
-/// There is no place for more work. Nothing was taken.
+/// The queue has no place for more work. Nothing was taken.
 ///
 /// ```
 /// use tidewire::Handle;

@@ -99,7 +99,7 @@ impl Gate {
 }
 
 #[test]
-fn a_busy_pool_stalls_nobody_and_refuses_what_is_too_much() {
+fn a_busy_pool_stalls_no_connection_and_refuses_what_is_too_much() {
     let settings = Settings {
         threads: 1,
         places: 3,

@@ -110,7 +110,7 @@ fn a_panic_is_an_answer_and_what_cannot_be_answered_ends_the_connection() {
 }
 
 #[test]
-fn nothing_is_done_for_who_has_gone() {
+fn nothing_is_done_for_a_closed_connection() {
     let done = Arc::new(AtomicUsize::new(0));
     let pool = Pool::by_hand(100);
     let mut worker = Worker::new(&pool);

@@ -131,7 +131,7 @@ impl Decoder {
             Err(Fault::Version(version)) => return Err(Error::Version(version)),
         };
         self.offset += cursor.at() as u64;
-        // That of the end is not part of itself.
+        // The checksum at the end is not part of itself.
         if !self.ended {
             self.crc = crc::append(self.crc, &input[..cursor.at()]);
         }

@@ -36,7 +36,7 @@ pub struct Group {
     pub consumers: Vec<Consumer>,
 }
 
-/// One that reads. Times are milliseconds since 1970.
+/// A consumer that reads. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Consumer {
     /// Name of the consumer.
@@ -52,7 +52,8 @@ pub struct Consumer {
 
 /// The type of a stream in the form that is written, that of Redis 7.0.
 pub(crate) const KIND: u8 = 19;
-/// That of Redis 5, which counts nothing, and of Redis 7.2, which knows when consumers were given something.
+/// The type of Redis 5, which counts nothing, and of Redis 7.2, which knows when consumers were
+/// given something.
 const FIRST: u8 = 15;
 const WITH_ACTIVITY: u8 = 21;
 

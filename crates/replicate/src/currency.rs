@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_read_all_and_is_cut_off_is_not_current_any_more() {
+    fn a_follower_that_has_read_all_and_is_cut_off_is_not_current_any_more() {
         let mut currency = Currency::new(s(0));
         assert!(currency.silent(s(0)).is_some(), "nobody has answered yet");
         assert_eq!(currency.behind(s(1)), s(1));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_behind_the_end_is_as_old_as_what_is_missing() {
+    fn a_follower_behind_the_end_is_as_old_as_what_is_missing() {
         let mut currency = Currency::new(s(0));
         currency.told(10, s(5));
         currency.read_to(9);
@@ -129,7 +129,7 @@ mod tests {
 
     /// A home that grows, an answer and a record that take their time, and a line that is cut.
     #[test]
-    fn nobody_is_taken_for_more_current_than_he_is() {
+    fn no_follower_is_taken_for_more_current_than_it_is() {
         for seed in 0..2_000 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut currency = Currency::new(Duration::ZERO);

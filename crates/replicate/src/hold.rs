@@ -42,7 +42,7 @@ impl fmt::Debug for Hold {
 }
 
 impl Hold {
-    /// One that begins with these marks. For a node, and for tests of its callers.
+    /// A hold that begins with these marks. For a node, and for tests of its callers.
     #[doc(hidden)]
     #[must_use]
     pub fn new(tenure: Tenure, marks: &Marks) -> Hold {

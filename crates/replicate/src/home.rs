@@ -52,7 +52,7 @@ pub struct Owner {
 /// How far a stream is at home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// One past the position of the last record there, in the owner's log.
+    /// The position after the last record there, in the owner's log.
     pub next: u64,
     /// A hash of that record, by which a log can be told from its copy that has gone another way.
     pub print: u64,
@@ -139,7 +139,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// One of nothing, by which an owner leaves its name.
+    /// A transaction without records, by which an owner leaves its name.
     pub fn new(owner: Owner) -> Transaction {
         Transaction {
             owner,

@@ -14,7 +14,7 @@ pub(crate) struct Lane {
     pub(crate) home: u64,
     /// Up to where it is in transactions.
     pub(crate) read: u64,
-    /// One past the last record that is in transactions.
+    /// The position after the last record that is in transactions.
     put: u64,
     /// Up to where it was committed when that was looked at last.
     end: u64,
@@ -132,7 +132,8 @@ impl Lanes {
         }
     }
 
-    /// There is nothing to read of this stream now. One of the same name may come, and go on behind its positions.
+    /// Nothing is to be read of this stream now. One of the same name may come, and go on behind
+    /// its positions.
     pub(crate) fn ends(&mut self, stream: &str) {
         if let Some(lane) = self.lanes.get_mut(stream) {
             lane.end = lane.read;

@@ -23,7 +23,7 @@ use crate::status::{Fleet, Phase, Shown, Status};
 
 /// Where the homes of shares are had from.
 pub trait Homes: Send {
-    /// One for this share. Nothing is connected to before it is asked.
+    /// A home for this share. Nothing is connected to before it is asked.
     ///
     /// # Errors
     /// Why there is none; it is tried again.
@@ -120,7 +120,7 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// One for `log`, whose random number is `identity`. The log must sync what it commits.
+    /// A node for `log`, whose random number is `identity`. The log must sync what it commits.
     pub fn new(log: Arc<dyn Log>, identity: u64, settings: Settings, member: Member) -> Node {
         let owners = member.owners.clone();
         let mut node = Node {
@@ -486,7 +486,8 @@ impl Node {
         self.remember_due = now + CURSOR_EVERY;
         for (stream, &home) in &self.told.home {
             if self.remembered.get(stream) != Some(&home) {
-                // One that is refused costs what is kept too long after a start without a home.
+                // A cursor that is refused only costs records that are kept too long after a start
+                // without a home.
                 let _ = self.log.set_cursor(stream, CURSOR, home);
             }
         }
@@ -501,7 +502,7 @@ impl Node {
         };
         let mut homes = own.replicator.homes();
         for part in self.parts.values() {
-            // One that has claimed nothing yet may find that it has to begin where this is.
+            // A share that has claimed nothing yet may find that it has to begin where this one is.
             let of_part = part.carrier.replicator.homes();
             for (stream, home) in &mut homes {
                 let least = of_part.get(stream).copied();

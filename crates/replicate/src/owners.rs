@@ -7,7 +7,7 @@ use tidewire_log::Wake;
 
 use crate::hold::Hold;
 
-/// Whose the producers of a partition are.
+/// The owner of a partition's producers.
 #[derive(Clone, Debug)]
 pub enum Whose {
     /// This node's.
@@ -46,7 +46,7 @@ impl PartialEq for Owners {
 impl Eq for Owners {}
 
 impl Owners {
-    /// Whose a partition is.
+    /// The owner of a partition.
     #[must_use]
     pub fn of(&self, partition: u32) -> Whose {
         let table = self.table();

@@ -133,13 +133,15 @@ impl std::fmt::Debug for Replicator {
 }
 
 impl Replicator {
-    /// One for `log`, whose random number is `identity`; `session` is drawn anew for each process. The log must
-    /// sync what it commits, or its home would remember what it has forgotten.
+    /// A replicator for `log`, whose random number is `identity`; `session` is drawn anew for each
+    /// process. The log must sync what it commits, or its home would remember what it has
+    /// forgotten.
     pub fn new(log: Arc<dyn Log>, identity: u64, session: u64, settings: Settings) -> Replicator {
         Replicator::of(Share::Whole, log, identity, session, settings)
     }
 
-    /// One for a share of what a member of a fleet has. It tells the log nothing; `session` is drawn anew for each.
+    /// A replicator for one share of a fleet's member. It tells the log nothing; `session` is drawn
+    /// anew for each.
     pub(crate) fn of(
         share: Share,
         log: Arc<dyn Log>,
@@ -190,7 +192,7 @@ impl Replicator {
             if replicator.log.comes_home(&stream.name) {
                 replicator.lanes.remember(stream.name, home);
             } else {
-                // One that is left there would only seem to fall behind.
+                // A cursor that is left there would only seem to fall behind.
                 let (stream, cursor) = (&*stream.name, CURSOR);
                 let _ = replicator
                     .log
@@ -573,7 +575,7 @@ impl Replicator {
         if self.makes(|mistakes| mistakes.trust_positions) {
             return Ok(());
         }
-        // One that was deleted here stays there.
+        // A stream that was deleted here stays there.
         let Some(range) = self.log.range(stream) else {
             return Ok(());
         };
@@ -896,7 +898,8 @@ impl Replicator {
         self.remember_due = now + CURSOR_EVERY;
         for (stream, &home) in &homes {
             if self.remembered.get(stream) != Some(&home) && self.log.comes_home(stream) {
-                // One that is refused costs what is kept too long after a start without a home.
+                // A cursor that is refused only costs records that are kept too long after a start
+                // without a home.
                 let _ = self.log.set_cursor(stream, CURSOR, home);
             }
         }

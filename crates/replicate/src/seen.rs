@@ -10,9 +10,9 @@ use crate::home::{Held, Place};
 /// Where records of a tenure were met in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
-    /// None before it is kept for this tenure.
+    /// No earlier position is kept for this tenure.
     first: u64,
-    /// One past the last one.
+    /// The position after the last one.
     next: u64,
 }
 

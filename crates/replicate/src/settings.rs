@@ -8,9 +8,9 @@ pub struct Settings {
     /// A transaction is committed when it holds so many bytes of messages with their headers; the next one
     /// fills meanwhile, so twice as much is held in memory. Default 4 MiB; at least one record goes into each.
     pub transaction_bytes: usize,
-    /// Or so many records. Default 10,000; at least 1.
+    /// Most records of a transaction. Default 10,000; at least 1.
     pub transaction_records: usize,
-    /// Or when its first record has waited so long. Default 10 ms.
+    /// Longest time that a transaction's first record waits. Default 10 ms.
     pub linger: Duration,
     /// A run of a producer is cut, at messages, into records of at most so many bytes; a message that is larger is
     /// a record alone. Default 512 KiB.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub slow_after: Duration,
     /// How long to wait before trying again what has failed, at first; it doubles each time. Default 100 ms.
     pub retry_first: Duration,
-    /// And at most. Default 5 s.
+    /// The longest such wait. Default 5 s.
     pub retry_last: Duration,
     /// How long to wait at first before a home that another process has opened is looked at again.
     /// The pause doubles each time until something is committed again, up to four times as much. A

@@ -32,7 +32,7 @@ enum Stage {
     Begun,
     /// The owner leaves, and takes its word back.
     Leaves,
-    /// That is under way.
+    /// The transaction that takes the word back is under way.
     Releasing,
     /// The process does not own the home any more.
     Over,

@@ -25,9 +25,9 @@ struct Message {
 /// What reading came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// So many bytes; the file may have more.
+    /// Number of bytes; the file may have more.
     More(usize),
-    /// So many bytes, and then its end.
+    /// Number of bytes, and then the file's end.
     End(usize),
     /// What was read before is not there any more.
     Changed,

@@ -199,7 +199,7 @@ mod tests {
 
     /// The second ended everything with a panic.
     #[test]
-    fn hidden_names_and_those_that_are_no_text_are_not_found() {
+    fn hidden_names_and_names_that_are_no_text_are_not_found() {
         let place = tempfile::tempdir().unwrap();
         let at = place.path();
         fs::create_dir(at.join(".hidden")).unwrap();

@@ -48,7 +48,7 @@ pub enum Stand {
 pub struct Ended {
     /// Said to the user.
     pub why: String,
-    /// Whose matter it is.
+    /// Whether it concerns the server or one producer.
     pub matter: Matter,
 }
 

@@ -209,7 +209,7 @@ mod tests {
                 assert!(into[..n] == text[at..at + n], "{at} {n}");
             }
             assert_eq!(packed.read_at(300_000, &mut [0; 8]).unwrap(), 0);
-            // One that is still being written is not taken for whole.
+            // A packed file that is still being written is not taken for whole.
             let part = written(&bytes[..bytes.len() - 5]);
             assert!(Packed::new(part, packing).is_err());
         }

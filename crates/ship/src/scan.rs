@@ -244,7 +244,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.tracked = with_files.map(|follower| follower.entry.id).collect();
     }
 
-    /// Whose path names another file now, or none.
+    /// Notes followers whose path names another file now, or none.
     fn note_who_left(&mut self, found: &[Seen], scan: &Scan, is_partial: bool, now: Duration) {
         // What could not be found by its name may stand in a list; and what was listed was seen later.
         let listed = scan.lists.values().flatten();
@@ -586,7 +586,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
 
     /// Whether this file is one that is known; if that was over, or missing, it goes on.
     fn recall(&mut self, seen: &Seen, scan: &mut Scan, now: Duration) -> io::Result<bool> {
-        // One whose device is another now is in no place that can be looked at any more.
+        // A file whose device is another now is in no place that can be looked at any more.
         let known = self.place_of(seen, scan, |f| f.entry.id == seen.id);
         let known = known.or_else(|| self.place_of(seen, scan, |f| !f.is_here && f.may_be(seen)));
         let Some((trail, at)) = known else {

@@ -18,7 +18,7 @@ use crate::waiting::Waiting;
 
 /// Names are looked for once in so many polls.
 const SCAN: u32 = 4;
-/// So many times a poll names are looked for where they change all the time.
+/// Looks for names in one poll, at most, where names change all the time.
 const NEWS: u32 = 5;
 /// Longest path in the name of a producer; of longer ones the end is shown.
 const SHOWN: usize = 130;
@@ -28,7 +28,7 @@ const SAVED_WITHIN: Duration = Duration::from_secs(5);
 /// What a step came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// There is more to do at once; else not before something happens, or a poll is due.
+    /// More is to be done at once; otherwise not before something happens, or a poll is due.
     pub busy: bool,
     /// Everything there was when this began is shipped; only with
     /// [`once`](crate::Settings::once).

@@ -40,7 +40,7 @@ pub enum StoreError {
         /// Why it failed.
         source: io::Error,
     },
-    /// Another process has it.
+    /// Another process has the directory.
     #[error("{} is used by another `tidewire ship`; each needs a --state of its own", .0.display())]
     InUse(PathBuf),
     /// The state is not what was written.

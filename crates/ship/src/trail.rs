@@ -31,7 +31,7 @@ impl<F, L: Lane> Trail<F, L> {
         }
     }
 
-    /// How many followers, from the first on, have their turn: in order, each waits for those
+    /// How many followers, from the first on, have their turn: in order, each waits for the ones
     /// before.
     pub(crate) fn active(&self) -> usize {
         let waits =

@@ -157,7 +157,8 @@ impl FileSystem for WatchedDisk {
                 | WatchFlags::MOVED_FROM
                 | WatchFlags::MOVED_TO
                 | WatchFlags::ONLYDIR;
-            // One that is watched already, or was removed and made anew, has its watch then.
+            // A directory that is watched already, or was removed and made anew, has its watch
+            // then.
             match inotify::add_watch(&self.told.kernel, directory, flags) {
                 Ok(watch) => drop(by_directory.insert(directory.clone(), watch)),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
@@ -219,7 +220,7 @@ mod tests {
         disk.has_news();
         fs::write(&named, "").unwrap();
         assert!(has_happened());
-        // Another one is watched instead.
+        // Another directory is watched instead.
         assert_eq!(disk.watch(&set(&[&far])), None);
         fs::write(far.join("b.log"), "").unwrap();
         assert!(has_happened());

@@ -14,14 +14,14 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Default for Authority {
-    /// One of a name of its own.
+    /// An authority with a name of its own.
     fn default() -> Authority {
         Authority::new()
     }
 }
 
 impl Authority {
-    /// One of a name of its own.
+    /// An authority with a name of its own.
     pub fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         // Authorities of one name would be taken for each other.

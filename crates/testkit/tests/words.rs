@@ -1,4 +1,5 @@
-//! What programs print names its subject: a client, a server, a file; see docs/inside/words.md.
+//! What programs print, and comments, name their subject: a client, a server, a file; see
+//! docs/inside/words.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,31 @@ const REFUSED: &[&str] = &[
 
 /// Texts that are not ours, and one that is a name.
 const EXCEPTIONS: &[&str] = &["{who}"];
+
+/// Words that no comment uses. *Who* is for people, an operator for instance.
+const REFUSED_IN_COMMENTS: &[&str] = &[
+    "nobody",
+    "somebody",
+    "anybody",
+    "everybody",
+    "whoever",
+    "whom",
+];
+
+/// Words that no comment begins with: the comment stands without the one before it.
+const BEGINNINGS: &[&str] = &[
+    "It ",
+    "Its ",
+    "Of ",
+    "Those ",
+    "They ",
+    "Their ",
+    "The same ",
+    "Ditto",
+];
+
+/// Comments that are still worded so. The number only goes down.
+const LEFT: usize = 40;
 
 fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
@@ -114,4 +140,58 @@ fn what_is_printed_names_its_subject() {
     }
     assert!(read > 10_000, "{read} literals in {} files", files.len());
     assert!(found.is_empty(), "name the subject:\n{}", found.join("\n"));
+}
+
+/// Comments of a source, each line with its number and whether the comment begins there.
+fn comments(text: &str) -> Vec<(usize, &str, bool)> {
+    let (mut all, mut before) = (Vec::new(), "");
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let marker = ["///", "//!", "//"]
+            .into_iter()
+            .find(|marker| line.starts_with(marker))
+            .unwrap_or_default();
+        if !marker.is_empty() {
+            all.push((at + 1, line[marker.len()..].trim(), marker != before));
+        }
+        before = marker;
+    }
+    all
+}
+
+fn every_source(folder: &Path, all: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("target") {
+            every_source(&path, all);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            all.push(path);
+        }
+    }
+}
+
+#[test]
+fn comments_name_their_subject() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut files, mut read, mut found) = (Vec::new(), 0, Vec::new());
+    every_source(&crates, &mut files);
+    for path in files
+        .iter()
+        .filter(|path| !path.ends_with("tests/words.rs"))
+    {
+        let text = fs::read_to_string(path).expect("a source");
+        for (line, said, is_first) in comments(&text) {
+            read += 1;
+            let small = said.to_lowercase();
+            let mut words = small.split(|c: char| !c.is_alphanumeric());
+            if words.any(|word| REFUSED_IN_COMMENTS.contains(&word))
+                || is_first && BEGINNINGS.iter().any(|words| said.starts_with(words))
+            {
+                found.push(format!("{}:{line}: {said}", path.display()));
+            }
+        }
+    }
+    assert!(read > 20_000, "{read} lines of comments");
+    let places = found.join("\n");
+    assert!(found.len() <= LEFT, "name the subject:\n{places}");
 }

@@ -29,7 +29,7 @@ pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
 pub(crate) struct Theirs<T> {
     /// What it is, for the log.
     what: &'static str,
-    /// There until it is dropped.
+    /// The value, until it is dropped.
     value: Option<T>,
 }
 

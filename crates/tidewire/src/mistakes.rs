@@ -66,7 +66,7 @@ mistakes! {
         LateAcceptDropped,
         /// A connection that found no buffer is not tried again.
         StarvedCompletionForgotten,
-        /// That there is no buffer is taken for an error of the connection.
+        /// A lack of buffers is taken for an error of the connection.
         NoBufferFails,
         /// What waits for the rest of what was cut is dropped.
         PartsForgotten,
@@ -102,7 +102,7 @@ mistakes! {
         EdgeLost,
         /// A short receive means that there is no more, although the end was announced.
         EndBehindShortReceive,
-        /// That there is room again is not noticed.
+        /// New room is not noticed.
         RoomIgnored,
         /// A connection that has used up its turn does not queue for the next.
         TurnNotQueued,

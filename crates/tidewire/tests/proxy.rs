@@ -164,7 +164,7 @@ fn resets_are_passed_on_as_resets() {
         let (mut client, server) = setup.pair();
         reset(server);
         expect_reset(&mut client);
-        // Also by a side that has said all.
+        // A side that has said all may reset, too.
         let (mut client, server) = setup.pair();
         server.shutdown(Shutdown::Write).expect("half-closed");
         assert!(rest(&mut client).is_empty());
@@ -175,7 +175,7 @@ fn resets_are_passed_on_as_resets() {
 }
 
 #[test]
-fn a_client_is_reset_if_nobody_listens_upstream() {
+fn a_client_is_reset_without_an_upstream_listener() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = nobody.local_addr().expect("bound");
     drop(nobody);

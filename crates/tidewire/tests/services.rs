@@ -46,7 +46,7 @@ fn a_proxy_passes_on_what_is_said() {
 }
 
 #[test]
-fn a_header_of_the_proxy_protocol_says_who_it_is() {
+fn a_header_of_the_proxy_protocol_names_the_client() {
     const HEADER: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n";
     for_each_seed(500, |seed| {
         let said = talks(seed);
@@ -88,7 +88,7 @@ fn faults_and_traces_do_not_show_in_what_is_said() {
 fn a_seed_is_the_same_run_in_another_process() {
     let tests = [
         "a_proxy_passes_on_what_is_said",
-        "a_header_of_the_proxy_protocol_says_who_it_is",
+        "a_header_of_the_proxy_protocol_names_the_client",
         "faults_and_traces_do_not_show_in_what_is_said",
     ];
     for test in tests {

@@ -319,7 +319,7 @@ fn a_flood_leaves_room_for_others() {
     stop.store(true, SeqCst);
     source.join().unwrap();
     sink.join().unwrap();
-    // Else the stop waits for them to close.
+    // Otherwise the stop waits for them to close.
     drop((flood, polite));
     server.stop();
 }

@@ -69,7 +69,7 @@ impl TlsClient {
     /// use std::time::Duration;
     /// use tidewire_tls::{Client, Roots};
     ///
-    /// // Whoever listens here never says a word.
+    /// // The server here never says a word.
     /// let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let client = Client::new(&Roots::from_pem(chain.as_bytes())?).build()?;
     /// let socket = TcpStream::connect(listener.local_addr()?)?;

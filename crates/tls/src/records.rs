@@ -46,7 +46,7 @@ pub struct Records {
     told_end: bool,
     /// The stream is over without the peer's farewell.
     is_cut: bool,
-    /// So have we.
+    /// This side has said its farewell.
     said_farewell: bool,
 }
 

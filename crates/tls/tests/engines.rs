@@ -177,7 +177,7 @@ fn what_comes_with_the_end_is_answered() {
 /// A request and a farewell in one flight, with the end of the connection behind them and without: what was answered has left
 /// before the service, which is told of the farewell, aborts.
 #[test]
-fn who_aborts_at_a_farewell_has_sent_what_it_answered() {
+fn an_abort_at_a_farewell_sends_what_was_answered() {
     const CLIENTS: u64 = 30;
     let authority = Authority::new();
     let config = client(&authority);

@@ -169,7 +169,7 @@ fn a_reader_that_does_not_read_stops_the_writer() {
 /// All that the client says is there when the server begins to write without an end, and the network takes more of that than a
 /// server may write before it has read.
 #[test]
-fn who_always_writes_reads_all_the_same() {
+fn a_constant_writer_reads_all_the_same() {
     const BUFFER: usize = 4 << 20;
     let said: Vec<u8> = (0..150_000u32).map(|i| (i % 251) as u8).collect();
     for shape in SHAPES {
@@ -252,7 +252,7 @@ fn certificates_that_are_no_good_are_refused_with_a_clear_word() {
 }
 
 #[test]
-fn the_service_learns_who_it_is() {
+fn client_and_server_learn_each_others_identity() {
     let authority = Authority::new();
     let (server, client) = usual(&authority);
     let server = server

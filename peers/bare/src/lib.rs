@@ -104,7 +104,7 @@ impl Burn {
         if nanos == 0 {
             return Self { turns: 0 };
         }
-        // The fastest of several is the one that nobody disturbed.
+        // The fastest of several is the undisturbed one.
         let fastest = (0..9)
             .map(|_| {
                 let begin = Instant::now();

@@ -76,7 +76,7 @@ fn run(
         .create_with_context(Answered::default())
         .map(Arc::new)?;
     let served = producer.clone();
-    // It ends with the program.
+    // The thread ends with the program.
     std::thread::spawn(move || {
         loop {
             served.poll(Duration::from_secs(1));
@@ -103,7 +103,7 @@ fn run(
             .more
             .wait_timeout_while(now, PATIENCE, |now| *now < records);
         drop(all.expect("nobody panics"));
-        // They are told of before they count as answered.
+        // Delivery reports arrive before the records count as answered.
         while producer.in_flight_count() > 0 && since.elapsed() < 2 * PATIENCE {
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -135,7 +135,7 @@ fn send(
     }
 }
 
-/// Of this process, with all its threads.
+/// Processor time of this process, with all its threads.
 fn processor_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields = stat

@@ -70,7 +70,7 @@ func jobs(addr string) {
 	}
 }
 
-// locks has redsync let eight in, one at a time, each of whom makes its time longer.
+// locks has redsync let eight in, one at a time, each of which makes its time longer.
 func locks(addr string) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()

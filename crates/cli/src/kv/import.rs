@@ -254,7 +254,7 @@ fn put_stream(
         run(&args)?;
     }
     if stream.entries.is_empty() {
-        // There is no other way to one without entries and without groups.
+        // No other commands make a stream without entries and without groups.
         run(&[b"XADD", name, b"0-1", b"a", b"b"])?;
         run(&[b"XTRIM", name, b"MAXLEN", b"0"])?;
     }

@@ -179,7 +179,7 @@ impl Place {
         Ok(found)
     }
 
-    /// One of them.
+    /// The place of one part.
     fn of(part: &Part) -> Place {
         Place {
             data: part.directory.clone(),

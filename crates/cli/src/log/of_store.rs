@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn homes_of_stores_are_told_from_those_of_logs() {
+    fn homes_of_stores_are_told_from_homes_of_logs() {
         let unit = b"\x02\x01\0\x03\x03SET\x01k\x01v";
         let store = found("kv", "", unit);
         let former = "kv@0123456789abcdef";

@@ -237,7 +237,7 @@ const KEPT: usize = 4096;
 /// Calls `f` with one of them, empty. A line logged while another is formatted has a string of its
 /// own.
 fn with_kept<R>(kept: &'static LocalKey<Cell<String>>, f: impl FnOnce(&mut String) -> R) -> R {
-    // There is none where a thread ends.
+    // A thread that ends has no string any more.
     let mut text = kept.try_with(Cell::take).unwrap_or_default();
     text.clear();
     let result = f(&mut text);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_logs_does_not_wait_and_what_does_not_fit_is_counted() {
+    fn logging_does_not_wait_and_lost_lines_are_counted() {
         let (queue, opener, lines) = gated();
         let line = [b'x'; 1023];
         // No byte is taken, and this ends all the same.

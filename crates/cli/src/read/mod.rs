@@ -162,7 +162,7 @@ enum Ended {
     Unread,
     Output(io::Error),
     Input(Error),
-    /// So many records are missing in what was read.
+    /// Number of records that are missing in what was read.
     Lost(u64),
 }
 

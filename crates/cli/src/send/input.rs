@@ -58,7 +58,7 @@ pub(crate) struct Cutter {
     most: usize,
     buffer: Vec<u8>,
     filled: usize,
-    /// So many bytes at the start are dealt with.
+    /// Bytes at the start that are dealt with.
     done: usize,
     /// No line ends before here.
     searched: usize,
@@ -75,7 +75,7 @@ enum Discard {
     Nothing,
     /// Up to the end of the line.
     Line,
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(usize),
 }
 
@@ -118,7 +118,7 @@ impl Cutter {
         &mut self.buffer[self.filled..]
     }
 
-    /// So many bytes were read; the messages that are whole now.
+    /// Takes `n` bytes that were read; returns the messages that are whole now.
     pub(crate) fn read(&mut self, n: usize) -> Result<Vec<&[u8]>, Bad> {
         self.filled += n;
         let mut messages = Vec::new();

@@ -148,7 +148,7 @@ fn pattern(what: &Path, is_directory: bool) -> Result<Pattern, Failure> {
     Pattern::new(&absolute, is_directory).map_err(|e| Failure::usage(e.to_string()))
 }
 
-/// One without a directory is for all.
+/// A pattern without a directory holds in all directories.
 fn excluded(what: &str) -> Result<Pattern, Failure> {
     let path = match what.contains('/') {
         true => std::path::absolute(what).unwrap_or_else(|_| PathBuf::from(what)),

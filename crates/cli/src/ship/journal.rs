@@ -456,7 +456,7 @@ struct Shipping<'a> {
     producer_name: String,
     /// The entry at which counting begins, until it was met.
     must_begin: Option<String>,
-    /// There may be others before it.
+    /// Other entries may come before it.
     may_skip: bool,
     accept_loss: bool,
     /// The id of the next entry.

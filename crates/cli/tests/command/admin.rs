@@ -447,7 +447,7 @@ fn a_default_that_is_taken_is_left_out_and_an_address_asked_for_must_be_there() 
 
 /// A store whose recovery takes long enough to be seen: if it was not, it is made larger and the server killed once more.
 #[test]
-fn who_recovers_says_so_until_it_serves() {
+fn a_recovering_server_says_so_until_it_serves() {
     let data = tempfile::tempdir().unwrap();
     let dir = data.path().to_str().unwrap();
     // The address has to be known before the server says it.
@@ -495,7 +495,7 @@ fn who_recovers_says_so_until_it_serves() {
 }
 
 #[test]
-fn who_drains_says_so_and_goes_on_answering() {
+fn a_draining_server_says_so_and_goes_on_answering() {
     let own = [
         "echo",
         "--listen",
@@ -650,7 +650,7 @@ fn the_settings_in_force_are_shown_without_their_secrets() {
 
 /// What is not set is shown as it is in force, and what was any is shown as it came out.
 #[test]
-fn the_settings_in_force_are_those_of_each_service() {
+fn the_settings_in_force_are_shown_by_service() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, lines) = serve_everything(dir.path().to_str().unwrap());
     let text = get(addr(lines.last().unwrap()), "/config").body;
@@ -857,7 +857,7 @@ fn what_is_no_question_does_no_harm() {
 
 /// 256 connections that are kept, each with a question now and then that needs no token.
 #[test]
-fn who_holds_all_places_keeps_nobody_from_asking() {
+fn a_peer_with_all_places_keeps_no_other_from_asking() {
     let (_server, addrs) = serve(&[&["echo", "--listen", "echo=0"], &ADMIN[..]].concat());
     let admin = addrs[1];
     let health = format!("GET /health HTTP/1.1\r\nHost: {admin}\r\n\r\n");

@@ -131,7 +131,7 @@ const SERVICES: [Served; 5] = [
 ];
 
 #[test]
-fn who_is_too_many_hears_it_and_the_log_says_so() {
+fn a_client_too_many_hears_it_and_the_log_says_so() {
     for engine in engines() {
         let mut args = vec![
             "--engine",
@@ -322,7 +322,7 @@ fn a_flood_from_many_addresses_takes_no_more_than_it_may() {
 }
 
 #[test]
-fn behind_tls_who_is_refused_is_reset_and_a_proxys_client_hears() {
+fn behind_tls_a_refused_client_is_reset_and_a_proxys_client_hears() {
     let files = pki::Files::new();
     let tls = files.serve();
     for engine in engines() {

@@ -179,7 +179,7 @@ fn floods_of_handshakes() {
 
 /// TLS 1.2 lets either side ask for another handshake, which costs the server far more than its client. It is refused.
 #[test]
-fn nobody_begins_a_handshake_again() {
+fn no_client_begins_a_handshake_again() {
     let files = Files::new();
     let server = Server::start("auto", &files.serve());
     let echo = server.at(&SERVICES[0]).to_string();

@@ -21,7 +21,7 @@ fn serve(args: &[&str]) -> (Running, SocketAddr) {
     (server, addr(&line))
 }
 
-/// One that says this, and hears it; its address.
+/// A client that sends this text and hears it; its address.
 fn echo(to: SocketAddr, before: &[u8], text: &[u8]) -> SocketAddr {
     let mut client = TcpStream::connect(to).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -293,7 +293,7 @@ fn a_drain_ends_at_its_deadline_and_says_how_far_it_is() {
 
 /// While its log is being opened, it says that it recovers.
 #[test]
-fn who_recovers_is_not_ready() {
+fn a_recovering_server_is_not_ready() {
     let place = Place::new();
     let data = place.path("data");
     let args = ["--data", &data, "--durability", "os"];

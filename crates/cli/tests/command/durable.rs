@@ -357,7 +357,7 @@ fn a_log_that_cannot_be_opened_is_said_with_status_1() {
     assert_code(&server.send(&[], &lines(10)), 0);
     let data = place.path("data");
     let serve = ["serve", "ingest", "--listen", "ingest=0", "--data", &data];
-    // Another process has it.
+    // Another process has the log.
     let output = run(&serve);
     assert_code(&output, 1);
     let message = stderr(&output);

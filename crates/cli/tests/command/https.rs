@@ -186,7 +186,7 @@ fn http_1_1_is_agreed_upon_where_it_is_offered() {
 /// How a client says that it has said all.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// It has not.
+    /// The connection has not ended.
     Open,
     /// By TLS, and then by TCP.
     Farewell,
@@ -194,7 +194,7 @@ enum End {
     Fin,
 }
 
-/// Also where the server is stopped meanwhile.
+/// The reply is whole even where the server is stopped meanwhile.
 #[test]
 fn a_long_reply_is_whole_whoever_has_said_all() {
     const LENGTH: usize = 8 << 20;

@@ -64,7 +64,7 @@ fn connected(more: &[&str]) -> (Running, TcpStream) {
 }
 
 #[test]
-fn clients_are_asked_after_unless_nobody_shall_be() {
+fn keepalive_is_on_unless_it_is_turned_off() {
     for engine in engines() {
         let with = |more: &[&str]| {
             let (_server, client) = connected(&[&["--engine", engine], more].concat());

@@ -287,7 +287,7 @@ fn there_and_back(program: &str) {
     let _ = client.ask("SHUTDOWN");
     assert!(running.end().status.success());
 
-    // And back.
+    // The way back: from this store to a real server.
     let back = place.path().join("back");
     fs::create_dir(&back).unwrap();
     let out = back.join("dump.rdb").to_string_lossy().into_owned();
@@ -376,7 +376,7 @@ fn an_export_that_cannot_be_written_has_the_status_of_what_could_not_be_done() {
     fs::write(&dump, b"REDIS0009\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0").unwrap();
     let imported = run(&["kv", "import", &dump, "--data", &data]);
     assert!(imported.status.success(), "{}", stderr(&imported));
-    // So has an import that cannot be read: opening a directory succeeds.
+    // An import that cannot be read has that status, too: opening a directory succeeds.
     let refused = run(&["kv", "import", &text(""), "--data", &text("never")]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(stderr(&refused).contains("cannot read"), "{refused:?}");

@@ -102,7 +102,7 @@ fn a_follower_that_is_cut_off_from_the_brokers_says_so() {
 }
 
 #[test]
-fn a_takeover_that_nobody_waits_for_any_more_is_not_done_when_the_brokers_are_back() {
+fn a_cancelled_promotion_is_not_done_when_the_brokers_are_back() {
     let mut follower = Follower::start("given-up");
     follower.reach(false);
     follower.wait("home_link", "down");

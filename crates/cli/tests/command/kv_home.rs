@@ -86,7 +86,7 @@ fn a_directory_with_a_log_is_no_follower_s() {
     assert_code(&output, 2);
     let said = stderr(&output);
     assert!(said.contains("move it away"), "{said}");
-    // One that was made for a takeover which was not finished is no owner's.
+    // A log that was made for a takeover which was not finished is no owner's.
     fs::remove_file(log.join("claims")).unwrap();
     fs::write(log.join("taking-over"), "").unwrap();
     let flags = ["--kv-replicate", HOME, "--durability", "sync"];
@@ -129,7 +129,7 @@ fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     drop((client, server));
-    // Also across starts: its age is that of the change.
+    // Across starts, too, the lag's age is the age of the change.
     let mut server =
         Running::start(&[&["serve", "kv", "--listen", "kv/resp=0"][..], &flags].concat());
     let mut client = Client::connect(addr(&server.line())).unwrap();

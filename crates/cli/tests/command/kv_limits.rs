@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use crate::common::{PATIENCE, Running, addr, run, stderr};
 
 #[test]
-fn limits_that_would_serve_nobody_are_refused() {
+fn limits_that_would_serve_no_client_are_refused() {
     for (flag, value) in [
         ("--kv-query-buffer", "0"),
         ("--kv-query-buffer", "100000"),

@@ -89,7 +89,7 @@ fn is_loading(reply: &Reply) -> bool {
 }
 
 #[test]
-fn who_connects_while_it_recovers_is_told_so_and_then_served() {
+fn a_client_during_recovery_is_told_so_and_then_served() {
     for engine in engines() {
         let mut place = Place::new(engine);
         let seen = (0..TIMES).any(|_| {

@@ -264,7 +264,7 @@ impl Scene {
         assert_eq!(client.ask("UNLINK fill:1").unwrap(), Reply::Int(1));
         assert_eq!(client.ask("EXPIRE fill:2 1000").unwrap(), Reply::Int(1));
         assert_eq!(client.ask("FUNCTION FLUSH").unwrap(), ok);
-        // One that is made by itself is not the one that is asked for.
+        // A snapshot that the store makes by itself is not the one that is asked for.
         let began = Instant::now();
         let saved = loop {
             match client.ask("SAVE").unwrap() {

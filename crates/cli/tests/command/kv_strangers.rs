@@ -89,7 +89,7 @@ fn a_login_has_a_deadline() {
     let at = addr(&server.line());
     let mut client = Client::connect(at).unwrap();
     assert_eq!(client.ask("AUTH a-secret").unwrap(), ok());
-    // One that says nothing, and one that says something else.
+    // A client that says nothing, and clients that say something else.
     for says in [&b""[..], b"PING\r\n", b"AUTH wrong\r\n"] {
         let mut stranger = TcpStream::connect(at).unwrap();
         stranger.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -75,7 +75,7 @@ fn settings_that_are_typing_mistakes_are_said_once_with_what_to_do() {
 
 /// "another process has this log open: another process has it open" was said once.
 #[test]
-fn a_log_that_somebody_has_is_said_once() {
+fn a_locked_log_is_said_once() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let data = data.to_str().unwrap();
@@ -131,7 +131,7 @@ fn hosts_have_names() {
 }
 
 #[test]
-fn a_host_that_nobody_knows_is_named() {
+fn an_unknown_host_is_named() {
     for args in [
         &["serve", "echo", "--listen", "echo=a..b:7"][..],
         &["serve", "echo", "--listen", "echo=127.0.0.300:7"],

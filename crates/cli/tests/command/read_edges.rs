@@ -44,7 +44,7 @@ fn a_log_is_looked_at_beside_its_server() {
         }
     }
     assert_eq!(names(&data), before, "something was made");
-    // And the server was not disturbed.
+    // The server was not disturbed.
     assert_code(&server.send(&["--producer", "p"], "6\n"), 0);
     server.stop();
 

@@ -93,7 +93,7 @@ fn behind_the_last_id_everything_is_there_already() {
     let output = server.send(&["--producer", "p", &file], "");
     assert_code(&output, 2);
     assert!(stderr(&output).contains("2 skipped"), "{}", stderr(&output));
-    // And the command does not wait for what cannot be sent.
+    // The command does not wait for what cannot be sent.
     let output = server.send(&["--first-id", &last], "three\nfour\n");
     assert_code(&output, 2);
     assert_eq!(server.read(&["--raw"]), "one\nthree\n");

@@ -122,7 +122,7 @@ fn a_failure_that_cannot_be_told_has_its_status_all_the_same() {
 
 /// Stderr is a pipe that is not read: lines are dropped, connections are not.
 #[test]
-fn a_log_that_nobody_reads_holds_nobody_up() {
+fn a_log_that_is_not_read_holds_no_client_up() {
     for engine in common::engines() {
         let args = ["serve", "echo", "--listen", "echo=0", "--log", "trace"];
         let mut command = common::tidewire(&[&args[..], &["--engine", engine]].concat());

@@ -50,7 +50,7 @@ fn a_send_that_is_under_way_sends_its_files_again() {
     ];
     assert_code(&run(&send), 0);
     backup(&place);
-    // So that some are acknowledged, and not all.
+    // The limit lets some be acknowledged, and not all.
     stream(&["set", "logs", "--limit-bytes", "500000"]);
     fs::write(&file, lines(1..=5000)).unwrap();
     let sending = Running::start(&send);

@@ -64,7 +64,7 @@ fn the_status_page_and_the_list_say_how_far_each_file_is() {
     assert_eq!(files["files"][0]["path"], log.as_str());
     assert_eq!(files["files"][0]["stored"], 8);
     assert_eq!(files["files"][0]["lag_seconds"], 0.0);
-    // Also while it ships.
+    // `--list` works while `ship` runs, too.
     let listed = run(&["ship", "--list", "--state", &state]);
     assert_code(&listed, 0);
     let listed = stdout(&listed);

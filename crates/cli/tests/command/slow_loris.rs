@@ -24,7 +24,7 @@ fn crowd() -> usize {
 /// Checks that another client is served meanwhile.
 type Good<'a> = &'a dyn Fn(SocketAddr);
 
-/// One that is whole, and what answers it.
+/// A whole request, and its answer.
 fn asks(question: &'static [u8], answer: &'static [u8]) -> impl Fn(SocketAddr) {
     move |at| {
         let mut socket = connect(at);

@@ -167,7 +167,7 @@ fn of_what_they_have_sent_themselves_are_cut() {
 
 #[test]
 fn of_small_values_are_cut() {
-    /// So many answers of 257 bytes are 6 MiB, and what asks for them the kernels keep.
+    /// This number of answers of 257 bytes is 6 MiB; the kernels keep the requests for them.
     const READS: usize = 24_000;
     fn read_often(socket: &mut TcpStream) -> bool {
         // A request that is torn would be no request.

@@ -196,7 +196,7 @@ fn a_cursor_is_deleted_and_stays_so() {
         assert_code(&refused, 1);
         assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
     }
-    // Also after kill -9, and after a checkpoint that was written since.
+    // The settings hold after kill -9, and after a checkpoint that was written since.
     server.kill();
     let server = Server::start(&place);
     assert_eq!(lag(&server), ("1".into(), "3".into()));

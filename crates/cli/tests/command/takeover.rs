@@ -76,7 +76,7 @@ fn a_successor_has_all_listeners_and_the_old_one_finishes() {
 
 /// Long form: `TIDEWIRE_HANDOVERS=100 cargo test -p tidewire-cli --test command takeover::handovers_under_load`.
 #[test]
-fn handovers_under_load_refuse_and_reset_nobody() {
+fn handovers_under_load_refuse_and_reset_no_client() {
     for engine in engines() {
         for placement in ["shared", "acceptor"] {
             let place = Place::new();
@@ -293,7 +293,7 @@ fn a_successor_that_dies_changes_nothing() {
         send("two\n");
         echo_again(&mut UnixStream::connect(&unix).unwrap());
         assert!(ready(old.addr(3)).contains("serving"));
-        // And it can still be taken over from.
+        // A successor can still take over from it.
         let new = Server::start(&with(&args, &["--takeover"]), 4);
         let log = old.ends();
         assert!(log.contains("this server goes on"), "{log}");
@@ -341,7 +341,7 @@ fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     let refused = claim.serving().unwrap_err().to_string();
     assert!(refused.contains("done nothing with the logs"), "{refused}");
     drop((handed, waits));
-    // And it can still be taken over from.
+    // A successor can still take over from it.
     let new = Server::start(&with(&args, &["--takeover"]), 2);
     let log = old.ends();
     assert!(log.contains("this server goes on"), "{log}");
@@ -350,8 +350,8 @@ fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     new.stop();
 }
 
-/// One that does not take over may hold a log for a moment still, or may just have come to it. The
-/// old one ended then, as if another process had the log, and no server served.
+/// A successor that does not take over may hold a log for a moment still, or may just have opened
+/// it. The old one ended then, as if another process had the log, and no server served.
 #[test]
 fn a_log_that_a_refused_successor_still_holds_is_awaited() {
     let place = Place::new();
@@ -383,7 +383,7 @@ fn a_log_that_a_refused_successor_still_holds_is_awaited() {
     old.stop();
 }
 
-/// And it can be told to end meanwhile.
+/// A signal ends it meanwhile.
 #[test]
 fn a_server_that_awaits_its_log_ends_at_a_signal() {
     let place = Place::new();

@@ -163,7 +163,7 @@ fn every_acknowledged_set_is_there_after_handovers_under_load() {
         let served = visitor.join().unwrap();
         assert_all_set(kv, &keys);
         server.stop();
-        // And in the log, not only in memory.
+        // The data is in the log, not only in memory.
         let again = Server::start(&args, 4);
         assert_all_set(again.addr(0), &keys);
         again.stop();

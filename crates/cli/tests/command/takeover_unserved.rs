@@ -224,7 +224,7 @@ fn what_would_be_left_behind_is_known_by_its_directory() {
     let durable = ["--durability", "sync"];
     let succeeds = ["--durability", "sync", "--takeover"];
     for (serves, wrong) in [
-        // Of those that keep both, one that would leave the keys, the messages, or both.
+        // A predecessor keeps both logs; the successor would leave the keys, the messages, or both.
         (
             &all[..],
             vec![

@@ -246,7 +246,7 @@ fn a_handshake_and_a_header_have_a_deadline() {
 }
 
 #[test]
-fn a_listed_proxy_speaks_for_others_and_nobody_else_does() {
+fn a_listed_proxy_speaks_for_others_and_no_other_does() {
     let claim = b"PROXY TCP4 192.0.2.7 192.0.2.1 5000 80\r\n";
     let list = b"CLIENT LIST\r\n";
     let files = Files::new();

@@ -74,7 +74,7 @@ fn what_is_sent_over_tls_is_read_over_tls() {
 }
 
 #[test]
-fn a_server_that_is_not_who_it_should_be_is_refused_at_once_and_in_words() {
+fn a_server_with_another_name_is_refused_at_once_and_in_words() {
     let files = Files::new();
     let place = files.place.path();
     let other = Authority::new();

@@ -120,7 +120,7 @@ impl Later {
         &ready[..ready.len().min(most * form.len())]
     }
 
-    /// So many bytes of them were sent.
+    /// Notes that `bytes` of the replies were sent.
     pub(super) fn has_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent == self.replies.len() {

@@ -22,11 +22,11 @@ pub const PAYLOAD_MAX: u32 = 16 << 20;
 /// complete a message count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckPolicy {
-    /// One for each message, in order.
+    /// One acknowledgement for each message, in order.
     EachMessage,
-    /// One for each chunk, from within the receive path.
+    /// One acknowledgement for each chunk, from within the receive path.
     EachChunk,
-    /// One for every so many chunks, or when none has come for a while.
+    /// One acknowledgement for every so many chunks, or when none has come for a while.
     EveryChunks {
         /// Chunks until an acknowledgement is sent; 0 counts as 1.
         n: u32,

@@ -24,7 +24,7 @@ pub struct StreamState {
     pub name: String,
     /// The oldest position kept.
     pub first: u64,
-    /// One past the last.
+    /// The position after the last record.
     pub next: u64,
     /// Bytes of the records that are kept, as they are stored.
     pub bytes: u64,
@@ -59,7 +59,7 @@ impl StreamState {
                 retain_bytes: limit(frame.retain_bytes),
                 retain_age: limit(frame.retain_age_us).map(Duration::from_micros),
                 limit_bytes: limit(frame.limit_bytes),
-                // One of a later version is none that is known here.
+                // A compression of a later version is not known here.
                 compression: Compression::of(frame.compression).unwrap_or_default(),
             },
             lag: frame.lag,

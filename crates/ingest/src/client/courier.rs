@@ -46,7 +46,7 @@ struct Line {
     /// The socket takes no more for now.
     blocked: bool,
     received: Vec<u8>,
-    /// So many bytes in `received` are there.
+    /// Bytes of `received` that are filled.
     filled: usize,
 }
 

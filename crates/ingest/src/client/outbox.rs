@@ -14,8 +14,9 @@ use crate::native::codec::message_header;
 
 /// Messages are gathered in allocations of this size, and handed out in pieces of at most that.
 const PIECE: usize = 128 << 10;
-/// So many of them are kept for what comes next when what was in them is acknowledged, 8 MiB: memory that is given back and
-/// taken again is cleared by the system each time. When nothing is left, fewer.
+/// Number of allocations that are kept for later messages when their content is acknowledged, 8
+/// MiB: memory that is given back and taken again is cleared by the system each time. When nothing
+/// is left, fewer.
 const KEPT: usize = 64;
 const KEPT_IDLE: usize = 2;
 
@@ -132,7 +133,7 @@ impl Piece {
 #[derive(Debug)]
 pub(super) struct Outbox {
     pieces: VecDeque<Piece>,
-    /// So many pieces at the front were handed out.
+    /// Pieces at the front that were handed out.
     out: usize,
     /// What they hold.
     in_flight: Amount,

@@ -47,7 +47,7 @@ impl Route {
         true
     }
 
-    /// There was a welcome.
+    /// Notes a welcome.
     pub(super) fn welcomed(&mut self) {
         self.moves = 0;
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_named_is_followed_so_often_and_then_asked_in_turn_with_the_first() {
+    fn a_named_server_is_followed_so_often_and_then_asked_in_turn_with_the_first() {
         let mut route = route(2);
         route.failed();
         assert_eq!(route.server().name, "a:1");

@@ -340,7 +340,7 @@ impl IngestConn {
         }
     }
 
-    /// There may be more to read.
+    /// Goes on: there may be more to read.
     pub(super) fn follow(&mut self, cx: &mut Cx<'_, Self>) {
         if !self.is_let_in(cx) {
             return;

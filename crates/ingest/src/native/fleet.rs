@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_member_has_no_fleet() {
+    fn a_server_outside_has_no_fleet() {
         assert_eq!(Fleet::new([], 0), None);
         assert_eq!(Fleet::new(["a:1".to_owned()], 1), None);
         assert_eq!(Fleet::new(["a".repeat(Fleet::NODE_MAX + 1)], 0), None);

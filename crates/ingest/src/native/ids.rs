@@ -22,9 +22,9 @@ pub(super) struct Ids {
 pub(super) enum Part {
     /// New ones: so many bytes and messages, the ids of the first and of the last.
     New(Run),
-    /// Ones taken before.
+    /// Messages taken before.
     Duplicates(Run),
-    /// One that may not come here: there is a gap before it, or it is below the first.
+    /// An id that may not come here: there is a gap before it, or it is below the first.
     Unexpected,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Readers {
     list: Mutex<(u64, BTreeMap<u64, Arc<Place>>)>,
 }
 
-/// One of them.
+/// The place of one reader.
 #[derive(Debug)]
 pub(super) struct Place {
     number: AtomicU64,
@@ -55,7 +55,7 @@ impl Readers {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One was welcomed.
+    /// A reader was welcomed.
     pub(super) fn add(&self, place: &Arc<Place>) {
         let (last, list) = &mut *self.lock();
         *last += 1;
@@ -63,7 +63,7 @@ impl Readers {
         list.insert(*last, place.clone());
     }
 
-    /// One has gone.
+    /// A reader has gone.
     pub(super) fn remove(&self, place: &Place) {
         self.lock().1.remove(&place.number.load(Ordering::Relaxed));
     }

@@ -24,7 +24,7 @@ pub(super) struct Sessions {
     mistakes: Mistakes,
 }
 
-/// One of them.
+/// One session.
 #[derive(Debug)]
 pub(super) struct Session {
     producer: ProducerId,

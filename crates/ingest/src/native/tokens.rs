@@ -30,7 +30,7 @@ impl Default for Rights {
     }
 }
 
-/// One of them.
+/// One right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
     Read,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_that_sha256sum_prints() {
+    fn hashes_are_what_sha256sum_prints() {
         let hash = Token::new("", "abc", &[]).sha256;
         assert_eq!(hash[..4], [0xba, 0x78, 0x16, 0xbf]);
     }

@@ -123,7 +123,7 @@ pub(crate) enum Frame {
     End(u64),
     /// An end short of the tail.
     Short(u64),
-    /// One to an administrator, as it is shown.
+    /// A frame to an administrator, as it is shown.
     Admin(String),
 }
 

@@ -49,7 +49,7 @@ fn write(seconds: u64) -> impl FnOnce(Limits) -> Limits {
 }
 
 #[test]
-fn who_takes_nothing_is_cut_by_the_shorter_limit() {
+fn a_producer_that_reads_nothing_is_cut_by_the_shorter_limit() {
     let mode = Mode::RequestReply;
     // `--write-stall 1s`; its default, and none, where the service's own idle limit of five seconds comes first.
     // What the kernel has is looked at before, so each may come a quarter later.
@@ -64,7 +64,7 @@ fn who_takes_nothing_is_cut_by_the_shorter_limit() {
 /// Acknowledgements of many messages are so few that what lies between the two hardly ever fills:
 /// nothing waits, so no client is late, whether it reads or not.
 #[test]
-fn who_is_owed_little_is_not_late() {
+fn a_producer_that_is_owed_little_is_not_late() {
     for mode in [Mode::Throttled, Mode::HeadRest, Mode::Sync, Mode::Async] {
         let took = seconds_to(Closed::Stalled, mode, write(1));
         assert_eq!(took, None, "{mode:?}");

@@ -513,7 +513,7 @@ fn a_cursor_is_gone_on_from() {
 }
 
 #[test]
-fn who_was_forgotten_goes_on_only_if_that_is_accepted() {
+fn a_forgotten_producer_goes_on_only_if_that_is_accepted() {
     let log = SteppedLog::new().auto();
     let server = Server::start(&log, Settings::default());
     let first = server.producer(named("p")).unwrap();
@@ -573,7 +573,7 @@ fn a_producer_of_another_server_goes_there_and_finds_it_again() {
 }
 
 #[test]
-fn messages_of_nobody_are_taken_by_every_server() {
+fn messages_without_a_producer_are_taken_by_every_server() {
     let addrs = free_addrs();
     for own in 0..2 {
         let log = SteppedLog::new().auto();

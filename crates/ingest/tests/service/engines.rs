@@ -253,7 +253,7 @@ fn a_payload_above_the_limit_ends_the_connection_after_what_was_owed() {
 }
 
 #[test]
-fn a_stranger_who_announces_4_gib_is_sent_away() {
+fn a_stranger_that_announces_4_gib_is_sent_away() {
     let classic = Classic::preset(Mode::Sync);
     each_engine(classic, patient(&classic), |bench| {
         let mut client = bench.connect();
@@ -264,7 +264,7 @@ fn a_stranger_who_announces_4_gib_is_sent_away() {
 }
 
 #[test]
-fn a_client_that_vanishes_harms_nobody() {
+fn a_client_that_vanishes_harms_no_other() {
     for classic in modes() {
         each_engine(classic, patient(&classic), |bench| {
             for round in 0..20 {

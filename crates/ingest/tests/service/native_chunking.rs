@@ -177,7 +177,7 @@ fn a_hello_cut_anywhere() {
         let got = chunking::collect(server(&log), &stream, &[cut], true);
         assert_eq!(told(&got).0, Some(3), "{cut}");
     }
-    // One that is no hello is refused once, wherever it is cut.
+    // A frame that is no hello is refused once, wherever it is cut.
     let bad = b"TIDE\x01\x01\xff\xffxxxxxxxxxxxxxxx";
     for cut in 0..bad.len() {
         let log = SteppedLog::new().auto();

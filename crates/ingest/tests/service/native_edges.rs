@@ -38,7 +38,7 @@ fn a_hello_that_is_cut_short_or_late_is_told_so() {
         assert_eq!(world.frames(&mut client), [refusal(0, Reason::Malformed)]);
         assert!(world.ended(client));
     }
-    // One that says nothing at all is told nothing: it may be a probe.
+    // A client that says nothing is told nothing: it may be a probe.
     let mut client = world.connect();
     world.sim.finish(client.peer);
     assert_eq!(world.frames(&mut client), []);
@@ -117,7 +117,7 @@ fn there_is_nothing_behind_the_end() {
     world.say(r, ReaderFrame::CommitCursor(11));
     assert_eq!(world.frames(&mut r), [refusal(10, Reason::BeyondEnd)]);
     assert_eq!(world.log.cursor("default", "c"), None);
-    // One that was left behind the end, say by a log that has lost its tail.
+    // A cursor that was left behind the end, say by a log that has lost its tail.
     world.log.set_cursor("default", "c", 99).unwrap();
     assert_eq!(only(&mut world, named), [refusal(10, Reason::BeyondEnd)]);
     assert_eq!(world.counters().refused_beyond_end, 4);
@@ -314,7 +314,7 @@ fn a_producer_that_was_forgotten_is_told_so() {
         other => panic!("{other:?}"),
     }
     assert_eq!(world.counters().forgotten, 1);
-    // One that was never here is no such thing.
+    // A producer that was never here is not counted as forgotten.
     world.producer(produce("new"));
     assert_eq!(world.counters().forgotten, 1);
 }

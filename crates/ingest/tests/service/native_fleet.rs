@@ -16,7 +16,7 @@ use crate::native::{
 
 /// Producers in the first of two partitions.
 const OURS: [&str; 2] = ["a", "web-8"];
-/// And this one in the other.
+/// A producer in the other partition.
 const THEIRS: &str = "web-7";
 
 struct Node {
@@ -79,7 +79,7 @@ fn welcome(level: Level, last_id: Option<u64>) -> Frame {
 }
 
 #[test]
-fn who_belongs_here_goes_on_behind_what_is_at_home_and_others_are_sent_away() {
+fn a_producer_of_this_partition_goes_on_behind_the_home_and_others_are_sent_away() {
     let mut node = Node::new();
     let hold = hold(3, Some(10));
     node.has(Ok(&hold));
@@ -136,7 +136,7 @@ fn a_tenure_knows_nothing_of_the_one_before() {
 }
 
 #[test]
-fn while_nobody_has_a_partition_a_hello_waits_and_not_for_ever() {
+fn while_a_partition_has_no_owner_a_hello_waits_and_not_for_ever() {
     let mut node = Node::new();
     node.has(Err(None));
     let mut waits = OURS.map(|name| node.client(produce(name)));
@@ -153,7 +153,7 @@ fn while_nobody_has_a_partition_a_hello_waits_and_not_for_ever() {
     node.world.sim.run_for(within + Duration::from_millis(500));
     let frames = node.world.frames(&mut vain);
     assert_eq!(frames, [refusal(0, Reason::Stopping)]);
-    // Or it hears where to go.
+    // A new connection hears where to go.
     let mut sent = node.client(produce("web-8"));
     assert_eq!(node.world.frames(&mut sent), []);
     node.has(Err(Some("c.example:7400")));
@@ -218,7 +218,7 @@ fn a_partition_that_is_handed_over_ends_with_what_is_owed() {
 }
 
 #[test]
-fn a_partition_that_is_somebody_elses_acknowledges_nothing_any_more() {
+fn a_lost_partition_acknowledges_nothing_any_more() {
     let mut node = Node::new();
     let hold = hold(1, None);
     hold.reached(Some(Ticket(0)));

@@ -71,7 +71,7 @@ fn thousands_of_producers_with_few_messages() {
 }
 
 #[test]
-fn a_flood_does_not_starve_those_beside_it() {
+fn a_flood_does_not_starve_its_neighbours() {
     for seed in 0..6 {
         let conditions = Conditions {
             latency: Duration::from_micros(20)..=Duration::from_micros(300),

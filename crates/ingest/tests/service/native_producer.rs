@@ -253,7 +253,7 @@ fn a_newer_session_fences_the_older_and_waits_for_what_it_handed_over() {
     let mut new = world.client(Hello::Produce(produce("a")));
     assert_eq!(world.frames(&mut old), [refusal(11, Reason::Fenced)]);
     assert_eq!(world.frames(&mut new), []);
-    // One in between is fenced before it was welcomed.
+    // A session in between is fenced before it was welcomed.
     let mut newest = world.client(Hello::Produce(produce("a")));
     assert_eq!(world.frames(&mut new), [refusal(1, Reason::Fenced)]);
     assert_eq!(world.frames(&mut newest), []);

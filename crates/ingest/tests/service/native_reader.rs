@@ -368,7 +368,7 @@ fn readers_show_tokens_too_and_are_counted() {
     let _second = reader(&mut world, with_token);
     let mut third = reader(&mut world, with_token);
     assert_eq!(world.frames(&mut third), [refusal(0, Reason::TooMany)]);
-    // One that vanishes makes room.
+    // A reader that vanishes makes room.
     world.sim.close(first.peer, true);
     world.quiet();
     let mut fourth = reader(&mut world, with_token);
@@ -417,7 +417,8 @@ fn a_slow_reader_holds_a_few_reads_and_gets_everything() {
         _ => 0,
     };
     assert_eq!(frames.iter().map(count).sum::<usize>(), 1000);
-    // One that takes nothing for long is not cut for that: it goes on, or is told what it missed.
+    // A reader that takes nothing for long is not cut for that: it goes on, or is told what it
+    // missed.
     let late = takes_nothing(&mut world);
     world.sim.run_for(Duration::from_secs(200));
     world.log.retain_from("default", 1000);
@@ -519,7 +520,7 @@ fn what_comes_with_the_hello_is_heard() {
 
 #[test]
 fn a_reader_in_the_middle_of_a_stream_is_told_that_it_was_deleted() {
-    // One has had the first record, one is at the beginning still.
+    // One reader has had the first record, the other is at the beginning still.
     for (credit, position) in [(1, 1), (0, 0)] {
         let mut world = filled(30, settings());
         let mut r = reader(

@@ -61,7 +61,7 @@ fn a_hello_waits_until_it_is_known_whether_there_is_a_home() {
     home(&world.log, 0);
     assert_eq!(world.frames(&mut a), [welcome(Level::Replicated, None)]);
 
-    // Or there is none.
+    // A server without a home.
     let mut world = World::new(SteppedLog::new());
     world.log.carried(seeks);
     let mut a = world.client(Hello::Produce(replicated("a")));
@@ -190,7 +190,7 @@ fn while_the_home_is_away_the_server_says_so_and_acknowledges_nothing() {
 }
 
 #[test]
-fn a_home_that_is_lost_for_good_is_promised_to_nobody() {
+fn a_home_that_is_lost_for_good_is_promised_to_no_producer() {
     let mut world = World::new(SteppedLog::new());
     home(&world.log, 0);
     let mut a = world.producer(replicated("a"));
@@ -203,7 +203,7 @@ fn a_home_that_is_lost_for_good_is_promised_to_nobody() {
 }
 
 #[test]
-fn half_closing_waits_for_the_home_and_a_log_that_fails_for_nobody() {
+fn half_closing_waits_for_the_home_and_a_failing_log_for_no_producer() {
     let mut world = World::new(SteppedLog::new());
     home(&world.log, 0);
     let mut a = world.producer(replicated("a"));

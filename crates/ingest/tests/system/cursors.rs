@@ -104,7 +104,7 @@ impl Cursors {
         Ok(())
     }
 
-    /// It is unknown which of its words were heard, or will be.
+    /// Which of the reader's words were heard, or will be, is unknown.
     fn lost(&mut self) {
         self.stands = None;
         self.haunted = true;

@@ -96,7 +96,7 @@ impl World {
             conditions.reset_one_in = 150;
         }
         let mut sim = Sim::under(rng.u64(..), conditions);
-        // That of the clients, which count nothing by loop.
+        // The shape of the clients' loops, which count nothing by loop.
         sim.shape(SHAPES[rng.usize(..SHAPES.len())]);
         let producers = Producers::new(&mut sim, EACH);
         let follower = Follower::new(1 << rng.u32(8..20));

@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(5);
 /// How long transactions of others that were open may take to end, where readers are to see what is committed.
 const HIDDEN: Duration = Duration::from_secs(10);
-/// And where they must be read to the end.
+/// How long marks that must be read to the end may take.
 const END: Duration = Duration::from_secs(30);
 
 /// How far to read.
@@ -75,7 +75,7 @@ fn fits(target: &Target, held: &Held) -> Result<(), String> {
     Ok(())
 }
 
-/// That a topic ends before an offset where it had records.
+/// The error that a topic ends before an offset where it had records.
 pub(super) fn remade(topic: &str, end: u64, reached: u64) -> String {
     format!(
         "topic {topic} ends at offset {end}, and had records up to {reached}: it was deleted and made anew, or lost them. Nothing is \
@@ -219,7 +219,7 @@ fn hidden(
     }
 }
 
-/// That readers do not see what is committed.
+/// The error that readers do not see what is committed.
 pub(super) fn is_hidden(topic: &str, seen: i64, end: i64) -> String {
     format!(
         "readers of topic {topic} do not see what is committed behind offset {seen}, up to {end}: another program has a transaction open \
@@ -227,7 +227,7 @@ pub(super) fn is_hidden(topic: &str, seen: i64, end: i64) -> String {
     )
 }
 
-/// One that reads what is committed, or all that was written.
+/// A consumer that reads committed records, or all that were written.
 pub(super) fn consumer(
     target: &Target,
     settings: &Settings,

@@ -118,7 +118,7 @@ pub fn send_snapshot(
             .partition(own.partition)
             .key(&key)
             .payload(&piece[..size])
-            // None: whatever this machine's clock says, brokers take it.
+            // No time: whatever this machine's clock says, brokers take it.
             .timestamp(-1);
         let since = Instant::now();
         while let Err((error, back)) = producer.send(record) {

@@ -26,12 +26,11 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub enum Polled {
     /// The next record.
     Record(Found),
-    /// There is no more that is committed now.
+    /// No further committed record is there now.
     End,
     /// Nothing has come.
     Nothing,
-    /// There is a record that cannot be read: it is damaged, or none of this format. Records behind
-    /// it come next.
+    /// A record cannot be read: it is damaged, or none of this format. Records behind it come next.
     Unreadable(String),
 }
 

@@ -20,7 +20,7 @@ use crate::{Settings, Target};
 
 /// How long brokers may take for one thing.
 const WITHIN: Duration = Duration::from_secs(15);
-/// So many copies outlive the loss of one machine while another is being restarted.
+/// Three copies outlive the loss of one machine while another is being restarted.
 const REPLICAS: usize = 3;
 const IN_SYNC: usize = 2;
 /// What a record and the batch that it is in take beside its messages.
@@ -77,7 +77,7 @@ fn kinds(target: &Target, settings: &Settings) -> [Kind; 2] {
 /// out now is none of its faults.
 ///
 /// # Errors
-/// They do not, any more.
+/// The topics do not keep the promise any more.
 pub(super) fn check(target: &Target, settings: &Settings) -> Result<(), String> {
     if settings.is_unsafe {
         return Ok(());

@@ -21,7 +21,7 @@ use crate::{Settings, Target};
 const OPEN: Duration = Duration::from_secs(30);
 /// Time-out of a transaction, from its beginning to its commit.
 const CARRY: Duration = Duration::from_secs(45);
-/// And to say where the partition ends.
+/// How long brokers may take to say where the partition ends.
 const ANSWER: Duration = Duration::from_secs(10);
 /// After which the coordinator aborts a transaction whose owner is silent, so that readers go on. Longer than one is tried.
 const ABORTED_MS: &str = "60000";
@@ -281,7 +281,7 @@ impl Worker {
 /// The times of records at home, in milliseconds. A header has the true one.
 enum Stamps {
     None,
-    /// None is later than now: brokers refuse times that are an hour ahead, and a clock that was
+    /// No time is later than now: brokers refuse times that are an hour ahead, and a clock that was
     /// ahead has left such in the log.
     UpTo(i64),
 }

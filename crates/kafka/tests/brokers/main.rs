@@ -218,7 +218,7 @@ fn what_is_appended_comes_home_once_whatever_is_restarted() {
 }
 
 #[test]
-fn a_home_of_another_log_is_left_alone_and_who_is_overtaken_carries_no_more() {
+fn a_home_of_another_log_is_left_alone_and_an_overtaken_server_carries_no_more() {
     let Some(target) = target("other") else {
         return;
     };

@@ -99,7 +99,7 @@ fn what_was_received_by_a_clock_that_was_ahead_comes_home() {
     let ticket = append_at(now_us + 1, &log, "p", 21..=30);
     at_home(&log, ticket, &running);
     assert_eq!(ids(&target), 30);
-    // Whose time is in the headers.
+    // The time of these records is in their headers.
     let mut reader = Reader::open(&target, &Home::default(), None).expect("a reader");
     let mut received_us = Vec::new();
     while let Some(found) = reader.next(false).expect("a record") {
@@ -119,7 +119,7 @@ fn what_was_received_by_a_clock_that_was_ahead_comes_home() {
     );
 }
 
-/// Also where only the brokers know that: by their clock what comes is too old.
+/// The brokers alone may know that: by their clock the records are too old.
 #[test]
 fn what_brokers_refuse_for_its_time_comes_home_without_one() {
     let Some(target) = target("refused-times") else {
@@ -224,7 +224,7 @@ fn nothing_is_promised_once_a_topic_was_deleted_and_made_anew() {
         is_refused(&running, "made anew");
         assert!(log.progress().replicated < Some(ticket));
         drop(running);
-        // Nor by the next process.
+        // The next process does not lose them either.
         let running = replicate(&log, &target);
         is_refused(&running, "made anew");
         assert!(log.progress().replicated < Some(ticket));
@@ -289,7 +289,7 @@ fn what_a_transaction_of_another_program_hides_is_not_acknowledged() {
     at_home(&log, append(&log, "p", 1..=10), &running);
     let other = begun(&target);
     let ticket = append(&log, "p", 11..=20);
-    // That is said when it was tried for long enough.
+    // The error comes when it was tried for long enough.
     is_refused(&running, "has not answered");
     assert!(log.progress().replicated < Some(ticket));
     drop(running);

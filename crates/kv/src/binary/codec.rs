@@ -39,7 +39,7 @@ pub enum Step<'a> {
 /// Input that is not the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Neither READ nor WRITE.
+    /// An operation that is neither READ nor WRITE.
     UnknownOperation(u8),
     /// The lengths of key and value do not add up to that of the body.
     Lengths,

@@ -24,9 +24,9 @@ struct Field {
 /// What happens to a number that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
-    /// Its low bits count.
+    /// The low bits of the number count.
     Wrap,
-    /// It is the nearest that fits.
+    /// The number becomes the nearest that fits.
     Saturate,
     /// Nothing is written.
     Fail,
@@ -227,7 +227,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let writers = operations.iter().filter(|operation| operation.writes());
     let end = writers.map(|operation| operation.field.end()).max();
-    // Only who reads has missed a key that is not there.
+    // Only a read has missed a key that is not there.
     let bytes = match end {
         None => ctx.db.string(args[1])?,
         Some(_) => ctx.db.peek_string(args[1])?,
@@ -251,7 +251,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let reply = &mut *ctx.reply;
     let mut changes = false;
     let mut run = |bytes: &mut Vec<u8>| {
-        // Also where nothing of it will be written, as in Redis.
+        // The string grows even where nothing will be written, as in Redis.
         make_room(bytes, end);
         bytes.resize(bytes.len().max(end), 0);
         reply.array(operations.len());
@@ -262,7 +262,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Ok(())
     };
     if ctx.db.edit_string(args[1], &mut run)?.is_none() {
-        // Zeros that nobody writes to take no memory yet.
+        // Zeros that are not written to take no memory yet.
         let mut fresh = vec![0; end];
         run(&mut fresh)?;
         ctx.db.set(args[1], Value::Str(fresh));

@@ -41,7 +41,7 @@ fn bit_at(bytes: &[u8], at: usize) -> u8 {
 fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let (key, at) = (args[1], offset(args[2])?);
     let new = bit(args[3]).ok_or(Error::new("ERR bit is not an integer or out of range"))?;
-    // What is so already is no change: nobody who watches the key need know, and nothing is logged.
+    // Setting an equal bit is no change: no watcher of the key need know, and nothing is logged.
     let now = ctx
         .db
         .peek_string(key)?
@@ -63,7 +63,7 @@ fn setbit(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let old = match ctx.db.edit_string(key, write)? {
         Some(old) => old,
         None => {
-            // Zeros that nobody writes to take no memory yet.
+            // Zeros that are not written to take no memory yet.
             let mut fresh = vec![0; at / 8 + 1];
             let old = write(&mut fresh)?;
             ctx.db.set(key, Value::Str(fresh));

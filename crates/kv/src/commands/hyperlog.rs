@@ -101,7 +101,7 @@ fn pfmerge(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             dense |= hll::is_dense(one);
         }
     }
-    // It was looked up above.
+    // The key was looked up above.
     let mut merged = match ctx.db.peek_value(args[1]) {
         Some(ValueRef::Str(into)) => into.to_vec(),
         _ => hll::empty(),

@@ -1,4 +1,4 @@
-//! Commands on lists, those that wait included.
+//! Commands on lists, including blocking ones.
 
 use super::parse::{either_way, integer, is, range, timeout};
 use super::popping::{candidates, several, wait};
@@ -130,7 +130,7 @@ fn take_one(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8
     Ok(element.flatten())
 }
 
-/// The same, and tells of it.
+/// Takes one element, and tells of it.
 fn take_one_told(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8>>, Error> {
     let element = take_one(ctx, key, end)?;
     if element.is_some() {
@@ -159,7 +159,7 @@ fn take(
     })
 }
 
-/// The same, and tells of it.
+/// Takes elements, and tells of it.
 fn take_told(
     ctx: &mut Ctx<'_, '_>,
     key: &[u8],

@@ -72,10 +72,10 @@ pub struct Ctx<'a, 's> {
     pub db: View<'a, 's>,
     /// Where the reply goes.
     pub reply: &'a mut Reply,
-    /// Milliseconds since 1970; the same for all of a batch.
+    /// Milliseconds since 1970; one time for all commands of a batch.
     pub now_ms: u64,
-    /// The same where a time is kept, as that at which an entry was given to somebody. What is replayed was
-    /// run at another time than now.
+    /// The time that is kept, for example when an entry was delivered to a consumer; milliseconds
+    /// since 1970. What is replayed was run at another time than now.
     pub at_ms: u64,
     /// Chance.
     pub rng: &'a mut fastrand::Rng,
@@ -88,7 +88,7 @@ pub struct Ctx<'a, 's> {
     pub(crate) blocked: Option<Blocked>,
     pub(crate) effective: Option<Vec<Vec<Vec<u8>>>>,
     pub(crate) no_room: Option<NoRoom>,
-    /// It asks about all of the server, which who runs it answers when no locks are held.
+    /// The command asks about all of the server; the runner answers it when no locks are held.
     pub(crate) outside: bool,
 }
 
@@ -104,9 +104,9 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// Says what the command came to, for the log of effects: a command that does the same whatever
-    /// the time and chance. May be called several times, for several commands in order. Not called
-    /// when the command as it came will do.
+    /// Says what the command came to, for the log of effects: a command that does not depend on
+    /// time and chance. May be called several times, for several commands in order. Not called when
+    /// the command as it came will do.
     pub fn rewrite(&mut self, args: &[&[u8]]) {
         if !self.has_effects() {
             return;
@@ -131,7 +131,7 @@ impl Ctx<'_, '_> {
         Ok(())
     }
 
-    /// Whether anybody is interested in [`rewrite`](Ctx::rewrite).
+    /// Whether [`rewrite`](Ctx::rewrite) is of use.
     #[must_use]
     pub fn has_effects(&self) -> bool {
         self.db.has_effects()
@@ -164,7 +164,7 @@ pub fn all() -> impl Iterator<Item = &'static Spec> {
     SPECS.iter().copied()
 }
 
-/// The commands that the log may have: also those that no client calls by themselves.
+/// The commands that the log may have: also commands that no client calls by themselves.
 pub(crate) fn logged() -> impl Iterator<Item = &'static Spec> {
     all().chain([&functions::FUNCTION])
 }

@@ -49,8 +49,8 @@ pub fn check_pairs(wanted: i64) -> Result<(), Error> {
 /// take all memory there is.
 pub const SAMPLES_MAX: i64 = 1 << 24;
 
-/// Whether so many members may be chosen by chance of those that there are; below zero some may be chosen
-/// again. Of a key that is not there nothing is chosen, whatever the number.
+/// Whether so many members may be chosen by chance; below zero a member may be chosen again. Of a
+/// key that is not there nothing is chosen, whatever the number.
 ///
 /// # Errors
 /// For less than minus [`SAMPLES_MAX`].
@@ -61,7 +61,7 @@ pub fn check_samples(wanted: i64) -> Result<(), Error> {
     }
 }
 
-/// The parts in which so many members are chosen, as what [`either_way`] reads. Those that may be
+/// The parts in which so many members are chosen, as what [`either_way`] reads. Members that may be
 /// chosen again can be many times as many as there are: they are not all held at once.
 pub fn sample_parts(wanted: i64) -> impl Iterator<Item = i64> {
     const PART: i64 = 1024;

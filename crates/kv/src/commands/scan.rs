@@ -7,7 +7,7 @@ use crate::types::glob::Glob;
 /// The pattern that is given; `None` for a star alone, which even an empty text matches.
 ///
 /// # Errors
-/// It is too long.
+/// The pattern is too long.
 pub(super) fn pattern(arg: &[u8]) -> Result<Option<Glob>, Error> {
     if arg == b"*" {
         return Ok(None);

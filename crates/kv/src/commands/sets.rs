@@ -153,7 +153,7 @@ fn srandmember(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let set = ctx.db.get::<Set>(args[1])?;
     if let (Some(set), Some(n @ ..0)) = (set, wanted) {
         check_samples(n)?;
-        // One at a time: all together may be many times as large as the set.
+        // One member at a time: all together may be many times as large as the set.
         ctx.reply.array(n.unsigned_abs() as usize);
         for _ in 0..n.unsigned_abs() {
             let chosen = set.sample(1, ctx.rng);

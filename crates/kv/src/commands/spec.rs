@@ -9,26 +9,29 @@ pub type Run = fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done;
 /// Properties of a command, as bits.
 pub type Flags = u8;
 
-/// It changes no key.
+/// The command changes no key.
 pub const READ: Flags = 1;
-/// It may change keys.
+/// The command may change keys.
 pub const WRITE: Flags = 2;
-/// It may need more memory: refused when memory is short.
+/// The command may need more memory: refused when memory is short.
 pub const MEMORY: Flags = 4;
-/// Its time does not depend on how much there is.
+/// The command's time does not depend on how much there is.
 pub const FAST: Flags = 8;
-/// The same, of a command that is not said to be so to clients. What it is given is all it touches.
+/// As `FAST`, for a command that is not reported as fast to clients. What it is given is all it
+/// touches.
 pub const BRIEF: Flags = 16;
 /// What it comes to is not bounded by what it is given: it [reserves](super::Ctx::reserve) more when it knows it.
 pub const UNBOUNDED: Flags = 32;
-/// Its subcommands that create something may need more memory; others may give some back, and are not refused.
+/// Subcommands that create something may need more memory; others may give some back, and are not
+/// refused.
 pub const CREATES: Flags = 64;
-/// It removes, or has something removed later, and makes nothing longer: on a full disk it may use what is held for that.
+/// The command removes, or has something removed later, and makes nothing longer: on a full disk it
+/// may use what is held for that.
 pub const REMOVES: Flags = 128;
 
 /// A command.
 pub struct Spec {
-    /// Its name in lower case.
+    /// Name of the command in lower case.
     pub name: &'static str,
     /// The number of its arguments with the name; negative for at least that many.
     pub arity: i16,
@@ -43,19 +46,19 @@ pub struct Spec {
 /// Where the keys of a command are among its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// It uses none.
+    /// The command uses no keys.
     None,
-    /// It may use any key there is.
+    /// The command may use any key there is.
     All,
-    /// It goes through the keys by itself, with the lock of one shard at a time: what it sees is not
-    /// one moment, unless it runs in a transaction.
+    /// The command goes through the keys by itself, with the lock of one shard at a time: what it
+    /// sees is not one moment, unless it runs in a transaction.
     Walk,
     /// The first argument and the one behind STORE; any key if others are named by patterns, as SORT
     /// does it.
     Sort,
     /// The first argument, and the one behind STORE or STOREDIST, which may stand from here on.
     GeoStore(u8),
-    /// The first half of those behind STREAMS, as XREAD has them.
+    /// The first half of the arguments behind STREAMS, as XREAD has them.
     Streams,
     /// From one argument to another, in steps.
     Range {
@@ -165,7 +168,7 @@ fn streams<'a, 'x>(args: &'a [&'x [u8]]) -> &'a [&'x [u8]] {
     &[]
 }
 
-/// What stands behind STORE or STOREDIST. Of several the last counts: the others are used by nobody.
+/// What stands behind STORE or STOREDIST. The last of several counts: the others are not used.
 fn stored_places<'a, 'x>(
     args: &'a [&'x [u8]],
     from: usize,

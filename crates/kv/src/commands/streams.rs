@@ -1,4 +1,5 @@
-//! Commands on streams: adding, reading a range, deleting and trimming. Those of groups stand below.
+//! Commands on streams: adding, reading a range, deleting and trimming. Commands of groups stand
+//! below.
 
 mod args;
 mod claim;

@@ -115,7 +115,7 @@ impl Options {
         Options::parse_some(args, &["nx", "xx", "gt", "lt", "ch", "incr"])
     }
 
-    /// The same, of options that are among some.
+    /// Parses only options that are among some.
     pub(super) fn parse_some(args: &[&[u8]], some: &[&str]) -> (Options, usize) {
         let mut o = Options::default();
         let mut n = 0;

@@ -1,8 +1,8 @@
 //! A store that follows another server's by what its home holds, and takes it over.
 //!
-//! The one idea: at home a store is one row of positions, whoever has it. A follower is where its next position is; an
-//! owner begins its own log at the position where it has found the home's end; so nothing has to be compared, and what is
-//! missing is a number.
+//! The one idea: at home a store is one row of positions, whichever server owns it. A follower is
+//! where its next position is; an owner begins its own log at the position where it has found the
+//! home's end; so nothing has to be compared, and what is missing is a number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub enum FollowError {
         /// What is wrong.
         why: Arc<str>,
     },
-    /// It was deleted, and is another one by now.
+    /// The topic was deleted, and is another one by now.
     #[error(
         "the home goes on at offset {found}, and up to {read} was read there: its topic was deleted and made anew, and what is \
          there now is not what was followed"
@@ -55,7 +55,7 @@ pub enum FollowError {
         /// What was read.
         read: u64,
     },
-    /// It holds something else.
+    /// The home holds something else.
     #[error(
         "the home holds a record of stream {0:?}: it is the home of messages, not of a key-value store"
     )]
@@ -79,11 +79,11 @@ pub trait Source: Send {
 pub enum Heard {
     /// The next record that is committed.
     Record(Record),
-    /// There is no more now.
+    /// No further record is there now.
     End,
     /// Nothing has come so far.
     Nothing,
-    /// There is one that cannot be read. Those behind it come next.
+    /// A record cannot be read. Records behind it come next.
     Unreadable(Arc<str>),
     /// What comes next is at that offset, before this one, which was read: it is another home by now.
     Remade(u64, u64),
@@ -156,7 +156,7 @@ impl Applier {
             }
             let next = record.first + u64::from(record.count);
             if next <= self.next {
-                // It was read before.
+                // The record was read before.
                 continue;
             }
             if record.first != self.next {
@@ -185,7 +185,7 @@ impl Applier {
         })
     }
 
-    /// What is begun counts for nothing: nobody goes on with it.
+    /// Drops a unit that was begun: no record will complete it.
     fn break_off(&mut self) {
         self.reader = Reader::with_mistakes(self.mistakes);
     }
@@ -244,9 +244,9 @@ impl Default for FollowSettings {
 /// How a follower stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It follows.
+    /// The follower follows.
     Follows,
-    /// It takes the store over.
+    /// The follower takes the store over.
     TakesOver,
     /// The store is this one's from this position on, by what is at home, and all before it was applied. What is left to do is to
     /// [go on there](go_on_at).
@@ -264,7 +264,7 @@ pub struct Follower {
     /// and only one of them finds that owner still there.
     from: Option<Option<u64>>,
     tries: u32,
-    /// The home may be claimed already: nobody has said that it is not.
+    /// The home may be claimed already: no answer has said that it is not.
     may_own: bool,
     is_wanted: bool,
     is_called_off: bool,
@@ -282,7 +282,7 @@ enum State {
     Following,
     /// Before it is tried again.
     Waiting(Duration),
-    /// Whether the home is one that can be taken over: nobody is fenced by that.
+    /// Whether the home can be taken over: looking fences no owner.
     Looking(u64, Duration),
     Opening(u64, Duration),
     /// With where the home ends.
@@ -299,7 +299,7 @@ impl fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// One that follows with `applier`.
+    /// A follower that applies changes by `applier`.
     #[must_use]
     pub fn new(applier: Applier, settings: FollowSettings) -> Follower {
         Follower {
@@ -353,9 +353,9 @@ impl Follower {
         }
     }
 
-    /// Whether anybody waits for the store to be taken over, which is so until this is called. If nobody does it is called off
-    /// with the next step, unless the home is claimed, or may be: the former owner would be none any more, and nobody would be
-    /// in its place. It goes on then.
+    /// Whether a client waits for the promotion, which is so until this is called. If none does,
+    /// the promotion is cancelled with the next step, unless the home is claimed, or may be: the
+    /// former owner would be none any more, and no other in its place. It goes on then.
     pub fn want(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
     }
@@ -365,7 +365,8 @@ impl Follower {
         std::mem::take(&mut self.is_called_off)
     }
 
-    /// Calls it off if nobody wants it and that is possible; whether it was.
+    /// Cancels the promotion if no client wants it and that is possible; returns whether it was
+    /// cancelled.
     fn call_off(&mut self) -> bool {
         let is_under_way = !matches!(self.state, State::Following | State::Owner(_));
         let is_over = is_under_way && !self.is_wanted && !self.may_own;
@@ -500,7 +501,7 @@ impl Follower {
             })?;
         }
         if came && is_passed {
-            // Nothing of the store is missing: it was somebody else's.
+            // Nothing of the store is missing: the record was foreign.
             self.unreadable = None;
         }
         self.at_end = at_end || (self.at_end && !came);
@@ -544,7 +545,7 @@ impl Follower {
         let Some(owner) = self.owner else {
             return self.give_up("no server may take it over".into());
         };
-        // It may have become so since it was looked at; the former owner opens the home again.
+        // The home may have become unfit since it was looked at; the former owner opens it again.
         if let Some(why) = self.unfit(held) {
             return self.give_up(why);
         }
@@ -631,7 +632,7 @@ impl Follower {
 /// snapshot that counts and for the replicator to have the home.
 ///
 /// # Errors
-/// It is another log, or takes nothing now: [`Refused::Busy`] is to be tried again.
+/// The log is another one, or takes nothing now: [`Refused::Busy`] is to be tried again.
 pub fn go_on_at<D: Disk>(
     kv_log: &KvLog,
     log: &Arc<EmbeddedLog<D>>,

@@ -8,11 +8,11 @@ use crate::store::{Reader, effects};
 
 /// Bytes of a message before its payload.
 const HEADER: usize = 12;
-/// Of the first record, more than enough.
+/// Credit for the first record, more than enough.
 const BEGINNING: Credit = Credit(1);
 
-/// What the log on a disk is of. Logs of version 0.2.0 and before do not say it: those are known by what is in them, or by
-/// a snapshot beside them. `None`: nothing is, so it may be either.
+/// What the log on a disk is of. Logs of version 0.2.0 and before do not say it: such logs are
+/// known by what is in them, or by a snapshot beside them. `None`: nothing is, so it may be either.
 ///
 /// # Errors
 /// What reading it says.
@@ -59,7 +59,7 @@ fn is_of_unit(payload: &[u8]) -> bool {
     }
 }
 
-/// Of the first message.
+/// Payload of the first message.
 fn payload(frames: &[u8]) -> Option<&[u8]> {
     let header = frames.first_chunk::<HEADER>()?;
     let size = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;

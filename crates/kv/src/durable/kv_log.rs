@@ -31,7 +31,7 @@ pub struct KvLog {
     proof: OnceLock<Proof>,
     /// Not there as long as another store is followed.
     behind: OnceLock<Behind>,
-    /// Who asked to be woken before there was a log.
+    /// Wake-ups that were asked for before there was a log.
     early: Mutex<Vec<Wake>>,
     /// As far as the log was last seen to be committed.
     committed: AtomicU64,
@@ -58,11 +58,11 @@ struct Behind {
     stream: StreamId,
     segment_bytes: u64,
     unit_max: usize,
-    /// Of those who came early.
+    /// Watches of early callers.
     _watches: Vec<Watch>,
 }
 
-/// Whose the store is.
+/// The owner of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Stands {
@@ -97,8 +97,8 @@ impl KvLog {
         kv_log
     }
 
-    /// Of a store that follows another server's, and will commit by this policy when it is taken over.
-    /// Until then every change is refused.
+    /// The log of a store that follows another server's, and will commit by this policy when it is
+    /// taken over. Until then every change is refused.
     #[must_use]
     pub fn following(policy: Policy) -> KvLog {
         KvLog {
@@ -139,8 +139,8 @@ impl KvLog {
         self.stand(Stands::Owns);
     }
 
-    /// The store has another owner: no change is taken any more, and where commits count at home, no reply that waits
-    /// for one will ever be true. Whoever waits is to be woken afterwards.
+    /// The store has another owner: no change is taken any more, and where commits count at home,
+    /// no reply that waits for one will ever be true. Waiting threads are to be woken afterwards.
     pub fn lose(&self, why: Arc<str>) {
         self.lost.get_or_init(|| why);
         self.stand(Stands::Lost);
@@ -159,11 +159,12 @@ impl KvLog {
     }
 
     fn stand(&self, stands: Stands) {
-        // Who has lost it stays so.
+        // A server that has lost the store stays so.
         self.stands.fetch_max(stands as u8, SeqCst);
     }
 
-    /// From now on what is committed counts when it is at home. To be called before anybody is served.
+    /// From now on what is committed counts when it is at home. To be called before any client is
+    /// served.
     pub fn await_home(&self) {
         self.awaits_home.store(true, SeqCst);
     }
@@ -261,7 +262,7 @@ impl KvLog {
         self.behind.get().map(|behind| behind.stream)
     }
 
-    /// So many units, with so many bytes, are in a snapshot that counts.
+    /// Notes that `units` units, with `logged` bytes, are in a snapshot that counts.
     pub(super) fn cut(&self, units: u64, logged: u64) {
         self.units.fetch_sub(units, Relaxed);
         self.snapshots.cut(logged);
@@ -314,7 +315,7 @@ impl KvLog {
         self.policy
     }
 
-    /// Whether nobody hears of a change before it is durable.
+    /// Whether no client hears of a change before it is durable.
     #[must_use]
     pub fn holds_replies(&self) -> bool {
         self.holds_replies
@@ -326,7 +327,7 @@ impl KvLog {
         match self.behind.get() {
             Some(behind) => behind.log.watch(wake),
             None => {
-                // For as long as the store is there: who serves it is.
+                // The wake-up is kept for as long as the store is there: its services are.
                 early.push(wake);
                 Watch::new(())
             }
@@ -412,7 +413,7 @@ impl KvLog {
                 NoRoom::DiskFull
             }
             Refused::TooLarge => NoRoom::TooLarge,
-            // None of these comes of what this log is used for.
+            // These refusals do not come of what this log is used for.
             Refused::TooMany
             | Refused::Forgotten
             | Refused::Beyond
@@ -437,7 +438,7 @@ impl Effects for KvLog {
                     log.reserve_to_make_room(least)
                 });
                 if reserved.is_ok() {
-                    // It may make so much that a snapshot does the rest.
+                    // The command may make so much that a snapshot does the rest.
                     self.snapshots.nudge();
                 }
                 reserved
@@ -506,8 +507,8 @@ impl Effects for KvLog {
                 placed.ticket.0
             }
             Err(_) => {
-                // It has failed since room was promised. What is in memory will not be in the log, so
-                // nobody may hear of it.
+                // The log has failed since room was promised. What is in memory will not be in the
+                // log, so no client may hear of it.
                 self.failed.store(true, SeqCst);
                 u64::MAX
             }

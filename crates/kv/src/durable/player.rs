@@ -41,11 +41,11 @@ pub(super) struct Stretch {
 }
 
 struct Unit {
-    /// Of its last record.
+    /// Position of the unit's last record.
     position: u64,
     /// When it was run first: milliseconds since 1970.
     first_ms: u64,
-    /// Those that its commands need.
+    /// Shards that the unit's commands need.
     shards: ShardSet,
     bytes: Bytes,
 }
@@ -53,7 +53,7 @@ struct Unit {
 enum Bytes {
     /// Some of a run.
     Of(usize, Range<usize>),
-    /// It was in several records.
+    /// The unit was in several records.
     Joined(Vec<u8>),
 }
 
@@ -233,8 +233,9 @@ impl<'s> Player<'s> {
         })
     }
 
-    /// Runs all units one by one, each as a transaction, while others read the store. Whoever keeps a unit's keys is waited
-    /// for: `pause` does that, and says whether to go on. Whether all were run.
+    /// Runs all units one by one, each as a transaction, while others read the store. A script that
+    /// keeps a unit's keys is waited for: `pause` does that, and says whether to go on. Whether all
+    /// were run.
     pub(super) fn play_beside(
         &self,
         stretch: &Stretch,
@@ -274,7 +275,7 @@ impl<'s> Player<'s> {
         let units = stretch
             .units
             .iter()
-            // All of a unit's are among those of one thread.
+            // All shards of a unit are among one thread's.
             .filter(|unit| {
                 unit.shards
                     .iter()
@@ -337,7 +338,8 @@ fn wrong(position: u64, command: &[u8], why: String) -> ReplayError {
     }
 }
 
-/// The shards of each of so many threads at most: no unit needs those of two, and each has about as much to do.
+/// The shards of each of so many threads at most: no unit needs shards of two, and each has about
+/// as much to do.
 fn shares(stretch: &Stretch, count: usize, threads: usize) -> Vec<ShardSet> {
     let mut groups = Groups((0..count).collect());
     let mut left = count;

@@ -42,10 +42,10 @@ pub enum ReplayError {
     /// The log does not have the stream, and cannot make it now.
     #[error("making the stream `{STREAM}` of the log: {0}")]
     Stream(#[from] Refused),
-    /// It could not be read.
+    /// The log could not be read.
     #[error("reading the log: {0}")]
     Read(#[from] ReadError),
-    /// There is no whole snapshot to begin with.
+    /// No whole snapshot is there to begin with.
     #[error("the snapshot {0}")]
     Snapshot(#[source] SnapshotError),
     /// The first records are gone, so what they have changed is not known.
@@ -65,9 +65,9 @@ pub enum ReplayError {
          both; `tidewire kv export --accept-loss` writes a dump of what the snapshot has"
     )]
     Behind {
-        /// Of the snapshot.
+        /// Position of the snapshot.
         position: u64,
-        /// Of the next record.
+        /// Position of the next record.
         next: u64,
     },
     /// The stream of the store may be one whose name is lost.
@@ -95,12 +95,12 @@ pub enum ReplayError {
     Command {
         /// Where.
         position: u64,
-        /// Its name.
+        /// Name of the command.
         command: String,
         /// The reason.
         why: String,
     },
-    /// Whoever was told how far it is did not want it to go on.
+    /// The callback that is told the progress stopped it.
     #[error("it was not to go on")]
     Stopped,
 }
@@ -108,22 +108,24 @@ pub enum ReplayError {
 /// Which loss is gone on behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
-    /// None: nothing may be missing.
+    /// No loss: nothing may be missing.
     #[default]
     Nothing,
     /// The gaps that a repair of the log has marked. What was lost there stays lost: the store is what the units that
     /// are left make of it, each whole, as a unit is in one batch; where one does not run without what was lost, it is
     /// refused all the same.
     Gaps,
-    /// Also that the log ends before the snapshot: then the store is what that has. Only to be looked at: what was
-    /// changed from then on would stand before the snapshot, and not be found by the next start.
+    /// Gaps, and a log that ends before the snapshot: then the store is what the snapshot has. Only
+    /// to be looked at: what was changed from then on would stand before the snapshot, and not be
+    /// found by the next start.
     GapsAndEnd,
 }
 
-/// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it, and has
-/// the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is called now and
-/// then: with bytes of the snapshot and how many there are, then with positions of the log and its end; it says whether to
-/// go on. Nobody else may use the store meanwhile, see [`Store::begin_loading`].
+/// Builds `store`, which is empty, from the newest snapshot beside the log and the log behind it,
+/// and has the store commit to it from then on. `now_ms` is milliseconds since 1970; `progress` is
+/// called now and then: with bytes of the snapshot and how many there are, then with positions of
+/// the log and its end; it says whether to go on. No other code may use the store meanwhile, see
+/// [`Store::begin_loading`].
 ///
 /// # Errors
 /// See [`ReplayError`]; the store is of no use then.

@@ -26,7 +26,7 @@ pub struct Bounds {
     pub bulk_max: usize,
     /// Bytes of a whole command as it is sent, less than 4 GiB. Default 1 GiB.
     pub command_max: usize,
-    /// Whether the client has still to say who it is: the errors name that.
+    /// Whether the client has still to log in: the errors name that.
     pub unauthenticated: bool,
 }
 
@@ -117,19 +117,19 @@ impl std::error::Error for ProtocolError {}
 pub enum Step {
     /// A command of `len` bytes, whose arguments were pushed.
     Command {
-        /// Its bytes in the input.
+        /// Bytes of the command in the input.
         len: usize,
     },
     /// A command typed as a line.
     Inline {
-        /// Its words, at least one.
+        /// Words of the command, at least one.
         words: Vec<Vec<u8>>,
-        /// Its bytes in the input.
+        /// Bytes of the command in the input.
         len: usize,
     },
     /// Nothing to do: an empty line, or an array of no arguments.
     Nothing {
-        /// Its bytes in the input.
+        /// Bytes of the command in the input.
         len: usize,
     },
     /// An unfinished command. Worth calling again with this many bytes; before that the result
@@ -159,7 +159,8 @@ struct Partial {
 }
 
 impl Partial {
-    /// Puts the arguments that were read earlier in front of those from `at` on, now that the command is whole.
+    /// Puts the arguments that were read earlier in front of the arguments from `at` on, now that
+    /// the command is whole.
     #[cold]
     fn put_before<'a>(&self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, at: usize) {
         let late = args.split_off(at);

@@ -1,18 +1,18 @@
 //! What makes a connection look twice before its next command, in one number.
 //!
-//! A connection remembers the number that it has dealt with, and compares. So rights that change and
-//! a pause of clients, MONITOR, a script that takes long, and keys that are not the store's, cost those whom they do not
-//! concern one comparison.
+//! A connection remembers the number that it has dealt with, and compares. So rights that change
+//! and a pause of clients, MONITOR, a script that takes long, and keys that are not the store's,
+//! cost other connections one comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Clients are paused: no connection ever remembers this, so all look.
 const PAUSED: u64 = 1 << 63;
 
-/// Somebody is shown all commands.
+/// A client is shown all commands.
 const MONITORED: u64 = 1 << 62;
 
-/// A script takes long, and nobody else may read or change keys.
+/// A script takes long, and no other client may read or change keys.
 const BUSY: u64 = 1 << 61;
 
 /// Some keys are streams of the log of messages: every command is looked at for them.
@@ -23,7 +23,7 @@ const LOG_KEYS: u64 = 1 << 60;
 pub(crate) struct Attention(AtomicU64);
 
 impl Attention {
-    /// Whether there is something to look at, for who has dealt with `seen`.
+    /// Whether there is something to look at, for a connection that has dealt with `seen`.
     #[inline]
     pub(crate) fn differs(&self, seen: u64) -> bool {
         self.0.load(SeqCst) != seen
@@ -68,7 +68,7 @@ impl Attention {
         }
     }
 
-    /// Whether somebody is shown all commands.
+    /// Whether a client is shown all commands.
     pub(crate) fn is_monitored(&self) -> bool {
         self.0.load(SeqCst) & MONITORED != 0
     }

@@ -88,7 +88,7 @@ impl<'s> Batch<'s> {
         self.runner.track(spec, self.db, args, tracker);
     }
 
-    /// Who changes what is changed from now on; see [`Runner::set_client`].
+    /// Sets the client that makes the changes from now on; see [`Runner::set_client`].
     pub(crate) fn set_client(&mut self, client: u64) {
         self.runner.set_client(client);
     }

@@ -6,9 +6,9 @@
 //! lack of memory ends the connection: an answer could only pretend. One that the log is too busy for
 //! waits, and the peer with it, as does every request while the store is being recovered.
 //!
-//! The protocol knows no password and no users. So where the store's user `default` has one, or may not do
-//! everything, at the start or since, this service turns everybody away, unless it was told to serve them
-//! all the same; and without one, clients of other hosts.
+//! The protocol knows no password and no users. So where the store's user `default` has one, or may
+//! not do everything, at the start or since, this service refuses all clients, unless it was told
+//! to serve them all the same; and without one, clients of other hosts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -91,7 +91,7 @@ impl Counts {
 #[derive(Debug, Default)]
 struct Totals {
     running: Vec<Arc<Counts>>,
-    /// Of loops that have ended: the threads engine has one for each connection.
+    /// Counts of loops that have ended: the threads engine has one for each connection.
     ended: BinaryCounters,
 }
 
@@ -103,7 +103,7 @@ pub struct BinaryService {
     durable: Arc<OnceLock<Durable<()>>>,
     guard: Option<RespService>,
     totals: Arc<Mutex<Totals>>,
-    /// Of log lines about clients whose connections it closes.
+    /// Throttle of log lines about clients whose connections it closes.
     closings: Arc<Throttle>,
     /// What keys begin with that are not the store's.
     reserved: Option<Arc<[u8]>>,
@@ -112,14 +112,14 @@ pub struct BinaryService {
 }
 
 impl BinaryService {
-    /// Serves database 0 of `store` to everybody who connects.
+    /// Serves database 0 of `store` to every client.
     #[must_use]
     pub fn open(store: Arc<Store>) -> BinaryService {
         BinaryService::new(store, None)
     }
 
-    /// Serves database 0 of the store of `resp`, and heeds what guards that: with a password,
-    /// nobody is served; in protected mode, only clients on this host.
+    /// Serves database 0 of the store of `resp`, and heeds what guards that: with a password, no
+    /// client is served; in protected mode, only clients on this host.
     #[must_use]
     pub fn guarded(resp: &RespService) -> BinaryService {
         BinaryService::new(resp.shared().store.clone(), Some(resp.clone()))
@@ -284,7 +284,8 @@ pub struct BinaryLocal {
 }
 
 impl BinaryLocal {
-    /// Whether the store has a password, which nobody can show here, or forbids anything to who has none.
+    /// Whether the store has a password, which no client can show here, or forbids anything to a
+    /// client without one.
     fn is_shut(&self) -> bool {
         let guard = self.guard.as_ref();
         guard.is_some_and(|resp| !resp.shared().acl.is_open())
@@ -315,7 +316,8 @@ impl fmt::Debug for BinaryLocal {
 /// One connection of a [`BinaryService`].
 #[derive(Debug)]
 pub struct BinaryConn {
-    /// It was accepted while the store was being recovered, and has not been served since.
+    /// The connection was accepted while the store was being recovered, and has not been served
+    /// since.
     waits: bool,
 }
 
@@ -352,7 +354,7 @@ impl Protocol for BinaryConn {
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        // That it hears nothing is not its doing.
+        // The client hears nothing, and that is not its doing.
         let is_held_up = (self.waits && cx.local.store.is_loading()) || !cx.local.may_serve();
         if !is_held_up {
             cx.link.finish();
@@ -363,7 +365,7 @@ impl Protocol for BinaryConn {
 /// How a run of requests ended.
 enum End {
     Needs(usize),
-    /// There may be more.
+    /// More commands may be there.
     Flush,
     /// The log is too busy for the next one.
     Later,
@@ -413,8 +415,8 @@ fn serve(input: &mut Input<'_>, replies: &mut Vec<u8>, cx: &mut Cx<'_, BinaryCon
     }
 }
 
-/// Runs the requests that `bytes` begin with; `used` of the bytes are dealt with, and `barrier` is the
-/// ticket that has to settle before anybody hears the replies.
+/// Runs the requests that `bytes` begin with; `used` of the bytes are dealt with, and `barrier` is
+/// the ticket that has to settle before the client hears the replies.
 fn run(
     bytes: &[u8],
     replies: &mut Vec<u8>,

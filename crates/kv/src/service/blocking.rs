@@ -2,7 +2,7 @@
 //!
 //! The store runs the command for it when a key is ready and posts the reply; the place for that in
 //! the mailbox is taken beforehand. When the wait ends otherwise (its time is over, CLIENT UNBLOCK,
-//! the peer has gone) the store says who was first, so that nothing is answered twice.
+//! the peer has gone) the store says which was first, so that nothing is answered twice.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,8 @@ pub(crate) struct Wait {
     until: Option<Instant>,
     /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
     unblocked: Option<bool>,
-    /// It was refused: rights had changed when its key was ready, or nothing could be said of the store when its time was over.
+    /// The command was refused: rights had changed when its key was ready, or nothing could be said
+    /// of the store when its time was over.
     refused: bool,
     /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
     busy_since: Option<Instant>,
@@ -147,7 +148,7 @@ impl RespConn {
             cx.link.set_timer_after(timeout);
         }
         if self.wait.is_none() {
-            // Else it is the same one, which goes on: who has read its number means it.
+            // Otherwise this wait goes on: a client that has read its number means it.
             self.session.waits += 1;
         }
         self.card().wait.store(self.session.waits, Relaxed);
@@ -166,7 +167,7 @@ impl RespConn {
     #[cold]
     pub(crate) fn wait_is_busy(&mut self, cx: &mut Cx<'_, RespConn>) {
         if self.session.closing {
-            // Nothing was taken, and nobody is there for it.
+            // Nothing was taken, and the client is gone.
             self.wait = None;
             return cx.link.finish();
         }
@@ -176,14 +177,14 @@ impl RespConn {
             Some(error) => self.wait_over(Over::Unblocked { error }, cx),
             None => {
                 cx.link.set_timer_after(RETRY);
-                // It waits on, and may do so for long.
+                // The command waits on, and may do so for long.
                 self.tell_own_changes(cx);
             }
         }
     }
 
-    /// Runs the command again for which the log was too busy when its key was ready. If somebody else has
-    /// taken what was there, it goes on waiting.
+    /// Runs the command again for which the log was too busy when its key was ready. If another
+    /// client has taken what was there, it goes on waiting.
     #[cold]
     pub(crate) fn wait_again(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(wait) = self.wait.take() else { return };
@@ -231,7 +232,7 @@ impl RespConn {
         self.end_wait(&mut reply, cx);
     }
 
-    /// Its key is ready, and its user may not run the command any more: so it has done nothing.
+    /// The key is ready, but the user may not run the command any more: so it has done nothing.
     #[cold]
     pub(crate) fn wait_refused(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(wait) = &mut self.wait else { return };
@@ -263,7 +264,7 @@ impl RespConn {
         if self.reading.is_some() {
             return self.unblock_reading(error, cx);
         }
-        // It is asked again and again whether it goes on, and now at once.
+        // The wait is asked regularly whether it goes on, and now at once.
         self.session.unblocked = Some(error);
         cx.link.clear_timer();
         self.try_again(cx);
@@ -292,7 +293,8 @@ impl RespConn {
                 Nothing::Array.write(&mut reply);
             }
         }
-        // That there was nothing all the time may be so because of what has not settled, on any loop.
+        // The key may have been empty all the time because of changes that have not settled, on any
+        // loop.
         cx.local.arm();
         self.session.barrier = self.session.barrier.max(shared.last_ticket());
         self.end_wait(&mut reply, cx);

@@ -20,9 +20,9 @@ pub(crate) const TOO_MUCH_HELD: &str = "ERR the client would make the server hol
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// It was run; its reply is written.
+    /// The command was run; its reply is written.
     Done,
-    /// It cannot run now, and has done nothing: to be tried again a little later.
+    /// The command cannot run now, and has done nothing: to be tried again a little later.
     Later,
 }
 
@@ -122,7 +122,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// The error for a command nobody knows; repeats some of what was sent.
+/// The error for an unknown command; repeats some of what was sent.
 #[cold]
 pub(crate) fn unknown_command(args: &[&[u8]]) -> Error {
     /// Bytes that are repeated, of the name and of all arguments.

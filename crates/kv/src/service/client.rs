@@ -1,4 +1,4 @@
-//! CLIENT: who is connected, and what to do about it.
+//! CLIENT: which clients are connected, and what to do about them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

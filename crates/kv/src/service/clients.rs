@@ -1,4 +1,5 @@
-//! Who is connected: what CLIENT LIST shows, and how CLIENT KILL and CLIENT UNBLOCK reach others.
+//! The connected clients: what CLIENT LIST shows, and how CLIENT KILL and CLIENT UNBLOCK reach
+//! others.
 //!
 //! A connection keeps its own card up to date with plain stores; others only read it. The list is
 //! in parts, each with a lock of its own, taken when a connection comes or goes.
@@ -18,7 +19,7 @@ use crate::store::Tracker;
 
 const PARTS: usize = 16;
 
-/// What everybody may know of one connection.
+/// What every thread may know of one connection.
 pub(crate) struct Card {
     pub(crate) id: u64,
     pub(crate) addr: Endpoint,
@@ -40,19 +41,20 @@ pub(crate) struct Card {
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
-    /// What it has said with CLIENT TRACKING, and who is told instead, 0 for nobody.
+    /// What the client has asked for with CLIENT TRACKING, and the client that is told instead, 0
+    /// for none.
     pub(crate) tracks: AtomicBool,
     pub(crate) monitors: AtomicBool,
     pub(crate) broadcast: AtomicBool,
     pub(crate) redirect: AtomicU64,
     pub(crate) redirect_broken: AtomicBool,
-    /// It is closed, or about to be.
+    /// The connection is closed, or about to be.
     pub(crate) gone: AtomicBool,
-    /// Somebody has wished to be told through it.
+    /// Another client has asked to be told through it.
     pub(crate) hears_for_others: AtomicBool,
     /// Which of its waits in blocking commands it is in; 0 for none.
     pub(crate) wait: AtomicU64,
-    /// Its next command waits for the end of CLIENT PAUSE.
+    /// The client's next command waits for the end of CLIENT PAUSE.
     pub(crate) held_back: AtomicBool,
     /// Unconsumed input, the parsed part of it, and queued output; bytes. Brought up to date when the connection runs, and
     /// some times a second while they are large.
@@ -76,7 +78,7 @@ pub(crate) struct Names {
     pub(crate) name: Box<[u8]>,
     pub(crate) lib_name: Box<[u8]>,
     pub(crate) lib_ver: Box<[u8]>,
-    /// Who it is; nobody has asked before that is known.
+    /// The user; not asked for before it is known.
     pub(crate) user: Option<Arc<Account>>,
     /// What is noted for its CLIENT TRACKING.
     pub(crate) tracker: Weak<Tracker>,
@@ -313,7 +315,7 @@ impl Clients {
         self.part(id).get(&id).cloned()
     }
 
-    /// Everybody, the oldest first.
+    /// All clients, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Card>> {
         let mut all: Vec<Arc<Card>> = Vec::new();
         self.each(|card| all.push(card.clone()));
@@ -333,7 +335,8 @@ impl Clients {
         self.count.load(Relaxed)
     }
 
-    /// Bytes of memory that the server holds because of all of them, and those of it that are noted for CLIENT TRACKING.
+    /// Bytes of memory that the server holds because of all of them, and the part of it that is
+    /// noted for CLIENT TRACKING.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let (mut all, mut tracked) = (0, 0);
         self.each(|card| {

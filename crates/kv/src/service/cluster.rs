@@ -1,5 +1,5 @@
-//! What clients ask of servers that are one of many: there are no others, and the answers are those of a Redis
-//! without a cluster and without replicas.
+//! What clients ask of servers of a cluster: there are no others, and the answers are those of a
+//! Redis without a cluster and without replicas.
 
 use super::call::{Call, Flow};
 use super::hello::REDIS_VERSION;
@@ -46,7 +46,7 @@ pub(super) fn disabled(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// What followers say of themselves before they follow; nobody can.
+/// What followers say of themselves before they follow; no server can follow here.
 pub(super) fn replconf(call: &mut Call<'_, '_>) -> Flow {
     const KNOWN: [&str; 8] = [
         "listening-port",
@@ -75,7 +75,7 @@ pub(super) fn replconf(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// FAILOVER: there is nobody to take over.
+/// FAILOVER: no server is there to take over.
 pub(super) fn failover(call: &mut Call<'_, '_>) -> Flow {
     let error = match call.args[1..] {
         [] => "ERR FAILOVER requires connected replicas.",

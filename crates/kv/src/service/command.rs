@@ -108,7 +108,7 @@ pub(super) fn answer(call: &mut Asked<'_>) {
     }
 }
 
-/// Writes the names of those commands and subcommands that are to be kept.
+/// Writes the names of the commands and subcommands that are to be kept.
 fn names(reply: &mut Reply, keep: impl Fn(&str, Categories) -> bool) {
     let kept = acl::names().filter(|(name, categories)| keep(name, *categories));
     let kept: Vec<String> = kept.map(|(name, _)| name).collect();
@@ -127,7 +127,7 @@ fn details(reply: &mut Reply, entry: &Entry) {
         let name = format!("{}|{sub}", entry.name);
         let record = Record::of(&name).unwrap_or(&NONE);
         one(reply, &name, *arity, record, category::of(entry, Some(sub)));
-        // It has no subcommands of its own.
+        // A subcommand has no subcommands of its own.
         reply.array(0);
     }
 }

@@ -275,7 +275,7 @@ const LIVE: &[Live] = &[
             all.join(" ")
         },
         write: Some(|s, value, take| {
-            /// So that a line of INFO has an end.
+            /// This bound gives a line of INFO an end.
             const MOST: usize = 64;
             let one = |word: &str| word.parse().ok().filter(|p| (0.0..=100.0).contains(p));
             let all: Option<Vec<f64>> = value.split_ascii_whitespace().map(one).collect();
@@ -631,7 +631,7 @@ fn write_output_limit(shared: &Shared, value: &str, take: bool) -> Result<(), St
     for class in words.chunks(4) {
         let hard = memory(class[1])
             .ok_or("Error in hard, soft or soft_seconds setting in buffer limit configuration.")?;
-        // 0 is no limit. One that nobody could hear an answer with acts as the smallest.
+        // 0 is no limit. A limit with which no client could hear an answer acts as the smallest.
         let hard = match usize::try_from(hard).unwrap_or(usize::MAX) {
             0 => usize::MAX,
             hard => hard.max(Settings::OUTPUT_MIN),

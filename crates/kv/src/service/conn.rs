@@ -32,7 +32,7 @@ pub(super) const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
 pub(super) const RETRY: Duration = Duration::from_millis(2);
 
-/// The same where a script keeps its keys, whose end has it tried at once.
+/// When a command is tried again whose keys a script keeps; the script's end has it tried at once.
 const RETRY_PARKED: Duration = Duration::from_millis(50);
 
 /// How long a command is tried again that the log is too busy for; then it is refused.
@@ -52,13 +52,13 @@ pub struct RespConn {
     id: Option<ConnId>,
     /// In a blocking command.
     pub(crate) wait: Option<Box<Wait>>,
-    /// Its script runs on the thread for scripts.
+    /// The client's script runs on the thread for scripts.
     pub(crate) away: Option<Box<Away>>,
-    /// Its command reads the log of messages.
+    /// The client's command reads the log of messages.
     pub(crate) reading: Option<Box<Reading>>,
     /// From another host, and there is no password: told so, and ended.
     denied: bool,
-    /// It has much input or output under way, and its loop looks at it again.
+    /// The connection has much input or output under way, and its loop looks at it again.
     passes_much: bool,
 }
 
@@ -180,13 +180,13 @@ impl Protocol for RespConn {
     }
 
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
-        // Nobody would read what it waits for.
+        // The client would not read what it waits for.
         self.finish(cx);
     }
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         if self.away.is_some() {
-            // Its answer comes, unless the script takes too long for that.
+            // The answer comes, unless the script takes too long for that.
             cx.local.shared.scripts.end_slow();
             self.session.closing = true;
             return;
@@ -223,7 +223,7 @@ impl Protocol for RespConn {
         let local = &mut *turn.local;
         let shared = local.shared.clone();
         if let Some(wait) = self.wait.take() {
-            // If it was served after all, there is nobody left to tell.
+            // If it was served after all, no client is left to tell.
             let _ = wait.cancel(&shared.store);
         }
         if let Some(id) = self.id {
@@ -393,7 +393,7 @@ impl RespConn {
     /// Goes on with a command that could not run.
     pub(crate) fn try_again(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(card) = &self.card {
-            // It says so again if it is held back still.
+            // The connection says so again if it is held back still.
             card.held_back.store(false, Relaxed);
         }
         cx.link.resume();
@@ -454,7 +454,7 @@ impl RespConn {
         let durable = shared.durable.get();
         self.session.unproven = durable.is_some_and(|durable| !durable.log.may_serve());
         if shared.store.tells_events() && shared.hub.is_crowded() {
-            // What makes events waits as who publishes does.
+            // A command that makes events waits as a publisher does.
             cx.link.set_timer_after(RETRY);
             return (Served::Early(Next::Paused), 0);
         }
@@ -770,8 +770,8 @@ impl RespConn {
         }
     }
 
-    /// Ends the connection of a subscriber that does not take its messages, or for whom one was lost: `limit` is what
-    /// may wait for it.
+    /// Ends the connection of a subscriber that does not take its messages, or of which one was
+    /// lost: `limit` is what may wait for it.
     #[cold]
     pub(crate) fn cut_subscriber(&mut self, limit: usize, cx: &mut Cx<'_, Self>) {
         cx.local.stats.slow_subscribers.add(1);
@@ -799,7 +799,7 @@ fn turn_away(cx: &mut Cx<'_, RespConn>) {
     cx.link.finish_because("protected mode");
 }
 
-/// Those of a batch's commands that use keys, and may be run. Their arguments start at `from`.
+/// Commands of a batch that use keys, and may be run. Their arguments start at `from`.
 fn about_keys<'x>(
     args: &'x [&'x [u8]],
     mut from: usize,

@@ -108,7 +108,7 @@ fn become_user(call: &mut Call<'_, '_>, account: Arc<Account>) {
     call.session.become_user(account, &call.shared);
 }
 
-/// Answers to who has shown no password of this user, which ACL LOG tells of.
+/// Answers a client that has shown no password of this user, which ACL LOG tells of.
 fn wrong_password(call: &mut Call<'_, '_>, user: &[u8], what: &[u8]) {
     let acl = &call.shared.acl;
     let local = call.shared.local_addr();

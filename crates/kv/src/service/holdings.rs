@@ -1,9 +1,10 @@
 //! What one client makes the server hold, and what all clients do together.
 //!
-//! One account for each client: it is written by the connection's own loop, where something changes that stays (a name, a
-//! subscription, a queued command, a wait), and read by anyone. A command that leaves nothing behind touches none of it.
-//! The sum of all accounts is bounded by `maxmemory-clients`: beyond it the largest client is evicted, as in Redis. What
-//! stays because of one client is bounded by `client-query-buffer-limit`: a command that would exceed it is refused.
+//! One account for each client: it is written by the connection's own loop, where something changes
+//! that stays (a name, a subscription, a queued command, a wait), and read by any thread. A command
+//! that leaves nothing behind touches none of it. The sum of all accounts is bounded by
+//! `maxmemory-clients`: beyond it the largest client is evicted, as in Redis. What stays because of
+//! one client is bounded by `client-query-buffer-limit`: a command that would exceed it is refused.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -29,7 +30,7 @@ pub(crate) const PREFIX: usize = 256;
 pub(crate) enum Holding {
     /// The client's name, and the names of its library.
     Names,
-    /// Its channels and patterns.
+    /// The client's channels and patterns.
     Subscriptions,
     /// What MULTI has queued and WATCH watches.
     Transaction,
@@ -96,7 +97,7 @@ pub(crate) struct Total {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientsLimit {
     Bytes(u64),
-    /// Of `maxmemory`; no limit where that has none.
+    /// A percentage of `maxmemory`; no limit where that has none.
     Percent(u8),
 }
 
@@ -141,7 +142,7 @@ impl Clients {
             .change(card.holdings.known.swap(now, Relaxed), now);
     }
 
-    /// This client holds nothing any more, as far as anyone can tell.
+    /// This client holds nothing any more, as far as other threads can tell.
     pub(crate) fn forget_account(&self, card: &Card) {
         self.total.change(card.holdings.known.swap(0, Relaxed), 0);
     }

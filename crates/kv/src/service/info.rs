@@ -14,7 +14,7 @@ use super::table;
 
 type Section = fn(&mut Call<'_, '_>, &mut String);
 
-/// The sections in order; those marked are shown only when asked for.
+/// The sections in order; marked ones are shown only when asked for.
 const SECTIONS: &[(&str, &str, bool, Section)] = &[
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
@@ -52,7 +52,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
             section(call, &mut text);
         }
     }
-    // It counts keys.
+    // The section counts keys.
     call.session.barrier = call.session.barrier.max(call.shared.told_ticket());
     call.reply.verbatim(&text);
     Flow::Done
@@ -279,7 +279,7 @@ fn command_stats(call: &mut Call<'_, '_>, text: &mut String) {
             if calls == 0 && rejected == 0 {
                 continue;
             }
-            // Not every call is timed: the mean of those that were stands for all.
+            // Not every call is timed: the mean of the timed ones stands for all.
             let timed = now.timed.value() - before.timed.value();
             let ns = now.timed_ns.value() - before.timed_ns.value();
             let mean_us = ns as f64 / 1e3 / timed.max(1) as f64;

@@ -6,8 +6,8 @@ use super::table::Entry;
 /// Flags of a key.
 pub(super) type Flags = &'static [&'static str];
 
-/// The flags of the first key of a call, and of the others: those of the command's record, but where it depends on the
-/// arguments.
+/// The flags of the first key of a call, and of the others: the flags of the command's record, but
+/// where they depend on the arguments.
 pub(super) fn of_call(entry: &Entry, args: &[&[u8]]) -> (Flags, Flags) {
     // The value comes before the options, and is none of them.
     let mut options = args.iter().skip(3);

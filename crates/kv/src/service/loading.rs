@@ -1,7 +1,8 @@
-//! A store that is being recovered: who is told so, and how far it is.
+//! A store that is being recovered: which clients are told so, and how far it is.
 //!
-//! The one idea: that a store loads is looked at when a connection is accepted, and by those that were accepted then,
-//! when they say something. A server that has loaded asks nobody.
+//! The one idea: whether a store loads is looked at when a connection is accepted, and by
+//! connections that were accepted then, when they send something. A server that has loaded asks
+//! none.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +10,7 @@ use super::call::Call;
 use super::info::line;
 use crate::commands::Error;
 
-/// What clients are told who need the keys.
+/// What clients are told that need the keys.
 pub(super) fn error() -> Error {
     Error::new("LOADING Tidewire is loading the dataset in memory")
 }

@@ -40,11 +40,11 @@ pub struct RespLocal {
     pub(crate) published: Vec<Unpublished>,
     /// DEBUG SLEEP was just run.
     pub(crate) sleep: Option<Duration>,
-    /// Those that wait for the log of messages.
+    /// Connections that wait for the log of messages.
     pub(crate) followers: Followers,
     /// The command that was just run took long: its connection may have had its share of the turn.
     pub(crate) spent: bool,
-    /// Its name among the loops that are told when a script ends.
+    /// The loop's name among the loops that are told when a script ends.
     pub(crate) name: u64,
     /// Connections whose command waits for what a script keeps.
     pub(crate) parked: BTreeSet<ConnId>,
@@ -86,8 +86,8 @@ impl RespLocal {
         local
     }
 
-    /// Waits for the log from now on, if there is one: it comes when the store has been recovered. To be called before
-    /// anybody on this loop is served keys, or hears of them.
+    /// Waits for the log from now on, if there is one: it comes when the store has been recovered.
+    /// To be called before any client on this loop is served keys, or hears of them.
     pub(crate) fn find_log(&mut self) {
         if self.waiting.is_none()
             && let Some(durable) = self.shared.durable.get()
@@ -106,7 +106,7 @@ pub(crate) struct Unpublished {
 
 /// How often, in a row, the allocator is asked for memory that connections have freed: some wait for a second with it.
 const GIVING_BACK: u8 = 15;
-/// Of so many batches, one has all its commands timed.
+/// One of so many batches has all its commands timed.
 const TIMED_ONE_IN: u32 = 64;
 
 impl RespLocal {
@@ -235,7 +235,7 @@ impl Default for Scratch {
     }
 }
 
-/// A parsed command: where its arguments end among those of the batch, and its bytes in the input.
+/// A parsed command: where its arguments end among the batch's, and its bytes in the input.
 #[derive(Clone, Copy)]
 pub(crate) struct Command {
     /// What the table has under its name.
@@ -246,7 +246,7 @@ pub(crate) struct Command {
 
 /// Arguments that a batch may have for its memory to be kept.
 const KEPT_ARGS: usize = 16 << 10;
-/// The same for replies; bytes.
+/// Bytes that are kept for replies.
 pub(crate) const KEPT_REPLY: usize = 64 << 10;
 
 impl Scratch {

@@ -12,7 +12,7 @@ const PURGE: usize = 256;
 /// Runs MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS. Its arguments were checked; no locks are held.
 pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
-    // It counts keys.
+    // The report counts keys.
     call.session.barrier = call.session.barrier.max(call.shared.last_ticket());
     match &sub[..] {
         b"stats" => stats(call),
@@ -49,7 +49,7 @@ struct Figures {
     peak: u64,
     limit: u64,
     held: Held,
-    /// Of each database that has keys: its number and its tables.
+    /// Number and tables of each database that has keys.
     databases: Vec<(u16, u64)>,
 }
 

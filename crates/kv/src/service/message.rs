@@ -10,7 +10,8 @@ use crate::store::Tracker;
 pub enum Message {
     /// The command that it waited in was run; this is the reply.
     Served(Vec<u8>, u64),
-    /// Its key is ready, and the log too busy: it is to run the command itself a little later.
+    /// The key is ready, and the log too busy: the connection is to run the command itself a little
+    /// later.
     TryAgain,
     /// CLIENT UNBLOCK: the wait is over, as if its time were, or with an error.
     Unblock {

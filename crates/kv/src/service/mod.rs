@@ -1,7 +1,7 @@
 //! The services: Redis's protocol and the small binary one, on one store.
 //!
 //! A connection's input is parsed a chunk at a time, the commands are run in order, and the replies
-//! are written together. Commands about keys come from [`crate::commands`]; those about
+//! are written together. Commands about keys come from [`crate::commands`]; commands about
 //! connections and the server are here, with publish and subscribe, transactions and waiting.
 
 mod acl;

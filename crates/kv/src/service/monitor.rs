@@ -1,8 +1,8 @@
 //! MONITOR: a client that is shown every command as it is run.
 //!
-//! While somebody looks, every connection looks twice before each command (see
-//! [`Attention`](super::attention::Attention)); else it costs nothing. What one is not shown in time is
-//! bounded, and beyond that it is cut: a command never waits for who looks at it.
+//! While a client monitors, every connection looks twice before each command (see
+//! [`Attention`](super::attention::Attention)); else it costs nothing. What one is not shown in
+//! time is bounded, and beyond that it is cut: a command never waits for a monitor.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,16 +21,16 @@ use super::message::Message;
 use super::secrets;
 use super::table::Entry;
 
-/// Bytes that wait for one who looks; more are those of a client that does not read.
+/// Bytes that wait for one monitor; with more, the client does not read.
 const WAITING_MAX: usize = 4 << 20;
 
-/// Who looks, by the numbers of their connections.
+/// The monitors, by the numbers of their connections.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     all: Mutex<BTreeMap<u64, Arc<Monitor>>>,
 }
 
-/// One who looks.
+/// One monitor.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     card: Arc<Card>,
@@ -120,7 +120,8 @@ pub(super) fn end(call: &mut Call<'_, '_>) {
 }
 
 impl RespConn {
-    /// Shows a command to those who look, unless it is one of administration, which may bring secrets.
+    /// Shows a command to the monitors, unless it is one of administration, which may bring
+    /// secrets.
     #[cold]
     pub(super) fn show_to_monitors(
         &self,

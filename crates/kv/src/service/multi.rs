@@ -50,7 +50,7 @@ const WATCH_BYTES: usize = 256;
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     id: u16,
-    /// Its arguments end before this one of `ends`.
+    /// The command's arguments end before this one of `ends`.
     args_end: u32,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn discard(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// EXEC runs where commands are run, not among those about the connection.
+/// EXEC runs where commands are run, not among commands about the connection.
 pub(super) fn unreachable(_: &mut Call<'_, '_>) -> Flow {
     unreachable!("EXEC is run by RespConn::exec")
 }
@@ -218,7 +218,7 @@ impl RespConn {
         Ok(())
     }
 
-    /// Runs what was queued, so that nobody sees it half done.
+    /// Runs what was queued, so that no client sees it half done.
     pub(crate) fn exec(
         &mut self,
         batch: &mut Batch<'_>,
@@ -555,7 +555,7 @@ pub(super) fn count_as_called(entry: &Entry, reply: &[u8], stats: &LoopStats) {
     }
 }
 
-/// Those of the commands that use keys.
+/// The queued commands that use keys.
 fn about_keys<'x>(
     commands: &'x [(&'static Entry, &'x [&'x [u8]])],
 ) -> impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])> {

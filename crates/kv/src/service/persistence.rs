@@ -40,7 +40,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
             return Flow::Done;
         }
     };
-    // There is no replica that could ever say so.
+    // No replica could ever acknowledge.
     let is_done = replicas == 0 && (synced || local == 0);
     match goes_on(call, is_done, timeout_ms) {
         Ok(true) => return Flow::Later,
@@ -64,7 +64,7 @@ fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static st
     };
     let synced = match durable.log.policy() {
         Policy::Sync => written <= durable.log.committed() || written <= durable.log.update(),
-        // Whoever waits does not wait until one is due.
+        // The waiting client need not wait until a sync is due.
         _ if local > 0 => durable.log.sync(written),
         _ => durable.log.is_synced(written),
     };

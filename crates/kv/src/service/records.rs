@@ -45,7 +45,7 @@ pub(super) enum Find {
 }
 
 impl Record {
-    /// Of a command, or of a subcommand as in `config|get`.
+    /// The record of a command, or of a subcommand as in `config|get`.
     pub(super) fn of(name: &str) -> Option<&'static Record> {
         RECORDS.get(name)
     }
@@ -81,7 +81,7 @@ impl Record {
     }
 }
 
-/// Of a command that nothing is told of; a test finds that there is none.
+/// The record of a command that nothing is told of; a test finds that there is none.
 pub(super) static NONE: Record = Record {
     flags: Vec::new(),
     tips: Vec::new(),
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_those_of_the_old_form() {
+    fn positions_are_as_in_the_old_form() {
         for (name, expected) in [
             ("get", (1, 1, 1)),
             ("mset", (1, -1, 2)),

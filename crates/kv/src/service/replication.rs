@@ -12,27 +12,27 @@ use crate::commands::parse::is;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 
-/// Whose the store is.
+/// What this server is to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// This server's: it carries what is committed home.
     #[default]
     Owner,
-    /// Another one's, which is followed.
+    /// The store of another server, which is followed.
     Follower,
-    /// Another one's still: it is taken over.
+    /// The store of another server, which is being taken over.
     TakesOver,
 }
 
 /// Whether a server can prove that the store is its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaseShown {
-    /// It is not the owner, or has not been it for long enough.
+    /// The server is not the owner, or has not been it for long enough.
     #[default]
     None,
-    /// It can.
+    /// The server can prove it.
     Held,
-    /// It could, and its lease has run out.
+    /// The server could prove it, but its lease has run out.
     Lapsed,
 }
 
@@ -49,16 +49,18 @@ impl LeaseShown {
 /// How it is with a store that has a home.
 #[derive(Clone, Debug, Default)]
 pub struct Replicated {
-    /// Whose it is.
+    /// What this server is to the store.
     pub role: Role,
     /// The home is reached, and what is asked of it is done.
     pub is_linked: bool,
-    /// Of an owner the first position that is not at home, of a follower the first that was not applied.
+    /// On an owner, the first position that is not at home; on a follower, the first that was not
+    /// applied.
     pub position: u64,
     /// How much is missing: records of the log that are not at home, or offsets of the home that were not read.
     pub lag: u64,
-    /// Of an owner the age of the oldest change that is not at home, of a follower how old what it has may be, in milliseconds: 0 if
-    /// nothing is missing, by what was heard of the home a moment ago.
+    /// On an owner, the age of the oldest change that is not at home; on a follower, how old its
+    /// data may be; in milliseconds: 0 if nothing is missing, by what was heard of the home a
+    /// moment ago.
     pub behind_ms: u64,
     /// Whether this server can prove that the store is its own.
     pub lease: LeaseShown,
@@ -81,7 +83,7 @@ pub struct Replication(Arc<Inner>);
 struct Inner {
     home: String,
     now: Mutex<Replicated>,
-    /// Says how it is when somebody asks.
+    /// Says how it is when a client asks.
     look: OnceLock<Look>,
 }
 
@@ -94,7 +96,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Replication {
-    /// Of a store whose home is called so.
+    /// The replication of a store whose home has this name.
     #[must_use]
     pub fn new(home: String, role: Role) -> Replication {
         let now = Mutex::new(Replicated {
@@ -123,7 +125,7 @@ impl Replication {
         self.0.look.get_or_init(|| Box::new(look));
     }
 
-    /// It is otherwise.
+    /// Changes what is reported.
     pub fn change(&self, change: impl FnOnce(&mut Replicated)) {
         change(&mut self.lock());
     }
@@ -135,14 +137,14 @@ impl Replication {
         now.asked > now.ended
     }
 
-    /// Whether anybody waits for what becomes of it.
+    /// Whether a client waits for the result.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.lock().waiting > 0
     }
 
-    /// Nobody waits for the store to be taken over any more, though somebody had asked: it is not asked for from now on, and
-    /// that is true. Who asks later asks anew.
+    /// Cancels a promotion that was asked for and whose requesters have all gone: true if there was
+    /// one. A later request asks anew.
     pub fn call_off(&self) -> bool {
         let mut now = self.lock();
         let is_over = now.asked > now.ended && now.waiting == 0;
@@ -176,7 +178,7 @@ impl Replication {
     /// Asks for it, for as long as what is returned is kept.
     fn ask(&self) -> Waits {
         let mut now = self.lock();
-        // One that is under way serves all who ask.
+        // A takeover that is under way serves all requesters.
         if now.asked == now.ended {
             now.asked += 1;
             now.refused = None;
@@ -374,8 +376,8 @@ pub(super) fn tell_role(shared: &Shared, reply: &mut Reply) {
     reply.integer(position);
 }
 
-/// REPLICAOF and SLAVEOF. Whom a server follows is said when it starts; that it takes the store over is said here, and
-/// answered when it has, or cannot.
+/// REPLICAOF and SLAVEOF. Which server it follows is said when it starts; that it takes the store
+/// over is said here, and answered when it has, or cannot.
 pub(super) fn replicaof(call: &mut Call<'_, '_>) -> Flow {
     let (host, port) = (call.args[1], call.args[2]);
     if !(is(host, "no") && is(port, "one")) {

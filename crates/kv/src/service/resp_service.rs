@@ -71,8 +71,9 @@ pub struct RespService {
     _last: Arc<LastHandle>,
 }
 
-/// Goes with the last handle on a service: nobody can hear any more what a script answers, and one without end that has written
-/// would keep its thread and the store for as long as the process runs.
+/// Goes with the last handle on a service: no client can hear any more what a script answers, and
+/// one without end that has written would keep its thread and the store for as long as the process
+/// runs.
 struct LastHandle(Arc<Shared>);
 
 impl Drop for LastHandle {
@@ -147,8 +148,8 @@ impl RespService {
     /// of the settings if there is one. To be called before the server starts, and once.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is wrong; or the settings have a password with which the file
-    /// does not let `default` in. Nobody is to be served then.
+    /// The file cannot be read, or a line is wrong; or the settings have a password with which the
+    /// file does not let `default` in. No client is to be served then.
     pub fn use_acl_file(&self, path: impl Into<PathBuf>) -> Result<(), AclFileError> {
         let path = self.shared.acl.file.get_or_init(|| path.into());
         let password = self.shared.config.password();
@@ -184,15 +185,17 @@ impl RespService {
         self.shared.attention.set_log_keys();
     }
 
-    /// Has nobody read the log that is [shown](RespService::show_log), or everybody again who may read its keys.
+    /// Has no client read the log that is [shown](RespService::show_log), or again all clients that
+    /// may read its keys.
     pub fn shut_log(&self, shut: bool) {
         if let Some(shown) = self.shared.log_keys.get() {
             shown.set_shut(shut);
         }
     }
 
-    /// A key of the store, and its database, that nobody can use because such keys [show](RespService::show_log) the log.
-    /// `now_ms` is milliseconds since 1970. Goes through all keys.
+    /// A key of the store, and its database, that no client can use because such keys
+    /// [show](RespService::show_log) the log. `now_ms` is milliseconds since 1970. Goes through all
+    /// keys.
     #[must_use]
     pub fn hidden_by_log(&self, now_ms: u64) -> Option<(u16, Vec<u8>)> {
         let shown = self.shared.log_keys.get()?;
@@ -206,10 +209,10 @@ impl RespService {
         shown.map(Shown::counters).unwrap_or_default()
     }
 
-    /// Does what is due at this time since the epoch although no command asks for it: removes some of
-    /// the keys that have expired, and of those that are too many for a limit of memory that was lowered, frees some of
-    /// what was removed and is large, and measures the rate of commands. Returns after what time to do it again, at most 100 ms; the work of one call is
-    /// bounded.
+    /// Does what is due at this time since the epoch although no command asks for it: removes some
+    /// of the keys that have expired, and of keys beyond a limit of memory that was lowered, frees
+    /// some of what was removed and is large, and measures the rate of commands. Returns after what
+    /// time to do it again, at most 100 ms; the work of one call is bounded.
     fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
         if self.shared.store.is_loading() {
@@ -317,7 +320,7 @@ impl Service for RespService {
     }
 
     fn loop_ended(&self, mut local: RespLocal) {
-        // Nobody waits for this loop any more.
+        // No client waits for this loop any more.
         while local.leaving.turn(&mut local.subscribers, &self.shared.hub) {}
         self.shared.scripts.remove_loop(local.name);
         self.shared.stats.loop_ended(&local.stats);
@@ -381,7 +384,7 @@ impl Service for RespService {
             }
         }
         if all.number() == TICKS && all.timer().is_none() {
-            // A loop is signalled when it begins, before anybody connects.
+            // A loop is signalled when it begins, before any client connects.
             let now_ms = all.now().as_nanos() / 1_000_000;
             self.shared
                 .note_start(now_ms, all.wall().as_millis() as u64);

@@ -27,11 +27,11 @@ use crate::store::Ran;
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Its reply is written.
+    /// The command's reply is written.
     Done,
-    /// It has done nothing yet and is to be tried again.
+    /// The command has done nothing yet and is to be tried again.
     Later,
-    /// It waits for a key; the commands behind it wait too.
+    /// The command waits for a key; the commands behind it wait too.
     Waits,
 }
 
@@ -73,7 +73,8 @@ impl RespConn {
         outcome
     }
 
-    /// Whether nothing is unusual but that some keys are not the store's, and those of this call are.
+    /// Whether nothing is unusual but that some keys are not the store's, and the keys of this call
+    /// are.
     #[inline]
     fn is_about_the_store(&self, entry: &Entry, shared: &Shared, args: &[&[u8]]) -> bool {
         self.session.is_plain()
@@ -95,7 +96,7 @@ impl RespConn {
     ) {
         // What waits is answered later, see `end_wait`.
         if self.session.replies != Replies::On && outcome == Outcome::Done {
-            // Confirmations of subscriptions are messages, and those are always heard.
+            // Confirmations of subscriptions are messages, and messages are always heard.
             if self.session.is_unheard() && !entry.confirms() {
                 reply.take_back(start);
             }
@@ -164,7 +165,7 @@ impl RespConn {
         if outcome != Outcome::Later {
             self.session.waits_since_ms = 0;
             if !batch.is_patient() {
-                // Those behind it have not waited yet.
+                // The commands behind it have not waited yet.
                 batch.set_patient(true);
             }
             self.card().command.store(entry.id.into(), Relaxed);
@@ -189,8 +190,8 @@ impl RespConn {
         Outcome::Later
     }
 
-    /// Whether a call is timed. Reading the clock costs as much as a small command: those that are
-    /// always quick are timed only now and then.
+    /// Whether a call is timed. Reading the clock costs as much as a small command: commands that
+    /// are always quick are timed only now and then.
     #[inline]
     fn is_timed(&self, entry: &Entry, cx: &mut Cx<'_, RespConn>) -> bool {
         !entry.is_brief() || cx.local.times_all
@@ -465,7 +466,7 @@ pub(crate) fn count_error(line: &[u8], cx: &mut Cx<'_, RespConn>) {
     count_as_error(line, &cx.local.stats);
 }
 
-/// The same, whoever counts.
+/// Counts an error line, in the statistics of any loop.
 #[cold]
 pub(crate) fn count_as_error(line: &[u8], stats: &LoopStats) {
     stats.errors.add(1);

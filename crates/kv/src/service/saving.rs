@@ -30,7 +30,8 @@ fn snapshots(call: &mut Call<'_, '_>) -> Option<std::sync::Arc<Snapshots>> {
     snapshots
 }
 
-/// Makes a snapshot, and answers when it counts. Other commands of this client wait, nobody else does.
+/// Makes a snapshot, and answers when it counts. Other commands of this client wait, other clients
+/// do not.
 pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
     let Some(snapshots) = snapshots(call) else {
         return Flow::Done;
@@ -98,7 +99,7 @@ pub(super) fn bgsave(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// The same: the log is cut behind a snapshot.
+/// BGREWRITEAOF is as BGSAVE: the log is cut behind a snapshot.
 pub(super) fn bgrewriteaof(call: &mut Call<'_, '_>) -> Flow {
     let Some(snapshots) = snapshots(call) else {
         return Flow::Done;

@@ -19,16 +19,17 @@ pub(crate) struct Session {
     pub(crate) proto: Proto,
     pub(crate) db: u16,
     authenticated: bool,
-    /// Who it is, and what that user may do as of `seen`.
+    /// The user, and its rights as of `seen`.
     account: Arc<Account>,
     rights: Arc<Rights>,
     /// See [`Attention`](super::attention::Attention).
     seen: u64,
-    /// It has shown who it is, may do everything, and is told of nothing.
+    /// The client has logged in, may do everything, and is told of nothing.
     free: bool,
-    /// It wants to be told of changes.
+    /// The client wants to be told of changes.
     tracking: Option<Box<Following>>,
-    /// It was accepted while the store was being recovered, and that was not over when it last said something.
+    /// The connection was accepted while the store was being recovered, and that was not over at
+    /// its last command.
     pub(crate) loading: bool,
     /// The server cannot prove that the store is its own, as of when the batch that runs was received.
     pub(crate) unproven: bool,
@@ -38,7 +39,7 @@ pub(crate) struct Session {
     pub(crate) no_touch: bool,
     /// The largest ticket that must have settled before this client hears more.
     pub(crate) barrier: u64,
-    /// Of the last unit that it has written.
+    /// Ticket of the last unit that it has written.
     pub(crate) written: u64,
     /// Since when it tries what the log was too busy for, or waits for a sync; milliseconds of the loops'
     /// clock, 0 for not.
@@ -49,16 +50,16 @@ pub(crate) struct Session {
     pub(crate) unblocked: Option<bool>,
     /// The snapshot that it waits for.
     pub(crate) waits_for_snapshot: Option<u64>,
-    /// The same, for the store to be taken over.
+    /// The promotion that it waits for.
     pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) listening: Option<Arc<Listening<Message>>>,
     /// Whom the message concerns that it is about to publish, as far as it was found out.
     pub(crate) audience: Option<Box<Audience<Message>>>,
-    /// It is shown all commands.
+    /// The client is shown all commands.
     pub(crate) monitor: Option<Arc<Monitor>>,
-    /// Of a script that runs beside the loops: who is to be told when what it reads changes, and who need not be told of what
-    /// it changes.
+    /// For a script that runs beside the loops: the client that is to be told when what it reads
+    /// changes, and that need not be told of what it changes.
     pub(crate) reads_for: Option<Arc<Tracker>>,
     pub(crate) changes_as: u64,
 }
@@ -75,7 +76,8 @@ pub(crate) enum Replies {
 }
 
 impl Session {
-    /// Of the user `default`. That may have a password: then it is to say it, unless it is trusted.
+    /// A session of the user `default`. That may have a password: then it is to say it, unless it
+    /// is trusted.
     pub(crate) fn new(shared: &Shared, trusted: bool) -> Session {
         let seen = shared.attention.now();
         let account = shared.acl.default_account().clone();
@@ -153,12 +155,12 @@ impl Session {
         self.authenticated
     }
 
-    /// Whether it may do everything, and nobody looks at what it does.
+    /// Whether it may do everything, and no other client looks at what it does.
     pub(crate) fn is_free(&self) -> bool {
         self.free
     }
 
-    /// Who it is, or will be when it has shown that.
+    /// The user, or the one that it will be when it has logged in.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -167,14 +169,14 @@ impl Session {
         &self.rights
     }
 
-    /// It is this user from now on.
+    /// Makes it this user from now on.
     pub(crate) fn become_user(&mut self, account: Arc<Account>, shared: &Shared) {
         self.authenticated = true;
         self.account = account;
         self.look_up(shared);
     }
 
-    /// It need not show who it is.
+    /// Notes that it need not log in.
     pub(crate) fn trust(&mut self) {
         self.authenticated = true;
         self.settle();
@@ -208,7 +210,7 @@ impl Session {
         self.tracking.as_deref_mut()
     }
 
-    /// It wants to be told of changes, or does no more; what it wanted before.
+    /// Sets whether it wants to be told of changes; returns what it wanted before.
     pub(crate) fn set_tracking(
         &mut self,
         following: Option<Box<Following>>,

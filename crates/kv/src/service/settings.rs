@@ -11,10 +11,11 @@ use super::conn::FLUSH;
 use super::tuning::Kept;
 use crate::resp::Bounds;
 
-/// Settings of the key-value services that are not those of the store. Sizes are bytes.
+/// Settings of the key-value services, beside the store's. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What clients must say with AUTH or HELLO first. Default: none, everybody may do everything.
+    /// What clients must say with AUTH or HELLO first. Default: none, all clients may do
+    /// everything.
     pub password: Option<String>,
     /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
     /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
@@ -79,9 +80,10 @@ impl Default for Settings {
 impl Settings {
     /// Bytes that people may set as [`query_buffer`](Settings::query_buffer) at least: 1 MiB, as in Redis.
     pub const QUERY_BUFFER_MIN: usize = 1 << 20;
-    /// The same of [`client_output`](Settings::client_output) and
-    /// [`subscriber_output`](Settings::subscriber_output): 16 KiB, which Redis keeps for each client beside its limit. With
-    /// less there would be nobody who could hear an answer, and nobody could set it right again.
+    /// The least of [`client_output`](Settings::client_output) and
+    /// [`subscriber_output`](Settings::subscriber_output): 16 KiB, which Redis keeps for each
+    /// client beside its limit. With less, no client could hear an answer, and none could set it
+    /// right again.
     pub const OUTPUT_MIN: usize = 16 << 10;
 
     /// The limits to give the builder with [`RespService`](super::RespService).
@@ -195,7 +197,7 @@ impl Config {
         password.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Remembers what CONFIG GET tells; who is let in is decided by [`Acl`](super::acl::Acl).
+    /// Remembers what CONFIG GET tells; admission is decided by [`Acl`](super::acl::Acl).
     pub(crate) fn set_password(&self, password: Option<String>) {
         let mut held = self
             .password

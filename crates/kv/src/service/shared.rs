@@ -34,8 +34,8 @@ pub(crate) type Here = Rc<Arc<Shared>>;
 /// Between two lines about the same kind of unwelcome client.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// The service's shared state. What every command looks at is written by hardly anybody, and what is written stands
-/// apart from it.
+/// The service's shared state. What every command looks at is seldom written, and what is written
+/// stands apart from it.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     /// What makes changes durable, if anything does; not there before the store is.
@@ -62,10 +62,10 @@ pub(crate) struct Shared {
     pub(crate) scripts: Apart<Scripts>,
     /// The log of messages, if it is shown as keys.
     pub(crate) log_keys: OnceLock<Shown>,
-    /// Of log lines about clients that are not let in, and about browsers.
+    /// Throttle of log lines about clients that are not let in, and about browsers.
     pub(crate) denials: Apart<Throttle>,
     pub(crate) intrusions: Apart<Throttle>,
-    /// Where clients connect to, if somebody said so.
+    /// Where clients connect to, if it was set.
     local: Mutex<Option<Endpoint>>,
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
     paused_until_ms: AtomicU64,
@@ -142,7 +142,7 @@ impl Shared {
         });
     }
 
-    /// The last unit whose effects anybody can have seen, if replies wait for such; else 0.
+    /// The last unit whose effects a client can have seen, if replies wait for such; else 0.
     pub(crate) fn last_ticket(&self) -> u64 {
         match self.durable.get() {
             Some(durable) if durable.log.holds_replies() => self.store.last_ticket(),
@@ -150,7 +150,8 @@ impl Shared {
         }
     }
 
-    /// The same for who is told of the server rather than of keys: that has to be heard while the home is away, or gone.
+    /// The last such unit for replies about the server rather than about keys: these have to be
+    /// heard while the home is away, or gone.
     pub(crate) fn told_ticket(&self) -> u64 {
         match self.durable.get() {
             Some(durable) if durable.log.awaits_home() || durable.log.lost().is_some() => 0,
@@ -158,7 +159,8 @@ impl Shared {
         }
     }
 
-    /// What who has looked at libraries of functions has to wait for, if replies wait; else 0.
+    /// What a client that has looked at libraries of functions has to wait for, if replies wait;
+    /// else 0.
     pub(crate) fn library_ticket(&self) -> u64 {
         match self.durable.get() {
             Some(durable) if durable.log.holds_replies() => self.store.library_ticket(),
@@ -181,7 +183,8 @@ impl Shared {
         );
     }
 
-    /// Whether the log goes on behind the snapshot that is being made: whoever waits for the log waits for that.
+    /// Whether the log goes on behind the snapshot that is being made: a command that waits for the
+    /// log waits for that.
     pub(crate) fn awaits_snapshot(&self) -> bool {
         let durable = self.durable.get();
         durable.is_some_and(|durable| durable.log.snapshots().is_relieving())
@@ -226,13 +229,12 @@ impl Shared {
         self.paused_until_ms.load(Relaxed) > now_ms
     }
 
-    /// Whether this peer is turned away: it is on another host, and nobody would ask it for a
-    /// password.
+    /// Whether this peer is refused: it is on another host, and no password is asked for.
     pub(crate) fn denies(&self, peer: &Peer) -> bool {
         self.config.protected.load(Relaxed) && self.acl.has_no_password() && !peer.is_trusted()
     }
 
-    /// Whether this peer need not say a password: there is none, and nobody is turned away for that.
+    /// Whether this peer need not say a password: there is none, and no client is refused for that.
     pub(crate) fn trusts(&self, peer: &Peer) -> bool {
         !self.acl.needs_password() && !self.denies(peer)
     }
@@ -250,7 +252,7 @@ impl Shared {
         self.attention.is_busy()
     }
 
-    /// A script takes long from now on, or does no more: those who wait for its keys hear of it.
+    /// A script takes long from now on, or does no more: clients that wait for its keys hear of it.
     pub(crate) fn set_busy(&self, busy: bool) {
         self.store.set_tells_busy(busy);
         self.attention.set_busy(busy);

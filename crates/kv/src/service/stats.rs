@@ -186,7 +186,7 @@ impl Rate {
     }
 }
 
-/// The counts of all loops, those that have ended included.
+/// The counts of all loops, including ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     loops: Mutex<Loops>,
@@ -195,7 +195,7 @@ pub(crate) struct Stats {
 #[derive(Debug, Default)]
 struct Loops {
     running: Vec<Arc<LoopStats>>,
-    /// Of loops that have ended: the threads engine has one for each connection.
+    /// Counts of loops that have ended: the threads engine has one for each connection.
     ended: LoopStats,
     /// What was there when CONFIG RESETSTAT was last called.
     forgotten: LoopStats,

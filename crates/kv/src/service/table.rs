@@ -1,4 +1,4 @@
-//! Every command by its name: those about keys, and those about connections and the server.
+//! Every command by its name: commands about keys, and commands about connections and the server.
 
 use std::sync::LazyLock;
 
@@ -29,11 +29,11 @@ pub(crate) struct SessionSpec {
 pub(crate) enum When {
     /// Queued by MULTI; not among messages in RESP2.
     Usual,
-    /// Also among messages in RESP2.
+    /// Allowed among messages in RESP2, too.
     Subscribed,
-    /// Also before authentication; queued by MULTI.
+    /// Allowed before authentication; queued by MULTI.
     First,
-    /// Also before authentication, and never queued.
+    /// Allowed before authentication, and never queued.
     Always,
     /// Never queued.
     Transaction,
@@ -114,8 +114,9 @@ const SESSION: &[SessionSpec] = session! {
     "lolwut" -1 Usual &[], cluster::lolwut;
 };
 
-/// Those of them that need the keys, or what makes them durable, and are refused while the store is being recovered. As in
-/// Redis one is PING, by which a client finds out whether it is served.
+/// Commands among them that need the keys, or what makes them durable, and are refused while the
+/// store is being recovered. As in Redis one is PING, by which a client finds out whether it is
+/// served.
 const NEED_KEYS: &[&str] = &[
     "ping",
     "watch",
@@ -144,7 +145,7 @@ pub(crate) struct Entry {
     pub(crate) id: u16,
     /// See [`folded`]; 0 if the name is longer, or has something else than letters in it.
     folded: u64,
-    /// None for a command that is one.
+    /// The subcommands; none for a subcommand itself.
     subcommands: Subcommands,
     needs_keys: bool,
     /// What COMMAND tells of it.
@@ -177,7 +178,7 @@ impl Entry {
         matches!(self.what, What::Data(spec) if spec.flags & FAST != 0)
     }
 
-    /// The same, of those too that are not told to be so.
+    /// Whether it is fast, also where clients are not told so.
     #[inline]
     pub(crate) fn is_brief(&self) -> bool {
         matches!(self.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0)
@@ -390,8 +391,8 @@ impl Table {
     }
 }
 
-/// A name of up to 8 bytes in one number, the same for upper and lower case; 0 for a longer one. Names of
-/// the same length are the same if their numbers are and one of them is of letters.
+/// A name of up to 8 bytes in one number, equal for upper and lower case; 0 for a longer one. Names
+/// of the same length are the same if their numbers are and one of them is of letters.
 #[inline]
 fn folded(name: &[u8]) -> u64 {
     let bytes = match name.len() {
@@ -413,7 +414,7 @@ fn folded(name: &[u8]) -> u64 {
     bytes & 0xdfdf_dfdf_dfdf_dfdf
 }
 
-/// The same for upper and lower case letters.
+/// A hash that is equal for upper and lower case letters.
 #[inline]
 fn hash(name: &[u8], folded: u64) -> usize {
     let mut h = folded ^ name.len() as u64;

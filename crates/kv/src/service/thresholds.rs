@@ -4,7 +4,7 @@ use super::config::between;
 use crate::store::Limits;
 use crate::types::{Fit, ListFit, SetFit};
 
-/// One of them.
+/// One threshold.
 pub(super) struct Threshold {
     pub(super) name: &'static str,
     /// The name that it had before, which Redis still takes.

@@ -1,7 +1,7 @@
 //! CLIENT TRACKING: a client that keeps what it has read is told when that changes.
 //!
-//! Who is told of what is the store's business ([`Tracker`]). Here a client says what it wants, and what
-//! has changed is written to it, or to the connection that it names instead.
+//! The store decides which client is told of what ([`Tracker`]). Here a client says what it wants,
+//! and what has changed is written to it, or to the connection that it names instead.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -74,7 +74,7 @@ impl Notify for Route {
 }
 
 impl Session {
-    /// Who is to be told of what the next command reads.
+    /// The tracker that is to be told of what the next command reads.
     pub(crate) fn tracker(&self) -> Option<Arc<Tracker>> {
         if let Some(tracker) = &self.reads_for {
             return Some(tracker.clone());
@@ -145,7 +145,7 @@ impl RespConn {
         }
     }
 
-    /// The client that need not be told of what this one changes; 0 is nobody.
+    /// The client that need not be told of what this one changes; 0 is none.
     pub(super) fn not_told(&self) -> u64 {
         let following = self.session.tracking();
         following
@@ -170,7 +170,8 @@ impl RespConn {
         }
     }
 
-    /// Writes what has changed to this connection, which has asked for it, or was named by who did.
+    /// Writes what has changed to this connection, which has asked for it, or was named by a client
+    /// that did.
     pub(super) fn tell_changes(&mut self, tracker: &Arc<Tracker>, cx: &mut Cx<'_, RespConn>) {
         let is_own = self
             .session
@@ -191,7 +192,7 @@ impl RespConn {
                 reply.bulk(b"message");
                 reply.bulk(b"__redis__:invalidate");
             }
-            // It could not tell this from a reply.
+            // The client could not tell this from a reply.
             Proto::Resp2 => {
                 let _ = tracker.take();
                 return;
@@ -233,10 +234,10 @@ impl RespConn {
         };
         let listener = cx.local.shared.clients.find(following.redirect);
         if following.redirect == 0 || listener.is_some_and(|card| !card.gone.load(Relaxed)) {
-            // It has named another since.
+            // The client has named another since.
             return;
         }
-        // Nobody takes it, and the next change is told of again.
+        // The notice is not taken, and the next change is told of again.
         let _ = following.tracker.take();
         self.card().redirect_broken.store(true, Relaxed);
         if self.session.proto == Proto::Resp3 {
@@ -400,7 +401,7 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
         ));
     }
     if mode == Mode::Broadcast && call.in_transaction {
-        // It takes the locks of all keys, some of which the transaction has.
+        // The command takes the locks of all keys, some of which the transaction has.
         return Err(Error::new(
             "ERR CLIENT TRACKING BCAST is not for transactions",
         ));

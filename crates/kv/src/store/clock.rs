@@ -1,6 +1,6 @@
 //! The coarse clock that says when a key was last used: 24 bits of quarter seconds.
 //!
-//! It turns round after 49 days; a key that was not used for longer looks younger than it is.
+//! The clock wraps after 49 days; a key that was not used for longer looks younger than it is.
 
 /// Milliseconds of a tick.
 const TICK_MS: u64 = 256;
@@ -21,7 +21,7 @@ pub(crate) fn idle_ms(then: u32, now: u32) -> u64 {
 
 /// The clock some seconds before; as long ago as can be told at most.
 pub(crate) fn before(now: u32, seconds: u64) -> u32 {
-    // Rounded up: no fewer seconds than those are told.
+    // Rounded up: no fewer seconds than these are told.
     let ticks = (seconds.saturating_mul(1000).div_ceil(TICK_MS)).min(u64::from(TURN) - 1);
     now.wrapping_sub(ticks as u32) % TURN
 }

@@ -1,7 +1,7 @@
-//! Keys whose last change has not settled: who reads one waits for that change.
+//! Keys whose last change has not settled: a command that reads one waits for that change.
 //!
 //! A key is known by its hash alone, so two may be taken for one, and the same key of two databases
-//! is: then somebody waits a little longer.
+//! is: then a client waits a little longer.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,8 +12,8 @@ pub(crate) struct AsIs(u64);
 
 impl Hasher for AsIs {
     fn finish(&self) -> u64 {
-        // Its twelve highest bits say the shard, and those that are looked at are the same for all. The map goes by
-        // the lowest bits, and by the seven highest.
+        // Its twelve highest bits say the shard, and the bits that are looked at are equal for all.
+        // The map goes by the lowest bits, and by the seven highest.
         self.0.rotate_left(32)
     }
 
@@ -26,19 +26,19 @@ impl Hasher for AsIs {
     }
 }
 
-/// Those of one shard.
+/// Dirty keys of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     /// The ticket of each key's last change.
     tickets: HashMap<u64, u64, BuildHasherDefault<AsIs>>,
-    /// The same, the oldest first.
+    /// The tickets, the oldest first.
     order: VecDeque<(u64, u64)>,
-    /// Of the last change of all keys at once.
+    /// Ticket of the last change of all keys at once.
     all: u64,
 }
 
-/// Changes that are forgotten for each that is added, at most: so there are fewer and fewer of those that have settled,
-/// and nobody who holds the lock has much to do at once.
+/// Changes that are forgotten for each that is added, at most: so settled ones become fewer and
+/// fewer, and no holder of the lock has much to do at once.
 pub(crate) const SOME: usize = 4;
 /// Keys for which memory is kept while there are none.
 const KEEP: usize = 1024;
@@ -68,8 +68,8 @@ impl Dirty {
         own.unwrap_or(0).max(self.all)
     }
 
-    /// Forgets what has settled, so many changes at most. What is left of it is no harm: who reads it sees that it
-    /// has settled. Whether there may be more.
+    /// Forgets what has settled, so many changes at most. What is left of it does no harm: a reader
+    /// sees that it has settled. Whether there may be more.
     pub(crate) fn purge(&mut self, settled: u64, most: usize) -> bool {
         let before = self.order.len();
         for _ in 0..most {
@@ -112,7 +112,7 @@ mod tests {
             let all: BTreeSet<u64> = hashes.iter().map(|hash| bits(*hash)).collect();
             all.len()
         };
-        // Of 1,024 places, and of 128 tags.
+        // Spread over 1,024 places, and over 128 tags.
         assert!(places(|hash| hash & 1023) > 500);
         assert!(places(|hash| hash >> 57) > 100);
     }

@@ -15,7 +15,7 @@ use super::unit::Units;
 /// Why a key went without a command that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// Its time had come.
+    /// The key's time had come.
     Expired,
     /// Memory was short.
     Evicted,
@@ -35,7 +35,7 @@ pub enum Effect<'a> {
 pub enum NoRoom {
     /// For the moment; a little later there will be.
     Busy,
-    /// As long as nobody makes room on the disk.
+    /// No room until some is made on the disk.
     DiskFull,
     /// There never will be for one so large.
     TooLarge,
@@ -185,7 +185,7 @@ pub trait Effects: Send + Sync {
         Ok(())
     }
 
-    /// Promises more to who may grow.
+    /// Promises more to the growing caller.
     ///
     /// # Errors
     /// [`NoRoom::TooLarge`] above the largest size, and [`NoRoom::Failed`].
@@ -194,7 +194,7 @@ pub trait Effects: Send + Sync {
         Ok(())
     }
 
-    /// Who may grow needs no more.
+    /// The growing caller needs no more.
     fn end_growing(&self) {}
 
     /// Gives back what was promised and is not needed.
@@ -202,11 +202,12 @@ pub trait Effects: Send + Sync {
         let _ = bytes;
     }
 
-    /// Takes units, for which `reserved` of the bytes were promised; how far it must have [settled](Effects::settled)
-    /// before anybody hears of them. Tickets rise in the order of these calls.
+    /// Takes units, for which `reserved` of the bytes were promised; how far it must have
+    /// [settled](Effects::settled) before any client hears of them. Tickets rise in the order of
+    /// these calls.
     fn commit(&self, units: &Units, reserved: usize) -> u64;
 
-    /// Nobody has to wait for what was committed up to this ticket.
+    /// No client has to wait for what was committed up to this ticket.
     fn settled(&self) -> u64 {
         u64::MAX
     }

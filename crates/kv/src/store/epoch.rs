@@ -1,10 +1,10 @@
 //! The store as it was at an instant, written down while it goes on changing.
 //!
-//! The one idea: there are two kinds of epochs, and every entry has the bit of the one in which it was
-//! last written down or changed. A new epoch begins under all locks, so all entries are of the one
-//! before. The walk writes those down that still are; whoever changes one for the first time hands it to
-//! the walk before. Entries that are made have the bit of the new epoch and are nobody's business. When
-//! the walk is over all entries are of one epoch again.
+//! The one idea: there are two kinds of epochs, and every entry has the bit of the one in which it
+//! was last written down or changed. A new epoch begins under all locks, so all entries are of the
+//! one before. The walk writes down entries of the old epoch; a command that changes one for the
+//! first time hands it to the walk before. New entries have the bit of the new epoch and do not
+//! concern the walk. When the walk is over all entries are of one epoch again.
 //!
 //! What is large is handed over without a copy: long strings are shared, the elements of collections
 //! are put aside by groups ([`frozen`](crate::types)), and what is removed is given away.
@@ -85,11 +85,11 @@ pub(super) struct Frozen {
 pub(super) struct Orphan {
     pub(super) owned: Owned,
     pub(super) value: Value,
-    /// Of a collection.
+    /// Kind and number of blocks of a collection.
     pub(super) frozen: Option<(Kind, usize)>,
     /// Bytes of a string that were written down.
     pub(super) offset: usize,
-    /// The others are among those that were handed out.
+    /// Whether its bytes count among the queued ones; bytes of other orphans were counted before.
     pub(super) is_queued: bool,
     /// Bytes that the graveyard counts until it has it.
     pub(super) held: i64,
@@ -141,7 +141,7 @@ impl Epochs {
         }
     }
 
-    /// Taken last: whoever has it takes no other lock.
+    /// This lock is taken last: its holder takes no other lock.
     pub(super) fn handed(&self) -> MutexGuard<'_, Handed> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,8 +202,8 @@ impl Epochs {
         }
     }
 
-    /// A value that is still being handed out is in no table any more. Gives it back if nobody waits
-    /// for it.
+    /// A value that is still being handed out is in no table any more. Gives it back if no walk
+    /// waits for it.
     pub(super) fn adopt(&self, id: u64, value: Value, held: i64) -> Option<Value> {
         let mut handed = self.handed();
         let Some(frozen) = handed.frozen.remove(&id) else {
@@ -290,7 +290,7 @@ impl Shard {
         None
     }
 
-    /// Takes those out of a table that are being handed out, before all of it goes.
+    /// Takes entries out of a table that are being handed out, before all of it goes.
     pub(super) fn give_frozen_away(&mut self, db: u16) {
         if self.walk.is_none() {
             return;
@@ -304,7 +304,7 @@ impl Shard {
             .map(|frozen| frozen.place.1.clone())
             .collect();
         for key in of_db {
-            // Those of other shards are not there.
+            // Keys of other shards are not there.
             let hash = self.table(db).hash(&key);
             self.discard(db, hash, &key);
         }

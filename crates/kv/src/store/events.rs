@@ -1,8 +1,9 @@
 //! Keyspace notifications: what became of which key, by the names that Redis has for it.
 //!
-//! A command says so where it changes the key, under its lock. Without a log it is told there and then;
-//! with one it is kept with the unit and told when that is committed, with its ticket: nobody hears of
-//! what may still be lost. Nothing of it happens, beside one test, while nobody has asked for that kind.
+//! A command says so where it changes the key, under its lock. Without a log it is told there and
+//! then; with one it is kept with the unit and told when that is committed, with its ticket: no
+//! client hears of what may still be lost. While no client has asked for that kind, this costs one
+//! test.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -21,29 +22,29 @@ pub type Classes = u16;
 pub const BY_KEY: Classes = 1;
 /// Told on the channel of the event.
 pub const BY_EVENT: Classes = 1 << 1;
-/// Of commands for any type: DEL, EXPIRE, RENAME ...
+/// Events of commands for any type: DEL, EXPIRE, RENAME ...
 pub const GENERIC: Classes = 1 << 2;
-/// Of commands on strings.
+/// Events of commands on strings.
 pub const STRING: Classes = 1 << 3;
-/// Of commands on lists.
+/// Events of commands on lists.
 pub const LIST: Classes = 1 << 4;
-/// Of commands on sets.
+/// Events of commands on sets.
 pub const SET: Classes = 1 << 5;
-/// Of commands on hashes.
+/// Events of commands on hashes.
 pub const HASH: Classes = 1 << 6;
-/// Of commands on sorted sets.
+/// Events of commands on sorted sets.
 pub const ZSET: Classes = 1 << 7;
 /// A key's time has come.
 pub const EXPIRED: Classes = 1 << 8;
 /// A key went because memory was short.
 pub const EVICTED: Classes = 1 << 9;
-/// Of commands on streams.
+/// Events of commands on streams.
 pub const STREAM: Classes = 1 << 10;
-/// Of types of modules, of which there are none.
+/// Events of types of modules, of which there are none.
 const MODULE: Classes = 1 << 11;
 /// A key was read that there is not.
 pub const MISSED: Classes = 1 << 12;
-/// There is a key that was not.
+/// A key was made that was not there.
 pub const NEW: Classes = 1 << 13;
 
 /// What `A` stands for, in the order in which they are told.
@@ -114,19 +115,19 @@ impl Event {
     }
 }
 
-/// Tells events to those who listen.
+/// Tells events to listeners.
 pub trait Announce: Send + Sync {
-    /// An event, on the channels that `by` has of [`BY_KEY`] and [`BY_EVENT`]; nobody may hear it before
-    /// `ticket` has [settled](super::Effects::settled). False if it had to be left out. Called under locks of the
-    /// store: be quick, and do not call it.
+    /// An event, on the channels that `by` has of [`BY_KEY`] and [`BY_EVENT`]; no client may hear
+    /// it before `ticket` has [settled](super::Effects::settled). False if it had to be left out.
+    /// Called under locks of the store: be quick, and do not call it.
     fn announce(&self, event: &Event, by: Classes, ticket: u64) -> bool;
 }
 
-/// Which events are told, and to whom.
+/// Which events are told, and where.
 #[derive(Default)]
 pub(crate) struct Events {
     asked: AtomicU16,
-    /// The same, or 0 if they are told on no channel.
+    /// The classes that are told, or 0 if they are told on no channel.
     heard: AtomicU16,
     to: OnceLock<Arc<dyn Announce>>,
     lost: Apart<AtomicU64>,
@@ -152,7 +153,7 @@ impl Events {
 pub(crate) struct Kept {
     events: Vec<Event>,
     bytes: usize,
-    /// So many are of units that are closed.
+    /// Events of units that are closed.
     closed: usize,
 }
 
@@ -271,7 +272,7 @@ impl Kept {
     }
 }
 
-/// Commands that write, and look up keys as those that read do.
+/// Commands that write, and look up keys as reading commands do.
 const READERS: &[&str] = &[
     "bitfield",
     "bitop",
@@ -323,7 +324,7 @@ impl View<'_, '_> {
         }
     }
 
-    /// The same of something taken from a key, which may be gone with it.
+    /// Tells an event about something taken from a key, which may be gone with it.
     #[inline]
     pub fn event_left(&mut self, class: Classes, name: &'static str, key: &[u8]) {
         if self.guards.told & (class | GENERIC) != 0 {

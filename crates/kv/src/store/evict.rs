@@ -8,7 +8,7 @@ use super::shard::Shard;
 
 /// Keys that may go for one command, at most.
 const KEYS: usize = 1024;
-/// The same at once where no command waits for it.
+/// Keys removed at once where no command waits for it.
 const KEYS_A_TICK: usize = 32;
 /// Bytes that a key takes, at least.
 const LEAST: u64 = 32;
@@ -18,8 +18,8 @@ const STEPS: usize = 16;
 const MISSES: usize = 64;
 /// Candidates that are compared for one key to go, at first.
 pub(super) const SAMPLE: usize = 16;
-/// Places of the table where a sample is taken. From one alone, a part of the table that has become empty would stay so and grow:
-/// whatever comes there is all that is seen by who begins in it.
+/// Places of the table where a sample is taken. From one place alone, a part of the table that has
+/// become empty would stay so and grow: a sample that begins in it sees only what comes there.
 const PLACES: usize = 4;
 /// Buckets that are looked at from each, and more only if there is none.
 const BUCKETS: usize = 16;
@@ -46,8 +46,9 @@ impl Store {
         self.evict_for(more, keys, policy, clock, rng)
     }
 
-    /// Removes some keys if memory is above its limit and nobody asks for any: where the limit has been lowered, or a
-    /// transaction has gone beyond it. Whether there is more to do soon. No locks may be held; `seed` is chance.
+    /// Removes some keys if memory is above its limit and no command asks for memory: where the
+    /// limit has been lowered, or a transaction has gone beyond it. Whether there is more to do
+    /// soon. No locks may be held; `seed` is chance.
     pub(crate) fn evict_some(&self, now_ms: u64, seed: u64) -> bool {
         let policy = self.policy();
         if self.maxmemory() == 0 || policy == Policy::NoEviction || self.excess(0, false) == 0 {
@@ -132,9 +133,9 @@ impl Store {
         for place in 1..=PLACES {
             let start = rng.usize(..table.buckets());
             let enough = seen + samples.div_ceil(PLACES);
-            // Those that may go can be few among many: then the last walk goes on to the first. All walks that it
-            // takes to evict them all cost about as much as one through the whole table for each doubling of
-            // their number.
+            // Keys that may go can be few among many: then the last walk goes on to the first. All
+            // walks that it takes to evict them all cost about as much as one through the whole
+            // table for each doubling of their number.
             for i in 0..table.buckets() {
                 table.visit((start + i) % table.buckets(), &mut |entry| {
                     if policy.is_volatile() && !entry.expires() {
@@ -150,8 +151,8 @@ impl Store {
                         Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
                         Policy::NoEviction => return,
                     };
-                    // Of those worth the same any may go: where it is always the first, a part of the table that has become
-                    // empty grows, and behind it a sample is one key.
+                    // Any of equally good ones may go: if it is always the first, a part of the
+                    // table that has become empty grows, and behind it a sample is one key.
                     match best {
                         Some((least, _)) if worth > least => {}
                         Some((least, _)) if worth == least => {

@@ -1,9 +1,9 @@
-//! Removal of keys whose time has come, before anybody asks for them; and of the memory of changes that have settled, in
-//! shards that nobody changes any more, and of notes of who has read what, where there are too many.
+//! Removal of keys whose time has come, before a client asks for them; and of the memory of changes
+//! that have settled, in shards without changes, and of notes of readers, where there are too many.
 //!
-//! There is no index of keys that expire: it would cost memory for each. Instead every tick walks on
-//! through the buckets. Whether an entry has a deadline is a bit of its pointer, so that a bucket
-//! without such keys costs one read of one cache line, and those lines lie in a row.
+//! There is no index of keys that expire: it would cost memory for each. Instead every tick walks
+//! on through the buckets. Whether an entry has a deadline is a bit of its pointer, so that a
+//! bucket without such keys costs one read of one cache line, and these lines lie in a row.
 
 //!
 //! A call holds one lock at a time, and that shortly. It says how soon it wants to be called again:

@@ -1,10 +1,11 @@
 //! Lazy freeing: what is large is taken out of its table at once and freed later, in bounded steps.
 //!
-//! To free a million members takes a hundred milliseconds, in which nobody should wait for the lock
-//! of the shard, nor for the loop that ran the command. So whatever removes a large value (DEL,
-//! UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table) buries
-//! it here, and [`Store::free_some`] frees a step's worth whenever it is called: by the first loop of a
-//! server, and by commands that need the memory. Until it is freed it counts as used.
+//! To free a million members takes a hundred milliseconds, in which no command should wait for the
+//! lock of the shard, nor for the loop that ran the command. So whatever removes a large value
+//! (DEL, UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table)
+//! buries it here, and [`Store::free_some`] frees a step's worth whenever it is called: by the
+//! first loop of a server, and by commands that need the memory. Until it is freed it counts as
+//! used.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -123,7 +124,7 @@ impl Graveyard {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// They were looked at.
+    /// Releases memory that was looked at.
     pub(crate) fn release(&self, bytes: i64) {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
@@ -145,7 +146,7 @@ impl Graveyard {
         let (bytes, keys) = (dead.bytes(), dead.keys());
         let mut more = VecDeque::new();
         let left = if dead.free_some(STEP, &mut more) < STEP {
-            // Its last elements went, or it never had any.
+            // The value's last elements went, or it never had any.
             drop(dead);
             None
         } else {
@@ -175,8 +176,8 @@ impl Store {
         self.graveyard.step().is_some()
     }
 
-    /// Whether so much waits to be freed that those who bring more help: a lot, or what is above the
-    /// limit of memory.
+    /// Whether so much waits to be freed that commands that bring more help: a lot, or what is
+    /// above the limit of memory.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
         let waits = self.graveyard.bytes();

@@ -1,4 +1,5 @@
-//! The locks that a runner holds. Always taken in ascending order, so that nobody waits in a circle.
+//! The locks that a runner holds. Always taken in ascending order, so that no threads wait in a
+//! circle.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -36,7 +37,7 @@ pub(crate) struct Guards<'s> {
     pub(super) removes: bool,
     /// Decides whether a use of a key is counted.
     pub(super) luck: fastrand::Rng,
-    /// Who changes keys; 0 for nobody who wants to know.
+    /// The client that changes keys; 0 for one that does not track.
     pub(crate) client: u64,
 }
 
@@ -208,8 +209,8 @@ impl<'s> Guards<'s> {
         self.store.is_kept.store(false, Relaxed);
     }
 
-    /// Takes those of these shards that are not held without waiting; false if one is taken, and then
-    /// holds no more than before.
+    /// Takes the shards among these that are not held, without waiting; false if one is taken, and
+    /// then holds no more than before.
     pub(crate) fn try_add(&mut self, shards: &ShardSet) -> bool {
         if self.holds(shards) {
             return true;
@@ -301,7 +302,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// The same, only to look at.
+    /// A shard, only to look at.
     ///
     /// # Panics
     /// As [`shard`](Guards::shard).
@@ -327,7 +328,7 @@ impl Drop for Guards<'_> {
     }
 }
 
-/// Where a shard is among those held.
+/// Where a shard is among the held ones.
 #[inline]
 fn index(held: &[(usize, ShardGuard<'_>)], store: &Store, at: usize) -> Option<usize> {
     if held.len() == store.shards.len() {

@@ -18,7 +18,7 @@ const ZSET: u8 = 7;
 const STREAM: u8 = 8;
 const LIBRARY: u8 = 9;
 
-/// Whose value it is.
+/// The key that a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Head<'k> {
     pub(crate) db: u16,
@@ -166,7 +166,7 @@ pub(crate) enum Part<'a> {
 /// Shows the items that `bytes` are.
 ///
 /// # Errors
-/// They are no items, or `show` says why not.
+/// The bytes are no items, or `show` says why not.
 pub(crate) fn each<'a>(
     mut bytes: &'a [u8],
     mut show: impl FnMut(Head<'a>, Part<'a>) -> Result<(), Malformed>,
@@ -259,7 +259,7 @@ mod tests {
     };
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         let mut bytes = Vec::new();
         put_value(HEAD, ValueRef::Str(b"v"), &mut bytes);
         assert_eq!(bytes, b"\x01\x03\x02\x01k\x01v");

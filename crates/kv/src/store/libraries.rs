@@ -1,8 +1,10 @@
-//! The libraries of functions: their texts, which are part of the data. What is in them is for who runs them.
+//! The libraries of functions: their texts, which are part of the data. The script engine gives
+//! their content a meaning.
 //!
-//! They are changed by a command under the locks of all shards, as FLUSHALL is, so they have a place in the order of
-//! the log and in a snapshot. Who only looks takes no lock of a shard. So with a log there are two states while a unit is
-//! under way: what that unit has made of them, for itself, and what was committed before, for everybody else.
+//! Libraries are changed by a command under the locks of all shards, as FLUSHALL is, so they have a
+//! place in the order of the log and in a snapshot. A command that only looks takes no lock of a
+//! shard. So with a log there are two states while a unit is under way: what that unit has made of
+//! them, for itself, and what was committed before, for all other clients.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{
@@ -26,9 +28,9 @@ const EACH: usize = 256;
 pub struct Library {
     /// No other text has the same, as long as the process lives.
     pub id: u64,
-    /// Its name.
+    /// Name of the library.
     pub name: Arc<[u8]>,
-    /// Its text, with the first line.
+    /// Text of the library, with the first line.
     pub code: Arc<[u8]>,
 }
 
@@ -47,25 +49,25 @@ pub(crate) struct Libraries {
     state: Mutex<State>,
     /// How often they were changed: also the number of the next.
     changes: AtomicU64,
-    /// The same of what everybody sees.
+    /// The number of the change that all clients see.
     committed: AtomicU64,
-    /// Of the last unit that has changed them.
+    /// Ticket of the last unit that has changed them.
     ticket: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     all: Arc<ByName>,
-    /// What everybody sees while a unit that changes them is not committed.
+    /// What all other clients see while a unit that changes them is not committed.
     before: Option<Arc<ByName>>,
 }
 
-/// Whose view of the libraries.
+/// A view of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Everybody's: what is committed.
+    /// What is committed, for all clients.
     Committed,
-    /// Of the unit that is changing them.
+    /// What the unit sees that is changing them.
     Newest,
 }
 
@@ -84,7 +86,7 @@ impl Libraries {
         Ok(())
     }
 
-    /// A unit may be about to change them, of which nobody else is to see anything.
+    /// A unit may be about to change them, of which no other client is to see anything.
     fn keep_before(&self) {
         let state = &mut *self.state();
         state.before.get_or_insert_with(|| state.all.clone());
@@ -93,7 +95,7 @@ impl Libraries {
     /// What was changed is committed, with this ticket.
     pub(super) fn commit(&self, ticket: u64) {
         let mut state = self.state();
-        // Who sees the change, in the state or by its number, finds this ticket.
+        // A reader that sees the change, in the state or by its number, finds this ticket.
         self.ticket.store(ticket, Relaxed);
         self.committed.store(self.changes.load(Relaxed), Release);
         state.before = None;
@@ -135,7 +137,7 @@ impl Store {
         self.libraries_as(Seen::Committed)
     }
 
-    /// The same as somebody sees them.
+    /// The libraries as a client sees them.
     pub(crate) fn libraries_as(&self, seen: Seen) -> Vec<Library> {
         let state = self.libraries.state();
         let all = match (&state.before, seen) {
@@ -145,7 +147,8 @@ impl Store {
         all.values().cloned().collect()
     }
 
-    /// Bytes of memory that they take, those too that a unit under way is about to replace.
+    /// Bytes of memory that they take, including libraries that a unit under way is about to
+    /// replace.
     pub(crate) fn library_bytes(&self) -> usize {
         let state = self.libraries.state();
         let newest = state.all.values().map(Library::bytes).sum::<usize>();
@@ -164,7 +167,8 @@ impl Store {
         }
     }
 
-    /// What who has looked at the committed ones has to wait for: the unit that has changed them last.
+    /// What a client that has looked at the committed ones has to wait for: the unit that has
+    /// changed them last.
     pub(crate) fn library_ticket(&self) -> u64 {
         self.libraries.ticket.load(Relaxed)
     }
@@ -200,7 +204,7 @@ impl View<'_, '_> {
         self.libraries_changed();
     }
 
-    /// Those of the store, to be changed.
+    /// The libraries of the store, to be changed.
     fn libraries(&self) -> &Libraries {
         let store = self.guards.store();
         if store.effects().is_some() {

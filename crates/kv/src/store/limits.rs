@@ -61,19 +61,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Of hashes: fields.
+    /// Limits of hashes: fields.
     #[must_use]
     pub fn hash(&self) -> Fit {
         self.hash.read()
     }
 
-    /// Of sorted sets.
+    /// Limits of sorted sets.
     #[must_use]
     pub fn zset(&self) -> Fit {
         self.zset.read()
     }
 
-    /// Of sets.
+    /// Limits of sets.
     #[must_use]
     pub fn set(&self) -> SetFit {
         SetFit {
@@ -82,7 +82,7 @@ impl Limits {
         }
     }
 
-    /// Of lists.
+    /// Limits of lists.
     #[must_use]
     pub fn list(&self) -> ListFit {
         ListFit(self.list.load(Relaxed))

@@ -185,7 +185,7 @@ impl<'s> Loading<'s> {
         }
     }
 
-    /// Puts those together that came in parts.
+    /// Puts collections together that came in parts.
     pub(crate) fn finish(self) -> Result<(), Malformed> {
         let all = std::mem::take(&mut *self.apart.lock().unwrap_or_else(PoisonError::into_inner));
         for ((db, key), apart) in all {

@@ -1,5 +1,6 @@
-//! The locks of shards. With debug assertions each thread keeps the set of those that it has: a call that could wait for its
-//! own thread, or for another in a circle, panics in any test that comes by, and not only where it really waits.
+//! The locks of shards. With debug assertions each thread keeps the set of locks that it has: a
+//! call that could wait for its own thread, or for another in a circle, panics in any test that
+//! comes by, and not only where it really waits.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -42,7 +42,7 @@ const TEXT: u8 = 32;
 pub(crate) enum Form {
     /// As a client or a command gave it.
     Given,
-    /// It was changed in place.
+    /// The string was changed in place.
     Edited,
     /// The text of a number that is no integer to Redis.
     Text,
@@ -200,8 +200,8 @@ impl Entry {
     #[inline]
     fn head(&self) -> Head {
         let bytes = self.bytes_ptr();
-        // SAFETY: every entry has the bytes of a header of the length that its flags say, and
-        // nobody writes to them while `self` is borrowed.
+        // SAFETY: every entry has the bytes of a header of the length that its flags say, and no
+        // code writes to them while `self` is borrowed.
         unsafe {
             let flags = bytes.read();
             let (len, key_len, value_len) = if flags & LONG != 0 {
@@ -229,7 +229,7 @@ impl Entry {
     #[inline]
     fn slice(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.head().size());
-        // SAFETY: the callers name parts of the allocation, which is initialised, and which nobody
+        // SAFETY: the callers name parts of the allocation, which is initialised, and which no code
         // writes to while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(self.bytes_ptr().add(at).as_ptr(), len) }
     }
@@ -544,7 +544,7 @@ mod tests {
         let place = long.as_ptr();
         let entry = Entry::string_of(b"key", long);
         assert_eq!(string(&entry).as_ptr(), place);
-        // One that grows long while it is edited stays where it grew.
+        // A string that grows long while it is edited stays where it grew.
         let mut entry = Entry::string(b"key", b"short");
         let place = entry.edit_string(|s| {
             s.resize(10_000, 0);

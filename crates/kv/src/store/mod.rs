@@ -128,13 +128,14 @@ impl Default for Settings {
     }
 }
 
-/// All keys of all databases. What every command reads is written by hardly anybody; what is written stands apart.
+/// All keys of all databases. What every command reads is seldom written; what is written stands
+/// apart.
 pub struct Store {
     shards: Box<[Apart<Mutex<Shard>>]>,
     databases: u16,
     hasher: HashKey,
     effects: OnceLock<Arc<dyn Effects>>,
-    /// What was kept is being put in, and nobody else may use it.
+    /// What was kept is being put in, and no client may use the store.
     loading: AtomicBool,
     maxmemory: AtomicU64,
     policy: AtomicU8,
@@ -149,7 +150,7 @@ pub struct Store {
     graveyard: Arc<Graveyard>,
     epochs: Arc<Epochs>,
     libraries: Apart<Libraries>,
-    /// Keys that somebody waits for and that became ready when a script kept the shards that serving needs.
+    /// Keys with waiters that became ready when a script kept the shards that serving needs.
     unserved: Apart<Mutex<Ready>>,
     has_unserved: AtomicBool,
     /// A script keeps shards, and whether others are told so rather than wait.
@@ -157,7 +158,7 @@ pub struct Store {
     tells_busy: AtomicBool,
     /// How many have ever waited for a key.
     waits: AtomicU64,
-    /// Of the last unit that was committed.
+    /// Ticket of the last unit that was committed.
     last_ticket: Apart<AtomicU64>,
     tracking: Apart<Tracking>,
     events: Events,
@@ -244,8 +245,8 @@ impl Store {
         let _ = self.effects.set(effects);
     }
 
-    /// From now on services on it serve nobody what is in it, and nothing expires, until [`end_loading`](Store::end_loading):
-    /// it is filled meanwhile.
+    /// From now on services serve no client what is in it, and nothing expires, until
+    /// [`end_loading`](Store::end_loading): it is filled meanwhile.
     pub fn begin_loading(&self) {
         self.loading.store(true, Release);
     }
@@ -341,7 +342,7 @@ impl Store {
         (self.living() + self.graveyard.bytes()).max(0) as u64
     }
 
-    /// The same without what is removed and not freed yet.
+    /// Memory without what is removed and not freed yet.
     pub(crate) fn living_memory(&self) -> u64 {
         self.living().max(0) as u64
     }
@@ -417,8 +418,9 @@ impl Store {
         (0..self.shards.len()).map(of).sum()
     }
 
-    /// Shows all keys of a database, with when each expires, in milliseconds since 1970, and what it holds.
-    /// Locks each shard in turn, as long as it takes to show what is in it: for a store that nobody else uses.
+    /// Shows all keys of a database, with when each expires, in milliseconds since 1970, and what
+    /// it holds. Locks each shard in turn, as long as it takes to show what is in it: for a store
+    /// that no other thread uses.
     pub fn each_key(&self, db: u16, mut show: impl FnMut(&[u8], Option<u64>, ValueRef<'_>)) {
         for at in 0..self.shards.len() {
             let shard = self.lock(at);
@@ -431,8 +433,9 @@ impl Store {
         }
     }
 
-    /// Whether those who want keys that a script keeps are told [`Error::BUSY`](crate::commands::Error::BUSY) from now on,
-    /// as it takes long, or are [to try again](Ran::Kept).
+    /// Whether clients that want keys that a script keeps are told
+    /// [`Error::BUSY`](crate::commands::Error::BUSY) from now on, as it takes long, or are [to try
+    /// again](Ran::Kept).
     pub(crate) fn set_tells_busy(&self, yes: bool) {
         self.tells_busy.store(yes, Relaxed);
     }
@@ -452,7 +455,8 @@ impl Store {
         let hash = self.hash(key);
         let mut shard = self.lock(self.shard_of(hash));
         if !shard.is_kept && shard.is_due(db, key, hash, now_ms) {
-            // Its removal later would look like a change. If there is no room to say so, it will.
+            // A later removal of the key would look like a change. If there is no room to say so,
+            // it will.
             let _ = self.drop_keys(&mut shard, &[(db, key.to_vec())], Gone::Expired, now_ms);
             self.tell(&mut shard);
         }
@@ -465,8 +469,8 @@ impl Store {
         self.lock(self.shard_of(hash)).unwatch(&watch);
     }
 
-    /// Keys that commands wait for, and those of them whose removal ends a wait. Locks each shard in turn, and goes through all
-    /// such keys.
+    /// Keys that commands wait for, and keys among them whose removal ends a wait. Locks each shard
+    /// in turn, and goes through all such keys.
     #[must_use]
     pub fn waited_for(&self) -> (usize, usize) {
         let (mut keys, mut heeded) = (0, 0);
@@ -520,7 +524,7 @@ impl Store {
     /// The shard of a key by its hash, whatever the database: a key keeps its shard when it moves.
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
-        // Buckets are found by the lowest bits, and tags are those from the 32nd on.
+        // Buckets are found by the lowest bits, and tags are the bits from the 32nd on.
         (hash >> 52) as usize & (self.shards.len() - 1)
     }
 
@@ -573,15 +577,15 @@ impl Store {
         shard.used_told = shard.used;
     }
 
-    /// Bytes that a shard may be ahead of what all know: all together a thousandth of the limit. Without one nobody asks,
-    /// so that loops which write share nothing for it.
+    /// Bytes that a shard may be ahead of what all know: all together a thousandth of the limit.
+    /// Without a limit no loop asks, so loops that write share nothing for it.
     #[inline]
     fn slack(&self) -> u64 {
         /// Where the limit is a large one.
         const MOST: u64 = 64 << 10;
         match self.maxmemory.load(Relaxed) {
             0 => u64::MAX,
-            // Their number is a power of two.
+            // The number of shards is a power of two.
             limit => (limit >> (10 + self.shards.len().trailing_zeros())).min(MOST),
         }
     }

@@ -23,11 +23,11 @@ const MANY: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     units: Units,
-    /// Bytes that are promised, those of `units` included.
+    /// Bytes that are promised, including the bytes of `units`.
     promised: usize,
     /// The shards and hashes of the keys that were changed.
     touched: Vec<(usize, u64)>,
-    /// Somebody may have to wait for them, so they are noted.
+    /// Clients may have to wait for them, so they are noted.
     notes_touched: bool,
     /// All keys were.
     touched_all: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Pending {
     pub(super) kept: Kept,
     /// The largest ticket that was committed.
     written: u64,
-    /// The largest ticket that anybody has to wait for who hears what was found.
+    /// The largest ticket that a client has to wait for which hears what was found.
     barrier: u64,
 }
 
@@ -225,7 +225,7 @@ impl<'s> Guards<'s> {
             pending.touched.clear();
             pending.touched_all = false;
         }
-        // Also of what is known to the log already, as a follower's is.
+        // Libraries are committed even when the log has them already, as with a follower.
         if open == 0 && std::mem::take(&mut pending.libraries) {
             store.libraries.commit(pending.written);
         }
@@ -255,7 +255,7 @@ impl<'s> Guards<'s> {
             }
         }
         if !pending.untold.is_empty() {
-            // Of what a command has done that has panicked.
+            // Tells of what a command has done that has panicked.
             self.store().tell_untold(pending.untold, pending.written);
         }
     }
@@ -279,18 +279,18 @@ impl<'s> Guards<'s> {
         self.pending.as_ref().map_or(0, |pending| pending.written)
     }
 
-    /// The largest ticket that anybody has to wait for who hears what was found or done.
+    /// The largest ticket that a client has to wait for which hears what was found or done.
     pub(crate) fn barrier(&self) -> u64 {
         self.pending.as_ref().map_or(0, |pending| pending.barrier)
     }
 
-    /// Has whoever hears of what is done next wait for this ticket.
+    /// Has clients that hear of what is done next wait for this ticket.
     pub(crate) fn wait_for(&mut self, ticket: u64, stamp: u64) {
         let pending = self.pending(stamp);
         pending.barrier = pending.barrier.max(ticket);
     }
 
-    /// Has whoever hears of this key wait until its last change has settled. Its shard is held.
+    /// Has clients that hear of this key wait until its last change has settled. Its shard is held.
     #[inline]
     pub(crate) fn heed(&mut self, hash: u64, settled: u64, stamp: u64) {
         let at = self.store().shard_of(hash);
@@ -305,7 +305,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// The same for all keys of a command that has just run.
+    /// Does so for all keys of a command that has just run.
     pub(crate) fn heed_keys(&mut self, spec: &Spec, args: &[&[u8]], stamp: u64) {
         let store = self.store();
         let Some(effects) = self.effects() else {
@@ -333,8 +333,8 @@ impl<'s> Guards<'s> {
             .is_some_and(|shard| shard.expiring[usize::from(db)] == 0)
     }
 
-    /// Removes those of a command's keys whose time has come, so that what it does depends on no
-    /// clock. All databases for one that names another: the key there may be due.
+    /// Removes the keys of a command whose time has come, so that what it does depends on no clock.
+    /// All databases for one that names another: the key there may be due.
     pub(crate) fn drop_due(&mut self, spec: &Spec, db: u16, args: &[&[u8]], now_ms: u64) {
         let store = self.store();
         let elsewhere = names_database(spec);
@@ -381,8 +381,8 @@ const CHOSEN: usize = 96;
 const SUM: usize = 6 << 10;
 
 impl Store {
-    /// What a command's unit costs at most, with the keys that expire before it. Those whose effect is
-    /// not bounded by their arguments reserve more when they know it.
+    /// What a command's unit costs at most, with the keys that expire before it. Commands whose
+    /// effect is not bounded by their arguments reserve more when they know it.
     pub(crate) fn bound(&self, spec: &Spec, args: &[&[u8]]) -> usize {
         let mut bytes: usize = args.iter().map(|arg| arg.len()).sum();
         let mut count = args.len() + 2;

@@ -4,22 +4,22 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Policy {
-    /// None: commands that need memory are refused.
+    /// No key goes: commands that need memory are refused.
     #[default]
     NoEviction,
-    /// Any, those first that were not used for the longest time.
+    /// Any key, the least recently used first.
     AllKeysLru,
-    /// Those that expire, those first that were not used for the longest time.
+    /// Keys that expire, the least recently used first.
     VolatileLru,
-    /// Those that expire, the soonest first.
+    /// Keys that expire, the soonest first.
     VolatileTtl,
     /// Any, by chance.
     AllKeysRandom,
-    /// Those that expire, by chance.
+    /// Keys that expire, by chance.
     VolatileRandom,
-    /// Any, those first that are least often used.
+    /// Any key, the least often used first.
     AllKeysLfu,
-    /// Those that expire, those first that are least often used.
+    /// Keys that expire, the least often used first.
     VolatileLfu,
 }
 

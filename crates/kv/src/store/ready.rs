@@ -1,4 +1,4 @@
-//! Keys that somebody waits for and that have changed, in the order in which they did.
+//! Keys with waiters that have changed, in the order of their changes.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -25,9 +25,9 @@ pub const AHEAD: usize = 32;
 /// How a command ended.
 #[derive(Debug)]
 pub enum Ran {
-    /// Its reply is written.
+    /// The command's reply is written.
     Done,
-    /// It has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
+    /// The command has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
     Blocked(Blocked),
     /// There is no room for its effect just now: it has done nothing, wrote no reply, and is to be tried
     /// again a little later. Only where the runner is [`patient`](Runner::patient).
@@ -35,15 +35,17 @@ pub enum Ran {
     /// A script that runs beside the loops keeps its keys: it has done nothing, wrote no reply, and is to be tried again
     /// when the script has ended. Once that takes long the reply is [`Error::BUSY`] instead.
     Kept,
-    /// It asks about all of the server, and wrote no reply: to be answered when no locks are held.
+    /// The command asks about all of the server, and wrote no reply: to be answered when no locks
+    /// are held.
     Outside,
 }
 
 /// Runs commands on a store; made for a batch and dropped at its end.
 ///
-/// It keeps the locks of the last command until another needs different ones, so that a pipeline
-/// on few shards locks little. [`release`](Runner::release) lets go early: **before anything that
-/// may take a lock of the store on another way**, such as [`Store::cancel`], and before waiting.
+/// A runner keeps the locks of the last command until another needs different ones, so that a
+/// pipeline on few shards locks little. [`release`](Runner::release) lets go early: **before
+/// anything that may take a lock of the store on another way**, such as [`Store::cancel`], and
+/// before waiting.
 ///
 /// A pipeline: [`prefetch`](Runner::prefetch) some tens of commands, then [`run`](Runner::run) each
 /// in order. A transaction: [`begin`](Runner::begin) with all queued commands, `run` each, then
@@ -65,7 +67,7 @@ pub struct Runner<'s> {
     ready: Ready,
     /// Bytes that are to be freed for what its commands have brought, see `free_for`.
     owed: i64,
-    /// Of the commands asked for ahead, in the order of their places in memory.
+    /// Hashes of the commands asked for ahead, in the order of their places in memory.
     ahead: Vec<Hashed>,
     /// The first of them whose command has not run.
     ahead_next: usize,
@@ -75,18 +77,19 @@ pub struct Runner<'s> {
 enum Called {
     Done,
     Blocked(Blocked),
-    /// It has found out what it would change, and there is no room for that; nothing has changed.
+    /// The command has found out what it would change, and there is no room for that; nothing has
+    /// changed.
     NoRoom(NoRoom),
-    /// It has come to where a script is at work, and has changed nothing.
+    /// The command has come to where a script is at work, and has changed nothing.
     Kept,
     Outside,
 }
 
 /// What became of a waiting command whose key has become ready.
 enum Served {
-    /// It goes on waiting.
+    /// The waiter goes on waiting.
     Waits,
-    /// Its reply waits for this ticket.
+    /// The waiter's reply waits for this ticket.
     Answered(u64),
     /// There is no room for its effect just now.
     Later,
@@ -126,14 +129,15 @@ impl<'s> Runner<'s> {
         self.rng.u32(..)
     }
 
-    /// With keys that count as used at `now_ms`, and nobody told what becomes of them.
+    /// A runner whose keys count as used at `now_ms`, and that tells no client what becomes of
+    /// them.
     pub(super) fn replaying(mut self, now_ms: u64) -> Runner<'s> {
         (self.guards.replays, self.guards.is_known) = (true, true);
         self.clock = self.guards.store().clock_at(now_ms);
         self
     }
 
-    /// The same, but those who ask for it are told: others use the store meanwhile.
+    /// As `replaying`, but clients that ask for it are told: others use the store meanwhile.
     pub(super) fn following(mut self, now_ms: u64) -> Runner<'s> {
         self.guards.is_known = true;
         self.clock = self.guards.store().clock_at(now_ms);
@@ -169,7 +173,7 @@ impl<'s> Runner<'s> {
     /// What is left to do behind a command. `before` is what there was, if what it brought is to be paid for.
     #[inline(always)]
     fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
-        // One that waits needs its locks.
+        // A command that waits needs its locks.
         if let Some(before) = before
             && !matches!(called, Called::Blocked(_))
         {
@@ -319,7 +323,7 @@ impl<'s> Runner<'s> {
     /// Reserves a little, as any command that writes does: whether it makes sense to take locks for one.
     ///
     /// # Errors
-    /// It does not.
+    /// The log does not take it.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
         // It may be one that makes room.
         self.guards.removes = true;
@@ -331,8 +335,8 @@ impl<'s> Runner<'s> {
         self.guards.end_growing();
     }
 
-    /// Commits what was done; the largest ticket that must have settled before anybody hears a reply
-    /// of this runner, 0 if none. Keeps the locks.
+    /// Commits what was done; the largest ticket that must have settled before a client hears a
+    /// reply of this runner, 0 if none. Keeps the locks.
     pub fn barrier(&mut self) -> u64 {
         self.guards.commit();
         self.guards.barrier()
@@ -384,11 +388,11 @@ impl<'s> Runner<'s> {
     #[inline(never)]
     fn take_several(&mut self, spec: &Spec, args: &[&[u8]]) {
         if spec.keys == Keys::Walk {
-            // It takes one lock at a time, in any order.
+            // The command takes one lock at a time, in any order.
             self.guards.release();
             self.guards.met_kept = false;
             if self.guards.store().is_kept.load(Relaxed) {
-                // It would come to what is kept.
+                // The command would come to what is kept.
                 self.guards.shut();
                 return;
             }
@@ -469,7 +473,7 @@ impl<'s> Runner<'s> {
             reply.error(&error.0);
         }
         if spec.keys == Keys::Walk && std::mem::take(&mut self.guards.met_kept) {
-            // It has come to where a script is at work.
+            // The command has come to where a script is at work.
             reply.truncate(start);
             self.guards.set_running(false);
             return Called::Kept;
@@ -489,7 +493,8 @@ impl<'s> Runner<'s> {
         blocked.map_or(Called::Done, Called::Blocked)
     }
 
-    /// Takes the locks of these shards at once, of which nobody else has use, so that commands that follow find them held.
+    /// Takes the locks of these shards at once, of which no other thread has use, so that commands
+    /// that follow find them held.
     pub(crate) fn hold(&mut self, shards: &ShardSet) {
         self.guards.hold(shards);
     }
@@ -504,9 +509,10 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache: first the buckets are asked
-    /// for, then, while those of later keys are still on their way, the entries. Both times the lock of each key's shard
-    /// is had for a moment, and where somebody else has it, that is done without.
+    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache: first the
+    /// buckets are asked for, then, while buckets of later keys are still on their way, the
+    /// entries. Both times the lock of each key's shard is had for a moment, and where another
+    /// thread has it, that key is left out.
     ///
     /// The keys' hashes are kept for [`run`](Runner::run): the bytes of these arguments have to stay
     /// as they are and where they are as long as the runner.
@@ -627,7 +633,7 @@ impl<'s> Runner<'s> {
         self.is_shut_out
     }
 
-    /// Ends a transaction: serves who waits for its keys, and lets go of the locks.
+    /// Ends a transaction: serves waiters of its keys, and lets go of the locks.
     pub fn end(&mut self) {
         if self.guards.has_left() {
             // What was taken for one command is among it.
@@ -651,7 +657,7 @@ impl<'s> Runner<'s> {
     /// Lets the command that has just come back blocked wait.
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
         let store = self.guards.store();
-        // The locks of its keys are held: on each of them who comes later has a greater one.
+        // The locks of its keys are held: a later waiter has a greater number on each of them.
         waiter
             .number
             .store(store.waits.fetch_add(1, Relaxed), Relaxed);
@@ -676,7 +682,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Leaves a key that is ready to the script that keeps what is needed: it serves who waits for it when it ends.
+    /// Leaves a key that is ready to the script that keeps what is needed: it serves the waiters
+    /// when it ends.
     #[cold]
     fn put_off(&mut self, place: Place) {
         let store = self.guards.store();
@@ -694,8 +701,8 @@ impl<'s> Runner<'s> {
         true
     }
 
-    /// Runs the commands that read a stream, each: one that finds nothing says nothing of the others, but of
-    /// those of its group. Those of groups also if it is no stream any more.
+    /// Runs each command that reads a stream: one that finds nothing says nothing of the others,
+    /// but of the others of its group. Commands of groups run also if it is no stream any more.
     fn serve_readers(&mut self, db: u16, key: &[u8]) {
         let store = self.guards.store();
         let hash = store.hash(key);
@@ -751,7 +758,7 @@ impl<'s> Runner<'s> {
                 self.put_off((waiter.db, key.into()));
                 return false;
             }
-            // It may have been served or cancelled in between.
+            // The waiter may have been served or cancelled in between.
             if waiter.is_over() {
                 return true;
             }
@@ -762,7 +769,7 @@ impl<'s> Runner<'s> {
         }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
-        // What it changes is not the doing of who has made the key ready.
+        // What it changes is not a change by the client that made the key ready.
         let by = std::mem::replace(&mut self.guards.client, waiter.client);
         let served = self.serve_shown(waiter, &args, key, &mut reply);
         self.guards.client = by;
@@ -875,8 +882,8 @@ impl<'s> Runner<'s> {
 }
 
 impl Runner<'_> {
-    /// Frees twice what a command has brought, as long as too much waits to be freed: so the heap of
-    /// what waits shrinks however fast clients make more of it, and nobody pays for others.
+    /// Frees twice what a command has brought, as long as too much waits to be freed: so the heap
+    /// of what waits shrinks however fast clients make more of it, and no client pays for others.
     #[cold]
     fn free_for(&mut self, brought: i64) {
         /// Bytes that are not worth a step.

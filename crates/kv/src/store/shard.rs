@@ -23,15 +23,15 @@ pub(crate) struct Shard {
     pub(crate) tables: Box<[Table]>,
     /// How many keys of each database expire.
     pub(crate) expiring: Box<[usize]>,
-    /// Who waits for which key.
+    /// Waiters by key.
     pub(crate) waiters: HashMap<Place, Queue>,
-    /// Keys that somebody watches.
+    /// Keys that a client watches.
     pub(crate) watched: HashMap<Place, Watched>,
-    /// Keys that somebody has read who is told of the next change.
+    /// Keys that a tracking client has read, which is told of the next change.
     pub(crate) tracked: HashMap<Place, Trackers, HashKey>,
-    /// Somebody is told of all keys that begin as it has said.
+    /// A client is told of all keys with its prefixes.
     pub(crate) broadcasts: bool,
-    /// Somebody may want to know of a change: waits, watches, or is told.
+    /// A client may want to know of a change: it waits, watches, or is told.
     pub(crate) observed: bool,
     /// Keys whose last change has not settled.
     pub(crate) dirty: Dirty,
@@ -51,7 +51,8 @@ pub(crate) struct Shard {
     /// Where each table stands, as long as there are entries of the epoch before.
     pub(crate) walk: Option<Box<[Progress]>>,
     pub(crate) epochs: Arc<Epochs>,
-    /// A script that takes long has let go of the lock and will take it back: nobody else may read or change keys.
+    /// A script that takes long has let go of the lock and will take it back: no other client may
+    /// read or change keys.
     pub(crate) is_kept: bool,
 }
 
@@ -145,8 +146,8 @@ impl Shard {
         true
     }
 
-    /// Has a large value freed later, when nobody needs it any more. Its bytes are not this shard's any
-    /// more.
+    /// Has a large value freed later, when it is not needed any more. Its bytes are not this
+    /// shard's any more.
     pub(crate) fn bury(&mut self, value: Option<Value>) {
         let Some(value) = value else {
             return;
@@ -275,7 +276,7 @@ impl Shard {
         }
     }
 
-    /// To be called when somebody has gone who wanted to know of changes.
+    /// To be called when a client has gone that wanted to know of changes.
     pub(crate) fn note_observers(&mut self) {
         self.observed = self.broadcasts
             || !self.watched.is_empty()

@@ -28,7 +28,7 @@ const NONE: u32 = u32::MAX;
 #[repr(align(64))]
 struct Bucket {
     slots: [Option<Entry>; SLOTS],
-    /// Its spill bucket.
+    /// The spill bucket of this bucket.
     next: u32,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     len: usize,
     /// Buckets at the beginning of this round of splitting, less one; a power of two less one.
     mask: usize,
-    /// The bucket that is split next: those before it have been.
+    /// The bucket that is split next: the ones before it have been split.
     split: usize,
     hasher: HashKey,
 }
@@ -86,7 +86,7 @@ impl Table {
         self.len
     }
 
-    /// Buckets, without those that spill.
+    /// Buckets, without spill buckets.
     #[inline]
     pub(crate) fn buckets(&self) -> usize {
         if self.segments.is_empty() {
@@ -333,7 +333,7 @@ impl Table {
         self.after(at, cursor)
     }
 
-    /// [`scan`](Table::scan) for one who changes entries and leaves their keys as they are.
+    /// [`scan`](Table::scan) for a caller that changes entries and leaves their keys as they are.
     pub(crate) fn scan_mut(&mut self, cursor: u64, visit: &mut dyn FnMut(&mut Entry)) -> u64 {
         if self.segments.is_empty() {
             return 0;
@@ -385,8 +385,8 @@ impl Table {
         None
     }
 
-    /// Takes entries out of a table that nobody will look into any more, about `most` of them; how
-    /// many, less if there are no more.
+    /// Takes entries out of a table that is not used any more, about `most` of them; how many, less
+    /// if there are no more.
     pub(crate) fn free_some(&mut self, most: usize, take: &mut dyn FnMut(Entry)) -> usize {
         let mut taken = 0;
         while taken < most
@@ -508,8 +508,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
-        /// It holds what a map holds, and a scan that goes on for several calls shows every key
-        /// that was there from its beginning to its end.
+        /// The table holds what a map holds, and a scan that goes on for several calls shows every
+        /// key that was there from its beginning to its end.
         #[test]
         fn is_a_map_and_scans_miss_nothing(steps in steps()) {
             let mut table = Model::new();

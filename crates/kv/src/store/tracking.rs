@@ -1,9 +1,10 @@
-//! Who is told when keys change that it has read, or that begin as it has said: CLIENT TRACKING.
+//! CLIENT TRACKING: clients are told when keys change that they have read, or that have their
+//! prefixes.
 //!
-//! What was read is noted in the key's shard, under the lock under which it was read; so nothing can
-//! change in between. The first change takes the note away and tells. A note is a promise to tell, so
-//! where there are too many one goes by telling, and who is told faster than it takes it is told at
-//! last that everything has changed: nobody is ever left with what is not true any more.
+//! What was read is noted in the key's shard, under the lock under which it was read; so nothing
+//! can change in between. The first change takes the note away and tells. A note is a promise to
+//! tell, so where there are too many one goes by telling, and a client that is told faster than it
+//! reads is told at last that everything has changed: no client is ever left with stale data.
 //!
 //! With a log, what a unit has changed is [kept](Untold) until that is committed, and told with its ticket: that a key has
 //! changed is as much as what it holds, and a crash may take it back.
@@ -36,15 +37,15 @@ const EVICTIONS_A_VISIT: usize = 1024;
 
 /// Lets a client know that something waits for it.
 pub trait Notify: Send + Sync {
-    /// It is to [take](Tracker::take) what waits. Called under locks of the store: be quick, and do not
-    /// call it.
+    /// The client is to [take](Tracker::take) what waits. Called under locks of the store: be
+    /// quick, and do not call it.
     fn notify(&self, tracker: &Arc<Tracker>);
 }
 
 /// A client that wants to be told of changes.
 pub struct Tracker {
     client: u64,
-    /// Not of those that it makes itself.
+    /// Whether it is also told of its own changes.
     own_too: AtomicBool,
     over: AtomicBool,
     pending: Mutex<Pending>,
@@ -59,7 +60,7 @@ struct Pending {
     bytes: usize,
     all: bool,
     notified: bool,
-    /// Nobody may hear of it before this has settled.
+    /// The client may not hear of it before this has settled.
     ticket: u64,
 }
 
@@ -104,7 +105,8 @@ impl Tracker {
         self.notify_again();
     }
 
-    /// Lets know once more that something waits, if it does: who was let know may have gone without taking it.
+    /// Lets know once more that something waits, if it does: the notified connection may have gone
+    /// without taking it.
     fn notify_again(self: &Arc<Tracker>) {
         if self.pending().notified && !self.is_over() {
             let to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,8 +114,9 @@ impl Tracker {
         }
     }
 
-    /// What waits to be told, and the ticket that has to [settle](super::Effects::settled) before anybody hears of it, 0
-    /// for none; nothing if it was taken already, or nobody wants to know any more.
+    /// What waits to be told, and the ticket that has to [settle](super::Effects::settled) before
+    /// the client hears of it, 0 for none; nothing if it was taken already, or the client does not
+    /// track any more.
     #[must_use]
     pub fn take(&self) -> Option<(Changed, u64)> {
         let pending = std::mem::take(&mut *self.pending());
@@ -179,12 +182,12 @@ fn prices(len: usize) -> impl Iterator<Item = i64> {
     std::iter::once(first).chain(std::iter::repeat(READER as i64))
 }
 
-/// What was changed, and who is to hear of it.
+/// What was changed, and which clients are to hear of it.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     keys: Vec<Key>,
     bytes: usize,
-    /// Everybody is told that everything may have changed.
+    /// All clients are told that everything may have changed.
     all: bool,
 }
 
@@ -192,11 +195,11 @@ pub(super) struct Untold {
 #[derive(Debug)]
 struct Key {
     place: Place,
-    /// Who has changed it.
+    /// The client that has changed it.
     by: u64,
-    /// Who has read it.
+    /// The clients that have read it.
     trackers: Trackers,
-    /// Those who want to know of all that begin so are told too.
+    /// Clients with a prefix of this key are told too.
     broadcasts: bool,
 }
 
@@ -243,7 +246,7 @@ impl Untold {
     }
 }
 
-/// Beginnings of keys, and who is told of all that begin so.
+/// Prefixes of keys, and the clients that are told of all keys with them.
 #[derive(Debug, Default)]
 struct Prefixes {
     all: HashMap<Arc<[u8]>, Trackers>,
@@ -312,12 +315,13 @@ impl Tracking {
         self.keys_max.load(Relaxed)
     }
 
-    /// Changes how many there may be. Those that are too many go within seconds, as [`Store::expire`] comes by.
+    /// Changes how many there may be. Notes beyond it go within seconds, as [`Store::expire`] comes
+    /// by.
     pub fn set_keys_max(&self, most: usize) {
         self.keys_max.store(most, Relaxed);
     }
 
-    /// Beginnings of keys that somebody is told of.
+    /// Prefixes of keys that clients are told of.
     #[must_use]
     pub fn prefixes(&self) -> usize {
         let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
@@ -328,7 +332,7 @@ impl Tracking {
         self.trackers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells who is told of what begins as this key does.
+    /// Tells clients that have a prefix of this key.
     fn tell_prefixes(&self, key: &[u8], by: u64, ticket: u64) {
         let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
         for (&len, _) in prefixes.lengths.range(..=key.len()) {
@@ -338,8 +342,8 @@ impl Tracking {
         }
     }
 
-    /// Lets all know once more for whom something waits: one that was let know in the place of others has
-    /// gone.
+    /// Notifies all clients once more for which something waits: one that was notified in the place
+    /// of others has gone.
     pub fn notify_again(&self) {
         for tracker in self.trackers().values() {
             tracker.notify_again();
@@ -381,13 +385,13 @@ impl Tracking {
         most > 0 && self.keys() > most
     }
 
-    /// Whether the notes for clients that have ended may be as much as those for the others. Looking at all notes then costs,
-    /// for each, no more than making it did.
+    /// Whether the notes for clients that have ended may be as much as notes for the others.
+    /// Looking at all notes then costs, for each, no more than making it did.
     fn is_to_sweep(&self) -> bool {
         self.ended.load(Relaxed) > SWEEP_MIN.max(self.bytes() / 2)
     }
 
-    /// Tells everybody that everything may have changed.
+    /// Tells all clients that everything may have changed.
     fn tell_all(&self, ticket: u64) {
         for tracker in self.trackers().values() {
             tracker.tell(None, 0, ticket);
@@ -454,8 +458,8 @@ impl Store {
         }
     }
 
-    /// Tells a client nothing more. `alone` says that no runner of the caller holds locks: then what is
-    /// noted for nobody any more is forgotten at once.
+    /// Tells a client nothing more. `alone` says that no runner of the caller holds locks: then
+    /// notes without a client are forgotten at once.
     pub fn end_tracking(&self, tracker: &Arc<Tracker>, alone: bool) {
         tracker.over.store(true, Relaxed);
         let trackers = self.tracking.trackers.write();
@@ -494,7 +498,7 @@ impl Store {
         self.tracking.ended.store(0, Relaxed);
         for at in 0..self.shards.len() {
             let mut shard = self.lock(at);
-            // Somebody may have come in between.
+            // Another client may have come in between.
             #[expect(clippy::disallowed_methods, reason = "sums do not show the order")]
             shard.tracked.retain(|(_, key), trackers| {
                 self.tracking.drop_those_over(trackers, key.len());
@@ -510,7 +514,7 @@ impl Store {
         }
     }
 
-    /// Finds who has read a key that has changed, or wants to know of all that begin so.
+    /// Finds the clients that have read a key that has changed, or have a prefix of it.
     #[cold]
     pub(super) fn find_trackers(
         &self,
@@ -564,7 +568,7 @@ impl Guards<'_> {
 }
 
 impl Shard {
-    /// Forgets who has read what: all are about to be told that everything has changed.
+    /// Forgets which client has read what: all are about to be told that everything has changed.
     pub(crate) fn forget_tracked(&mut self, tracking: &Tracking) {
         let none = HashMap::with_hasher(*self.tracked.hasher());
         #[expect(clippy::iter_over_hash_type, reason = "sums do not show the order")]
@@ -591,7 +595,7 @@ impl Shard {
             let gone = self.tracked.remove(&place).unwrap_or_default();
             tracking.forget_note(&gone, place.1.len());
             for tracker in gone {
-                // It tells of no change.
+                // The tracker tells of no change.
                 tracker.tell(Some(&place.1), 0, 0);
             }
         }
@@ -645,7 +649,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Who runs the commands, so that it need not be told of its own changes; 0 is nobody.
+    /// Sets the client that runs the commands, so that it need not be told of its own changes; 0 is
+    /// none.
     pub fn set_client(&mut self, client: u64) {
         self.guards.client = client;
     }

@@ -18,7 +18,8 @@ const FIRST: usize = 2 << 10;
 /// First byte of a record: the unit goes on in the next one, or ends in this one.
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
-/// What was begun before never goes on: who was to write the rest has lost the store to another one.
+/// What was begun before never goes on: the owner that was to write the rest has lost the store to
+/// another one.
 const BREAKS_OFF: u8 = 3;
 
 const COMMAND: u8 = 1;
@@ -43,7 +44,7 @@ pub struct Units {
 pub struct Malformed(pub &'static str);
 
 impl Units {
-    /// None yet. `stamp` becomes the id of the records: milliseconds since 1970.
+    /// No units yet. `stamp` becomes the id of the records: milliseconds since 1970.
     #[must_use]
     pub fn new(stamp: u64) -> Units {
         Units {
@@ -61,7 +62,7 @@ impl Units {
         bytes + (bytes / RECORD_MAX + 1) * (FRAME + 1) + 64
     }
 
-    /// What these cost, in the sense of [`bound`](Units::bound), those that are open included.
+    /// What these cost, in the sense of [`bound`](Units::bound), including open ones.
     #[must_use]
     pub fn cost(&self) -> usize {
         if self.bytes.is_empty() {
@@ -230,7 +231,7 @@ pub(crate) fn split_frame(frames: &[u8]) -> Option<(u64, &[u8], &[u8])> {
 /// Puts units together again from the payloads of records.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// Of the unit that is not closed yet.
+    /// Bytes of the unit that is not closed yet.
     unit: Vec<u8>,
     mistakes: Mistakes,
 }
@@ -253,7 +254,7 @@ impl Reader {
     /// Takes the next record; if it closes a unit, the bytes of that, for [`effects`].
     ///
     /// # Errors
-    /// It is none of a unit.
+    /// The record is not part of a unit.
     pub fn record<'a>(&mut self, payload: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
         let (&kind, rest) = payload.split_first().ok_or(Malformed("an empty record"))?;
         match kind {
@@ -283,7 +284,7 @@ impl Reader {
 /// What a unit has done, in order.
 ///
 /// # Errors
-/// Its bytes are not what a unit is made of.
+/// The record's bytes are not what a unit is made of.
 pub fn effects(unit: &[u8]) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
     EffectsOf(unit).collect()
 }
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         let mut units = Units::new(1);
         units.command(0, &[b"SET", b"k", b"v"]);
         units.removed(2, b"x", Gone::Expired);

@@ -68,7 +68,7 @@ impl Use<'_> {
         let count = self.frequency.now(entry.clock(), self.clock);
         let above = u64::from(count.saturating_sub(BEGIN));
         let factor = u64::from(self.frequency.log_factor.load(Relaxed));
-        // One in so many.
+        // One use in so many counts.
         let odds = above * factor + 1;
         let rises = u64::from(self.chance) * odds <= u64::from(u32::MAX);
         let count = count.saturating_add(rises.into());

@@ -85,7 +85,7 @@ impl Kind {
 }
 
 impl Value {
-    /// The same, lent.
+    /// The value, borrowed.
     #[must_use]
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
@@ -128,7 +128,7 @@ impl Value {
 }
 
 impl Value {
-    /// The same string once more, without a copy.
+    /// The string once more, without a copy.
     pub(super) fn share(&mut self) -> Option<Value> {
         if let Value::Str(s) = self {
             *self = Value::Shared(Arc::new(std::mem::take(s)));
@@ -178,7 +178,7 @@ impl Value {
         }
     }
 
-    /// Its bytes to change, if it is a string; a copy of them if a snapshot has them too.
+    /// The value's bytes to change, if it is a string; a copy of them if a snapshot has them too.
     pub(crate) fn string_mut(&mut self) -> Option<&mut Vec<u8>> {
         if let Value::Shared(shared) = self {
             let shared = std::mem::take(shared);
@@ -193,7 +193,7 @@ impl Value {
 }
 
 impl ValueRef<'_> {
-    /// Its type.
+    /// Type of the value.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {

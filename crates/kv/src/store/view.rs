@@ -16,9 +16,9 @@ use crate::commands::{Error, Spec};
 /// What happens to a key's deadline when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// It lives for ever.
+    /// The key lives for ever.
     Clear,
-    /// It stays as it is.
+    /// The deadline stays as it is.
     Keep,
     /// Milliseconds since 1970.
     At(u64),
@@ -33,11 +33,11 @@ pub struct View<'a, 's> {
     pub(crate) guards: &'a mut Guards<'s>,
     pub(crate) db: u16,
     pub(crate) now_ms: u64,
-    /// Of the coarse clock by which least recently used keys are found.
+    /// Time of the coarse clock by which least recently used keys are found.
     pub(crate) clock: u32,
     /// Changed anything.
     pub(crate) changes: u64,
-    /// Keys that became what somebody may wait for.
+    /// Keys that became what a client may wait for.
     pub(crate) ready: &'a mut Ready,
     /// The client asked not to be counted as a user of the keys it reads.
     pub(crate) no_touch: bool,
@@ -66,7 +66,7 @@ impl<'s> View<'_, 's> {
         self.guards.store().databases()
     }
 
-    /// Milliseconds since 1970; the same for all of a command.
+    /// Milliseconds since 1970; one time for all of a command.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -76,7 +76,7 @@ impl<'s> View<'_, 's> {
         self.guards.effects().is_some()
     }
 
-    /// The same view of another database. [`swap_db`](View::swap_db) back when done.
+    /// This view of another database. [`swap_db`](View::swap_db) back when done.
     pub fn swap_db(&mut self, db: u16) -> u16 {
         mem::replace(&mut self.db, db)
     }
@@ -249,7 +249,7 @@ impl<'s> View<'_, 's> {
     #[inline]
     pub fn set_string(&mut self, key: &[u8], value: &[u8], deadline: Deadline) {
         let (db, used) = (self.db, self.usage());
-        // Who wants to know is told that what was there had expired.
+        // Clients that ask for it are told that what was there had expired.
         let as_is = deadline == Deadline::Keep || self.guards.told != 0;
         let (hash, shard) = if as_is {
             self.live(key)
@@ -331,7 +331,7 @@ impl<'s> View<'_, 's> {
             value => Entry::new(key, value),
         };
         self.usage().begin(&mut entry);
-        // One that is past its time may still be there.
+        // A key that is past its time may still be there.
         let (db, (hash, shard)) = (self.db, self.live(key));
         shard.insert(db, hash, entry);
         self.changed(key);
@@ -495,7 +495,7 @@ impl<'s> View<'_, 's> {
         }
     }
 
-    /// Tells who watches a key, has read it, or waits for it.
+    /// Tells clients that watch a key, have read it, or wait for it.
     #[cold]
     fn tell_observers(&mut self, db: u16, key: &[u8]) {
         let (store, client) = (self.guards.store(), self.guards.client);
@@ -530,8 +530,8 @@ impl super::Store {
         }
     }
 
-    /// Removes a key for another reason than a command; whether it was there. The caller tells the hook, and who is to
-    /// hear of it.
+    /// Removes a key for another reason than a command; whether it was there. The caller tells the
+    /// hook, and the clients that are to hear of it.
     pub(super) fn drop_key(
         &self,
         shard: &mut Shard,

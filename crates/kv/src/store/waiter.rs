@@ -2,10 +2,11 @@
 //!
 //! A command that would wait says so with [`Ctx::block`](crate::commands::Ctx::block). The service
 //! then makes a [`Waiter`] and calls [`Runner::wait`](super::Runner::wait) *before it releases the
-//! runner's locks*; so no push is missed. Whoever makes a key ready runs the waiting commands, the
-//! longest waiting first, under its own locks, right after its own command (or transaction), and
-//! hands each reply to the waiter's [`Deliver`]. [`Store::cancel`](super::Store::cancel) ends a wait
-//! early (timeout, disconnect, CLIENT UNBLOCK); its answer says who was first.
+//! runner's locks*; so no push is missed. The command that makes a key ready runs the waiting
+//! commands, the longest waiting first, under its own locks, right after its own command (or
+//! transaction), and hands each reply to the waiter's [`Deliver`].
+//! [`Store::cancel`](super::Store::cancel) ends a wait early (timeout, disconnect, CLIENT UNBLOCK);
+//! its answer says which was first.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,8 +31,8 @@ pub struct Blocked {
     /// What is answered where nothing may wait, as in a transaction. When the time of a wait is over
     /// the answer is [`Nothing::Array`] for all commands: Redis makes this difference too.
     pub nothing: Nothing,
-    /// Of which group it reads a stream. It is told when that or the stream has gone, and while one of a group
-    /// finds nothing, the others do not either.
+    /// The group for which it reads a stream. It is told when that or the stream has gone, and
+    /// while one of a group finds nothing, the others do not either.
     pub group: Option<Vec<u8>>,
     /// The arguments that it goes on with, if they are others.
     pub instead: Option<Vec<Vec<u8>>>,
@@ -62,14 +63,15 @@ pub trait Deliver: Send + Sync {
     /// limit. Called under the locks of the keys: be quick, and do not call the store.
     fn deliver(&self, reply: Vec<u8>, ticket: u64);
 
-    /// The wait is over, and the command has done nothing: there is no room for its effect just now. Whoever
-    /// can runs it again a little later; others hear that. Called as [`deliver`](Deliver::deliver).
+    /// The wait is over, and the command has done nothing: there is no room for its effect just
+    /// now. The waiter runs it again a little later if it can; others hear that. Called as
+    /// [`deliver`](Deliver::deliver).
     fn try_again(&self) {
         self.deliver(format!("-{}\r\n", NoRoom::Busy).into(), 0);
     }
 
-    /// Whether the command may not be run any more, asked right before it would be: then the wait is over,
-    /// and who waited has been told. Called as [`deliver`](Deliver::deliver).
+    /// Whether the command may not be run any more, asked right before it would be: then the wait
+    /// is over, and the waiting client has been told. Called as [`deliver`](Deliver::deliver).
     fn refuses(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         let _ = (spec, args);
         false
@@ -84,12 +86,12 @@ pub struct Waiter {
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) proto: Proto,
     pub(crate) reply_max: usize,
-    /// Who need not be told of what the command changes, as it is its own; 0 is nobody.
+    /// The client that need not be told of what the command changes, as it is its own; 0 is none.
     pub(crate) client: u64,
     pub(crate) to: Box<dyn Deliver>,
     /// Changes only under the lock of one of its keys.
     pub(crate) over: AtomicBool,
-    /// Its place among those that wait, given when it begins to: the smaller, the longer.
+    /// Place among the waiters, given when the wait begins: the smaller, the longer.
     pub(crate) number: AtomicU64,
 }
 
@@ -125,7 +127,7 @@ impl Waiter {
         Waiter { reply_max, ..self }
     }
 
-    /// Of the client that need not be told of what the command changes; of nobody by default.
+    /// Sets the client that need not be told of what the command changes; none by default.
     #[must_use]
     pub fn of_client(self, client: u64) -> Waiter {
         Waiter { client, ..self }
@@ -140,7 +142,8 @@ impl Waiter {
     }
 }
 
-/// Who waits for one key. A hundred thousand may, so nobody who comes, goes or is served is looked for among the others.
+/// The waiters of one key. A hundred thousand may wait, so none that comes, goes or is served is
+/// looked for among the others.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     by_kind: BTreeMap<(Kind, u64), Arc<Waiter>>,
@@ -149,7 +152,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds one, behind those with smaller numbers; once, however often it names the key.
+    /// Adds one, behind waiters with smaller numbers; once, however often it names the key.
     pub(crate) fn add(&mut self, waiter: &Arc<Waiter>) {
         let before = self.by_kind.insert(waiter.place(), waiter.clone());
         self.grouped += usize::from(before.is_none() && waiter.blocked.group.is_some());
@@ -170,7 +173,7 @@ impl Queue {
         self.by_kind.is_empty()
     }
 
-    /// Those that wait for a value of this type, the longest waiting first.
+    /// Waiters for a value of this type, the longest waiting first.
     pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Arc<Waiter>> {
         let these = self.by_kind.range((kind, 0)..=(kind, u64::MAX));
         these.map(|(_, waiter)| waiter)

@@ -138,7 +138,7 @@ impl Store {
         let mut shard = self.lock(self.shard_of(hash));
         let entry = shard.table_mut(*db).find_mut(hash, key);
         let value = entry.and_then(Entry::value_mut);
-        // It may have been moved or removed since; then the next step finds it elsewhere.
+        // The value may have been moved or removed since; then the next step finds it elsewhere.
         let Some(value) = value.filter(|value| value.frozen_id() == Some(id)) else {
             return;
         };

@@ -4,7 +4,7 @@
 
 use super::shard::Place;
 
-/// A key as it was when somebody began to watch it. End it with
+/// A key as it was when a client began to watch it. End it with
 /// [`Store::unwatch`](super::Store::unwatch) or a transaction.
 #[derive(Debug)]
 pub struct Watch {

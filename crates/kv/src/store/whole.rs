@@ -1,5 +1,6 @@
-//! What commands do with whole databases. Those that change them hold the locks of all shards; the
-//! others go from shard to shard with one lock at a time, unless they run in a transaction.
+//! What commands do with whole databases. Commands that change all keys hold the locks of all
+//! shards; the others go from shard to shard with one lock at a time, unless they run in a
+//! transaction.
 
 use super::effect::Gone;
 use super::shard::{Place, Shard};
@@ -18,14 +19,14 @@ impl View<'_, '_> {
         self.guards.peek(at)
     }
 
-    /// Lets others have the lock of a walk for a moment; those of a transaction are kept.
+    /// Lets others have the lock of a walk for a moment; locks of a transaction are kept.
     pub fn leave(&mut self) {
         if !self.in_transaction {
             self.guards.release();
         }
     }
 
-    /// The number of keys, those past their time included as long as they are not removed.
+    /// The number of keys, including expired keys that are not removed yet.
     #[must_use]
     pub fn len(&mut self) -> usize {
         let db = self.db;
@@ -101,7 +102,7 @@ impl View<'_, '_> {
                 continue;
             }
             let shard = self.guards.shard(at);
-            // It may have been set anew in between.
+            // The key may have been set anew in between.
             if shard.is_due(db, &key, hash, now_ms) {
                 store.drop_at_once(shard, db, hash, &key, Gone::Expired);
             }
@@ -125,7 +126,7 @@ impl View<'_, '_> {
                 nth = nth.saturating_sub(*len);
                 is_here
             });
-            // It may have been emptied in between.
+            // The shard may have been emptied in between.
             let entry = self.enter(chosen?).table(db).random(rng);
             if let Some(entry) = entry
                 && entry.deadline_ms().is_none_or(|at| at > now_ms)
@@ -145,7 +146,7 @@ impl View<'_, '_> {
             shard.note_change_of_db(db, true, |key| store.hash(key));
             shard.clear(db);
             shard.forget_tracked(store.tracking());
-            // Who reads for a group is told.
+            // Readers for a group are told.
             let waited = shard.waited_for(|of| of == db);
             waited.into_iter().for_each(|place| self.ready.add(place));
         }
@@ -154,7 +155,7 @@ impl View<'_, '_> {
         self.changes += 1;
     }
 
-    /// Tells everybody who has read something that everything may have changed.
+    /// Tells all clients that have read something that everything may have changed.
     fn tell_all_trackers(&mut self) {
         let mut untold = Untold::default();
         untold.add_all();
@@ -194,7 +195,7 @@ impl Shard {
         waited
     }
 
-    /// Tells the watchers of all keys of a database, or of those that exist.
+    /// Tells the watchers of all keys of a database, or of the existing ones.
     fn note_change_of_db(&mut self, db: u16, existing_only: bool, hash: impl Fn(&[u8]) -> u64) {
         let table = &self.tables[usize::from(db)];
         #[expect(clippy::iter_over_hash_type, reason = "each is changed for itself")]

@@ -31,20 +31,20 @@ pub(super) fn listed(block: &Packed) -> usize {
 /// Elements in order.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// None is empty.
+    /// No block is empty.
     blocks: VecDeque<Packed>,
-    /// It is being written down as it was.
+    /// Set while a snapshot writes the list down as it was.
     frozen: Option<Box<Numbered>>,
     len: usize,
     /// Bytes that it would take in a listpack.
     listed: usize,
     /// Bytes of memory of all blocks.
     heap: usize,
-    /// It has been too long for a listpack, and is not yet short again.
+    /// The list has been too long for a listpack, and is not yet short again.
     pub(super) is_long: bool,
 }
 
-/// A copy is another list, which nobody writes down.
+/// A copy is another list, which no snapshot writes down.
 impl Clone for Blocks {
     fn clone(&self) -> Blocks {
         Blocks {
@@ -59,7 +59,7 @@ impl Clone for Blocks {
 #[derive(Debug)]
 struct Numbered {
     frozen: Frozen,
-    /// Of the blocks there are now; [`NEW`] for those that came later.
+    /// Numbers of the present blocks; [`NEW`] for later ones.
     numbers: VecDeque<u32>,
 }
 
@@ -103,7 +103,7 @@ impl Blocks {
         self.blocks.iter()
     }
 
-    /// Frees up to about `most` elements of a list that nobody will look into any more; how many.
+    /// Frees up to about `most` elements of a list that is not used any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most
@@ -289,7 +289,7 @@ impl Blocks {
                 let piece = piece(number, block);
                 bytes += piece.bytes.len() + 1;
                 to.push(piece);
-                // Those that stay have kept their order.
+                // The remaining blocks have kept their order.
                 frozen.next = number as usize + 1;
             }
         }

@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_read_as_exactly_as_short_ones() {
-        // The same numbers through the arithmetic of any length.
+        // Equal numbers through the arithmetic of any length.
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..2000 {
             let (digits, places) = (rng.u64(..), rng.usize(..25));

@@ -14,7 +14,7 @@ pub struct Fit {
 pub struct SetFit {
     /// Most members of a set of integers.
     pub integers: usize,
-    /// Of other sets.
+    /// Limits of other sets.
     pub packed: Fit,
 }
 

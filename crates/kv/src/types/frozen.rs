@@ -1,8 +1,8 @@
 //! What a collection was at an instant, handed out in pieces while it goes on changing.
 //!
-//! The one idea: elements are numbered in groups. Whoever changes a group for the first time puts what it
-//! was aside; the walk that writes the collection down takes what was put aside, and the groups that
-//! nobody has touched. So neither ever copies more than a group at a time.
+//! The one idea: elements are numbered in groups. A command that changes a group for the first time
+//! puts the old content aside; the walk that writes the collection down takes what was put aside,
+//! and the untouched groups. So neither ever copies more than a group at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Elements in the form of an image, and how many they are.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Of the block of a list; nothing for others, whose elements have no order.
+    /// Number of the block of a list; nothing for others, whose elements have no order.
     pub(crate) number: u32,
     pub(crate) count: usize,
     pub(crate) bytes: Vec<u8>,
@@ -57,7 +57,7 @@ impl Frozen {
         }
     }
 
-    /// Whether nobody has what is in a group, as it was, but the collection.
+    /// Whether only the collection has what is in a group, as it was.
     pub(super) fn is_owed(&self, group: usize) -> bool {
         group >= self.next && group < self.groups && self.aside[group / 64] & 1 << (group % 64) == 0
     }

@@ -91,7 +91,7 @@ impl Hash {
         }
     }
 
-    /// Frees up to about `most` fields of a hash that nobody will look into any more; how many.
+    /// Frees up to about `most` fields of a hash that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Packed(_) => 0,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_are_those_it_is_given() {
+    fn the_limits_are_as_set() {
         let fit = Fit {
             entries: 3,
             length: 5,
@@ -267,14 +267,14 @@ mod tests {
         assert_eq!(encoding(&[&three[..], &[("c", "2")]].concat()), "hashtable");
         assert_eq!(encoding(&[("a", "123456")]), "hashtable");
         assert_eq!(encoding(&[("123456", "1")]), "hashtable");
-        // One that was lowered holds from the next change on.
+        // A threshold that was lowered holds from the next change on.
         let mut hash = Hash::default();
         for field in ["a", "b", "c"] {
             hash.set(field.as_bytes(), b"1", fit);
         }
         hash.set(b"a", b"2", Fit { entries: 2, ..fit });
         assert_eq!((hash.encoding(), hash.len()), ("hashtable", 3));
-        // None holds more than a bound of our own.
+        // No limit allows more than a bound of our own.
         let any = Fit {
             entries: usize::MAX,
             length: usize::MAX,

@@ -151,7 +151,7 @@ mod tests {
         ) {
             let (mut integers, mut model) = (Integers::default(), BTreeSet::new());
             for (n, shift, removes) in acts {
-                // Of all widths, and some more than once.
+                // Numbers of all widths, and some more than once.
                 let n = n >> shift;
                 if removes {
                     prop_assert_eq!(integers.remove(n), model.remove(&n));

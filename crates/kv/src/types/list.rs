@@ -24,14 +24,14 @@ pub enum End {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Of at most the size of a block.
+    /// A list of at most the size of a block.
     Packed(Packed),
     Blocks(Box<Blocks>),
 }
 
 /// Elements in order.
 ///
-/// Whoever changes one says how: [`expect`](List::expect) what is to be added, and
+/// A caller that changes a list says how: [`expect`](List::expect) what is to be added, and
 /// [`settle`](List::settle) what was taken out. What the list calls itself depends on that, as it does
 /// in Redis.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl List {
         }
     }
 
-    /// Frees up to about `most` elements of a list that nobody will look into any more; how many.
+    /// Frees up to about `most` elements of a list that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Packed(_) => 0,
@@ -219,7 +219,7 @@ impl List {
         }
     }
 
-    /// Its blocks in order.
+    /// The list's blocks in order.
     fn parts(&self) -> impl DoubleEndedIterator<Item = &Packed> {
         let (one, more) = match &self.form {
             Form::Packed(packed) => (Some(packed), None),

@@ -96,7 +96,7 @@ pub(super) struct Hexadecimal {
     pub(super) mantissa: u128,
     /// Within ±2^30.
     pub(super) exponent: i32,
-    /// There were more digits, and not only zeros.
+    /// Set if more digits follow, and not only zeros.
     pub(super) sticky: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The order of a large sorted set: a row of sorted blocks of a bounded size, so an insertion moves one
 //! block's worth, and a rank is counted over blocks.
 //!
-//! What stands in it are scores, and the numbers that elements have in a table. Who knows their members
-//! compares them: each place is found by a comparison that the caller makes.
+//! What stands in it are scores, and the numbers that elements have in a table. The caller, which
+//! knows the members, compares them: each place is found by a comparison that the caller makes.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ const BLOCK: usize = 4096 / size_of::<Ranked>();
 /// All elements in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    /// None is empty.
+    /// No block is empty.
     blocks: Vec<Vec<Ranked>>,
     len: usize,
     /// Bytes of memory of all blocks.
@@ -144,8 +144,7 @@ impl Order {
         blocks.skip(left).copied()
     }
 
-    /// Frees some blocks of an order that nobody will look into any more: about `most` elements; how
-    /// many.
+    /// Frees some blocks of an order that is not used any more: about `most` elements; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most

@@ -1,7 +1,8 @@
 //! The elements of a large collection, without an allocation for each: numbered from 0, in packed blocks.
 //!
-//! An element is one or two texts, its columns. Those that are long are kept apart, each in an allocation
-//! of its own, so that a block stays small whatever is in it; what stands in the block is their number.
+//! An element is one or two texts, its columns. Long elements are kept apart, each in an allocation
+//! of its own, so that a block stays small whatever is in it; what stands in the block is their
+//! number.
 
 use super::packed::{Code, Packed};
 use super::row::Row;
@@ -27,7 +28,7 @@ pub(super) struct Rows<const COLUMNS: usize> {
 /// A text that is kept apart.
 #[derive(Clone, Debug)]
 struct Long {
-    /// Whose it is: the element, and its column.
+    /// The owner: the element, and its column.
     owner: (u32, u8),
     bytes: Box<[u8]>,
 }
@@ -162,7 +163,7 @@ impl<const COLUMNS: usize> Rows<COLUMNS> {
         }
         let last = self.len - 1;
         let (end, from) = (last / BLOCK, slot::<COLUMNS>(last));
-        // Its last use was above: what stands in its place now does not matter.
+        // The element's last use was above: what stands in its place now does not matter.
         let moved = self.change(end, |block| block.split(from));
         if from == 0 {
             self.blocks.pop();
@@ -182,8 +183,8 @@ impl<const COLUMNS: usize> Rows<COLUMNS> {
         });
     }
 
-    /// Frees some of the elements of a collection that nobody will look into any more: at most about
-    /// `most`; how many allocations that was, none when all is freed.
+    /// Frees some of the elements of a collection that is not used any more: at most about `most`;
+    /// how many allocations that was, none when all is freed.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most {

@@ -2,7 +2,7 @@
 
 use super::number_text::{Text, hexadecimal, split};
 
-/// Whole numbers up to here are written as such: those that cannot leave 64 bits.
+/// Whole numbers up to here are written as such: they cannot leave 64 bits.
 const WHOLE: f64 = (i64::MAX / 2) as f64;
 
 /// The shortest text that reads back as the same number, with an exponent where Redis writes one:

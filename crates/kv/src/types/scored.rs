@@ -5,7 +5,7 @@ use super::text::Text;
 /// A member with its score.
 #[derive(Clone, Copy, Debug)]
 pub struct Scored<'a> {
-    /// Its score; not a NaN.
+    /// Score of the member; not a NaN.
     pub score: f64,
     /// The member.
     pub member: Text<'a>,

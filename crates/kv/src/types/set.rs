@@ -97,7 +97,7 @@ impl Set {
         }
     }
 
-    /// Frees up to about `most` members of a set that nobody will look into any more; how many.
+    /// Frees up to about `most` members of a set that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Table(table) => table.free_some(most),
@@ -128,7 +128,7 @@ impl Set {
         if count == members.len() && count <= fit.integers.min(INTEGERS_MAX) {
             integers.reserve_for(numbers());
         } else if count == 0 && members.len() <= fit.packed.entries {
-            // One that begins with an integer is sorted first.
+            // A set that begins with an integer is sorted first.
             let sizes = members
                 .iter()
                 .map(|member| Packed::size_of(&Code::of(member)));

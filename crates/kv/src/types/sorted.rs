@@ -128,7 +128,7 @@ impl Sorted {
         }
     }
 
-    /// Frees up to about `most` elements of a set that nobody will look into any more; how many.
+    /// Frees up to about `most` elements of a set that is not used any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let freed = self.table.free_some(most);
         // Each is freed with the second of its two places.

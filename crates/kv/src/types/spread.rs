@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::frozen::Piece;
 
-/// One of them. In its small form it is no table, and is written down at once.
+/// One such collection. In its small form it is no table, and is written down at once.
 pub(crate) trait Spread {
     /// What it is as a table.
     fn table(&self) -> Option<&dyn Freeze>;

@@ -32,14 +32,15 @@ pub(crate) trait Shape<const COLUMNS: usize> {
 
 /// Buckets of the smallest table, a power of two.
 const SMALLEST: usize = 8;
-/// Elements that are put aside together when one of them changes, see [`Frozen`]: those of a block.
+/// Elements that are put aside together when one of them changes, see [`Frozen`]: the elements of a
+/// block.
 const GROUP: usize = BLOCK;
 /// No element.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Of its key: most comparisons and all splits need no more, and touch no key.
+    /// Hash of the element's key: most comparisons and all splits need no more, and touch no key.
     hash: u32,
     /// The next of its bucket.
     next: u32,
@@ -50,15 +51,15 @@ struct Node {
 pub(crate) struct Table<S, const COLUMNS: usize> {
     /// The first element of each bucket.
     heads: Row<u32>,
-    /// Of each element.
+    /// The node of each element.
     nodes: Row<Node>,
     rows: Rows<COLUMNS>,
-    /// It is being written down as it was.
+    /// Set while a snapshot writes the table down as it was.
     frozen: Option<Box<Frozen>>,
     shape: PhantomData<S>,
 }
 
-/// A copy is another collection, which nobody writes down.
+/// A copy is another collection, which no snapshot writes down.
 impl<S, const COLUMNS: usize> Clone for Table<S, COLUMNS> {
     fn clone(&self) -> Self {
         Table {
@@ -92,7 +93,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
         self.rows.len()
     }
 
-    /// Bytes of memory, those of its own fields excluded.
+    /// Bytes of memory, without its own fields.
     pub(super) fn heap(&self) -> usize {
         self.heads.heap() + self.nodes.heap() + self.rows.heap()
     }
@@ -186,7 +187,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
         }
         let at = self.len() as u32;
         assert!(at < NONE - 1, "as many elements as a table can hold");
-        // It may join a group that is not full.
+        // The element may join a group that is not full.
         self.keep(at);
         let bucket = self.bucket(hash);
         let next = *self.heads.get(bucket);
@@ -215,7 +216,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
             table.link(bucket, before, to);
         };
         unlink(self, at, self.node(at).next);
-        // Whoever leads to the last of the row is told of its new place.
+        // The link to the last of the row gets its new place.
         if at != last {
             unlink(self, last, at);
         }
@@ -256,7 +257,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
         }
     }
 
-    /// Frees up to about `most` elements of a table that nobody will look into any more; how many.
+    /// Frees up to about `most` elements of a table that is not used any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let freed = self.rows.free_some(most);
         for _ in 0..freed {

@@ -6,14 +6,14 @@ use std::ops::Deref;
 /// Digits of the longest number, its sign included.
 const DIGITS: usize = 20;
 
-/// The bytes of an element. Those of one that is kept as a number are made when it is looked at.
+/// The bytes of an element. Bytes of a text that is kept as a number are made when it is looked at.
 #[derive(Clone, Copy)]
 pub struct Text<'a>(Kept<'a>);
 
 #[derive(Clone, Copy)]
 enum Kept<'a> {
     Bytes(&'a [u8]),
-    /// They end with the array.
+    /// The digits end with the array.
     Digits {
         start: u8,
         digits: [u8; DIGITS],

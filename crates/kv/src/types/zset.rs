@@ -95,7 +95,7 @@ impl ZSet {
         }
     }
 
-    /// Frees up to about `most` members of a set that nobody will look into any more; how many.
+    /// Frees up to about `most` members of a set that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         match &mut self.form {
             Form::Packed(_) => 0,
@@ -139,7 +139,7 @@ impl ZSet {
 
     /// Gives a member a score, which is not a NaN; the score that it had.
     pub fn insert(&mut self, member: &[u8], score: f64, fit: Fit) -> Option<f64> {
-        // The one zero: a minus in front of it tells nobody anything.
+        // The one zero: a minus in front of it means nothing.
         let score = score + 0.0;
         let Form::Packed(packed) = &mut self.form else {
             return self.spread().insert(member, score);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_are_those_it_is_given() {
+    fn the_limits_are_as_set() {
         let fit = Fit {
             entries: 2,
             length: 3,

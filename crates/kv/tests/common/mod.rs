@@ -69,7 +69,7 @@ impl World {
         let limits = settings.limits();
         let service = RespService::new(
             Arc::new(Store::new(tidewire_kv::store::Settings {
-                // The same order of keys for the same seed.
+                // Equal seeds give equal orders of keys.
                 hash_key: HashKey::from_seed(seed),
                 ..tidewire_kv::store::Settings::default()
             })),

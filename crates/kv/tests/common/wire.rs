@@ -184,7 +184,7 @@ pub(crate) fn command(line: &str) -> Vec<u8> {
     of_words(&line.split(' ').collect::<Vec<_>>())
 }
 
-/// The same, of words that may have spaces in them.
+/// A command of words that may have spaces in them.
 pub(crate) fn of_words(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

@@ -185,8 +185,9 @@ fn length(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Keys that usually hold this type, a few of each: `p` is a HyperLogLog, `a` a sorted set of places, `o` is a sorted set with equal scores, as
-/// ranges of members want it, `q` a set from SDIFFSTORE. Few commands name those.
+/// Keys that usually hold this type, a few of each: `p` is a HyperLogLog, `a` a sorted set of
+/// places, `o` is a sorted set with equal scores, as ranges of members want it, `q` a set from
+/// SDIFFSTORE. Few commands name these.
 fn key(of: u8, rng: &mut Rng) -> Vec<u8> {
     let others: &[u8] = match of {
         // No sorted set with other scores, and nothing without an order.
@@ -319,7 +320,7 @@ fn long_float(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// The id of an entry that is added; those at the end are usually above all others.
+/// The id of an entry that is added; ids at the end are usually above all others.
 fn added_id(rng: &mut Rng) -> Vec<u8> {
     const ODD: &[&str] = &[
         "5",

@@ -117,7 +117,8 @@ fn same_events(
         }
     }
     for events in [&mut left, &mut right] {
-        // In 7.0 who asks in vain becomes no consumer, and keys that SET gave a time long past are found at any time.
+        // In 7.0 a client that asks in vain becomes no consumer, and keys that SET gave a time long
+        // past are found at any time.
         let differs = [":xgroup-createconsumer", ":expired"];
         let kept = |channel: &str| is_7_2 || !differs.iter().any(|end| channel.ends_with(end));
         events.retain(|(channel, _)| kept(channel));
@@ -164,7 +165,7 @@ fn differ(args: &Args, left: &Value, right: &Value) -> Result<(), String> {
 
 fn ask(args: &Args, name: &str, peer: &mut Peer) -> Value {
     if name == "PFCOUNT" && args.len() == 2 {
-        // That of one alone is kept in it, which ours does not do.
+        // Redis keeps the count of a single key in it, which ours does not do.
         return peer.run(&[&args[..], &[b"none".to_vec()]].concat());
     }
     let blocks = args.iter().any(|arg| arg.eq_ignore_ascii_case(b"BLOCK"));
@@ -192,9 +193,9 @@ fn normalise(name: &str, value: &mut Value, is_7_2: bool) {
         "XPENDING" | "XINFO" => without_times(value),
         "KEYS" | "SMEMBERS" | "SINTER" | "SUNION" | "SDIFF" | "HKEYS" | "HVALS" => value.sort(1),
         "HGETALL" => value.sort(2),
-        // Of a string only its bytes are kept, not how they came about: the rest follows from them.
-        // Nor of a sorted set, as what a command has stored may begin as either.
-        // Other types have other encodings.
+        // Only the bytes of a string are kept, not how they came about: the rest follows from them.
+        // Nor of a sorted set, as what a command has stored may begin as either. Other types have
+        // other encodings.
         "OBJECT" if !is_7_2 && value.text().is_some() && !value.is_error() => {
             *value = Value::Plain(b'$', None);
         }
@@ -249,7 +250,7 @@ fn without_times(value: &mut Value) {
         return;
     };
     let is_number = |value: &Value| matches!(value, Value::Plain(b':', _));
-    // An entry that somebody was given: id, consumer, time, count; or without the consumer.
+    // An entry that was delivered: id, consumer, time, count; or without the consumer.
     match parts.len() {
         4 if is_number(&parts[2]) && is_number(&parts[3]) => forget(&mut parts[2]),
         3 if is_number(&parts[1]) && is_number(&parts[2]) => forget(&mut parts[1]),
@@ -281,10 +282,10 @@ fn exchanged(args: &Args, ours: &mut Ours, peer: &mut Peer) -> Result<(), String
     differ(args, &left, &right)
 }
 
-/// Pops from ours, looks whether the peer had those members, and removes them there.
+/// Pops from ours, looks whether the peer had these members, and removes them there.
 fn popped(args: &Args, ours: &mut Ours, peer: &mut Peer) -> Result<(), String> {
     let members = peer.run(&with_key("SMEMBERS", args.get(1).map_or(b"", |key| key)));
-    // That was asked by nobody.
+    // The test did not ask for these events.
     peer.events();
     let left = ours.run(args);
     let taken: Vec<Vec<u8>> = match &left {

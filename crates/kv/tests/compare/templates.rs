@@ -234,7 +234,7 @@ pub(crate) const ONLY_REDIS: &[&str] = &[
 pub(crate) const SINCE_7_2: &[&str] = &[
     "XINFO STREAM $j FULL [COUNT $i]",
     "XSETID $j $N [ENTRIESADDED $i] [MAXDELETEDID $N]",
-    // In 7.0 who asks in vain becomes no consumer.
+    // In 7.0 a client that asks in vain becomes no consumer.
     "XINFO CONSUMERS $j $G",
     "XINFO GROUPS $j",
     "XGROUP (CREATECONSUMER|DELCONSUMER) $j $G $C",

@@ -1,4 +1,4 @@
-//! Replies as values, so that those whose order means nothing can be put in one order.
+//! Replies as values, so that replies whose order means nothing can be put in one order.
 
 /// A reply of either protocol.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ impl Value {
         }
     }
 
-    /// Writes numbers as Rust does, those that are chosen.
+    /// Writes the chosen numbers as Rust does.
     pub(crate) fn reformat(&mut self, which: impl Fn(&[u8]) -> bool) {
         self.each(&mut |text| {
             let number = std::str::from_utf8(text)

@@ -28,7 +28,7 @@ pub(crate) fn answer(ask: Ask, reply: Value) -> Answer {
     }
 }
 
-/// Something to ask; `value` is one that nobody else writes.
+/// Something to ask; `value` is one that no other client writes.
 pub(crate) fn any(value: i64, rng: &mut fastrand::Rng) -> Ask {
     match rng.u8(..10) {
         0..3 => Ask::Get,

@@ -8,7 +8,7 @@ use crate::history::{Ask, Op, is_linearizable};
 use crate::wire::{Client, Server, everywhere};
 
 const CLIENTS: u64 = 5;
-/// Of each client.
+/// Batches of each client.
 const BATCHES: usize = 60;
 /// Commands sent in one piece at most.
 const BATCH_MAX: usize = 6;

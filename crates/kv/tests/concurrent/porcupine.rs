@@ -30,7 +30,7 @@ pub(crate) fn judged(histories: &[Vec<Vec<Op>>]) -> Option<Vec<bool>> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It says nothing before it has read all.
+    // The program prints nothing before it has read all.
     let mut stdin = running.stdin.take().unwrap();
     stdin.write_all(lines.as_bytes()).unwrap();
     drop(stdin);

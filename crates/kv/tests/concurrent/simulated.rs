@@ -1,5 +1,5 @@
-//! The same promises on the simulated network, whose every accident comes from a seed. To see one
-//! again: `TIDEWIRE_SEED` is the seed that a failure names.
+//! The promises on the simulated network, whose every accident comes from a seed. To see one again:
+//! `TIDEWIRE_SEED` is the seed that a failure names.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Blocking pops: what is pushed is received exactly once, and nobody waits for what is there.
+//! Blocking pops: what is pushed is received exactly once, and no client waits for what is there.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -144,7 +144,7 @@ fn produce(mut client: Client, number: usize) {
     }
 }
 
-/// Some who wait first of all and go without a word before anything is pushed.
+/// Some clients wait first of all and go without a word before anything is pushed.
 fn gone(server: &Server) {
     let mut watcher = server.client();
     assert_eq!(watcher.info("blocked_clients"), 0);
@@ -216,7 +216,7 @@ fn check(server: &Server) {
     let mut client = server.client();
     client.ask("DEL moved");
     assert_eq!(client.ask("DBSIZE"), Value::Int(0), "{}", server.name);
-    // Nobody is left in a queue to whom an element would go.
+    // No client is left in a queue to which an element would go.
     assert_eq!(client.ask("RPUSH a x"), Value::Int(1));
     assert_eq!(client.ask("LLEN a"), Value::Int(1));
 }

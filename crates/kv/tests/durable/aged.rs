@@ -10,7 +10,7 @@ use tidewire_log::{Log, Settings};
 use crate::disk::{now, open_with_log, settings, settle};
 use crate::home::{LATE, put_pair};
 
-/// Its disk, after it was ended, and the elements that are in it.
+/// The server's disk, after it was ended, and the elements that are in it.
 pub(crate) fn aged(
     seed: u64,
     log: Settings,

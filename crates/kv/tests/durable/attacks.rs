@@ -1,4 +1,4 @@
-//! What once went wrong: each was found by somebody who tried to break the promises.
+//! What once went wrong: each was found by an attempt to break the promises.
 
 use std::ops::ControlFlow::Continue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ fn reset_lets_nothing_out() {
     assert_eq!(world.heard(0), "+OK|+RESET|");
 }
 
-/// It waits for a change on another loop, of which its own loop knows nothing.
+/// The wait is for a change on another loop, of which its own loop knows nothing.
 #[test]
 fn the_end_of_a_wait_is_heard_once_the_log_has_moved() {
     let mut world = World::new(Policy::Sync);
@@ -37,7 +37,7 @@ fn the_end_of_a_wait_is_heard_once_the_log_has_moved() {
     world.settle();
     assert_eq!(world.heard(0), "+OK|");
     world.send(0, &command("SET a 2"));
-    // Its time is over meanwhile.
+    // The wait's time is over meanwhile.
     assert_eq!(world.heard(0), "");
     assert_eq!(world.heard(1), "");
     world.settle();
@@ -63,7 +63,7 @@ fn waitaof_waits_for_what_was_taken_for_the_client() {
     assert_eq!(world.heard(1), "*2|:1|:0|");
 }
 
-/// It would wait for ever, and look every other millisecond.
+/// The wait would last for ever, and look every other millisecond.
 #[test]
 fn waitaof_is_refused_when_the_log_has_failed() {
     let mut world = World::new(Policy::Interval(Duration::from_millis(10)));
@@ -84,7 +84,7 @@ fn waitaof_is_refused_when_the_log_has_failed() {
     );
 }
 
-/// It waits for as many as it is asked for, and there are no replicas.
+/// WAITAOF waits for as many as it is asked for, and there are no replicas.
 #[test]
 fn waitaof_waits_for_replicas_until_its_time_is_over() {
     let mut world = World::new(Policy::Sync);
@@ -124,7 +124,7 @@ fn waitaof_waits_for_replicas_until_its_time_is_over() {
     }
 }
 
-/// The same without a log's part in it, with the errors of Redis.
+/// WAIT has no part for a log, and the errors of Redis.
 #[test]
 fn wait_waits_for_replicas_until_its_time_is_over() {
     let mut world = World::new(Policy::Sync);
@@ -155,7 +155,7 @@ fn wait_waits_for_replicas_until_its_time_is_over() {
 
 /// As clients that wait for a key are.
 #[test]
-fn who_waits_for_replicas_or_a_sync_is_unblocked_by_others() {
+fn a_wait_for_replicas_or_a_sync_is_unblocked_by_others() {
     let mut world = World::new(Policy::Sync);
     let id = world.ask(1, &["CLIENT ID"]);
     let id = id.trim_matches([':', '|']).to_owned();
@@ -173,7 +173,7 @@ fn who_waits_for_replicas_or_a_sync_is_unblocked_by_others() {
             assert!(clients.contains("blocked_clients:1|"), "{clients}");
             assert_eq!(world.ask(0, &[&unblock(how)]), ":1|", "{line}{how}");
             assert_eq!(world.answered(1), format!("{answer}+PONG|"), "{line}{how}");
-            // It waits no more, and what it asks next is as new.
+            // The client waits no more, and what it asks next is as new.
             assert_eq!(world.ask(0, &[&unblock(how)]), ":0|", "{line}{how}");
         }
     }
@@ -181,14 +181,15 @@ fn who_waits_for_replicas_or_a_sync_is_unblocked_by_others() {
     assert!(clients.contains("blocked_clients:0|"), "{clients}");
 }
 
-/// It is run again when the log has room, and says again what it said before it found none.
+/// The script is run again when the log has room, and publishes again what it published before it
+/// found none.
 #[test]
 fn what_a_script_publishes_that_is_run_again_is_heard_once() {
     let mut world = World::new(Policy::Sync);
     world.ask(1, &["SUBSCRIBE c"]);
     let script = "redis.call('publish','c','hello');redis.call('set','k','v')";
     world.send(0, &command(&format!("EVAL {script} 0")));
-    // It cannot be run before the log has moved.
+    // The script cannot be run before the log has moved.
     assert_eq!(world.heard(0) + &world.heard(1), "");
     assert_eq!(world.answered(0), "$-1|");
     assert_eq!(world.heard(1), "*3|$7|message|$1|c|$5|hello|");
@@ -314,7 +315,7 @@ fn half(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     panic!("half way");
 }
 
-/// It has changed what the log does not know of: nothing that builds on it may be kept.
+/// The command has changed what the log does not know of: nothing that builds on it may be kept.
 #[test]
 fn a_command_that_panics_half_way_is_the_end_of_the_log() {
     static HALF: Spec = Spec::new("half", 2, WRITE, Keys::ONE, half);
@@ -334,7 +335,7 @@ fn a_command_that_panics_half_way_is_the_end_of_the_log() {
     }
 }
 
-/// They are more than a unit may hold together.
+/// The names are more than a unit may hold together.
 #[test]
 fn keys_with_long_names_expire() {
     let disk = SimDisk::new(1);
@@ -357,10 +358,10 @@ fn keys_with_long_names_expire() {
     assert_eq!(opened.store.keyspace(0).keys, 0);
 }
 
-/// A library that a crash could take back is nothing that anybody is told of: neither that it is there, nor what
-/// its functions say, nor that one is gone.
+/// A library that a crash could take back is not told to any client: neither that it is there, nor
+/// what its functions say, nor that one is gone.
 #[test]
-fn nobody_hears_of_a_library_before_it_is_durable() {
+fn no_client_hears_of_a_library_before_it_is_durable() {
     fn load(name: &str) -> Vec<u8> {
         let code = format!(
             "#!lua name={name}\nredis.register_function('f_{name}',function() return 7 end)"
@@ -373,7 +374,7 @@ fn nobody_hears_of_a_library_before_it_is_durable() {
         command("FUNCTION DUMP"),
         command("FCALL f_new 0"),
         command("FCALL_RO f_old 0"),
-        // It says that there is such a one already, and that there is no other.
+        // The replies say that there is such a one already, and that there is no other.
         load("new"),
         command("FUNCTION DELETE old"),
         // A transaction without a change of its own.
@@ -393,7 +394,7 @@ fn nobody_hears_of_a_library_before_it_is_durable() {
         assert_eq!(heard, "", "{asked}");
         assert_eq!(world.answered(0), "+OK|$3|new|");
         assert_ne!(world.answered(1), "", "{asked}");
-        // Nobody waits for what is durable.
+        // No client waits for what is durable.
         world.send(1, &command("FCALL f_new 0"));
         assert_eq!(world.heard(1), ":7|");
     }

@@ -21,7 +21,7 @@ pub(crate) const START: u64 = 1_700_000_000_000;
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(crate) writer: Writer<SimDisk>,
-    /// Of snapshots, which moves only when it is told to, too.
+    /// The keeper of snapshots, which also moves only when it is told to.
     keeper: Keeper<SimDisk>,
     kv_log: Arc<KvLog>,
     pub(crate) disk: SimDisk,

@@ -102,7 +102,7 @@ pub(crate) fn open_with_log(
     })
 }
 
-/// The same order of keys for the same seed.
+/// Equal seeds give equal orders of keys.
 pub(crate) fn settings(seed: u64) -> store::Settings {
     store::Settings {
         hash_key: HashKey::from_seed(seed),
@@ -248,7 +248,7 @@ fn elements(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A sum of a text behind those before it.
+/// A sum of a text behind earlier ones.
 fn summed(before: u64, text: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

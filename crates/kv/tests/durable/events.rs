@@ -36,7 +36,7 @@ fn an_event_waits_for_the_commit() {
     ] {
         let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line)).collect();
         world.send(0, &bytes);
-        // Nothing has been synced: neither who wrote nor who listens hears of it.
+        // Nothing has been synced: neither the writer nor the listener hears of it.
         assert!(!world.heard(0).contains(answer), "{lines:?}");
         assert_eq!(world.heard(1), "", "{lines:?}");
         world.answered(0);
@@ -46,7 +46,7 @@ fn an_event_waits_for_the_commit() {
     }
 }
 
-/// Of a key that is removed because its time has come too.
+/// This also holds for a key that is removed because its time has come.
 #[test]
 fn that_a_key_has_expired_waits_for_the_commit() {
     let mut world = listening();
@@ -60,7 +60,7 @@ fn that_a_key_has_expired_waits_for_the_commit() {
     assert_eq!(world.recovered(), Vec::<String>::new());
 }
 
-/// Who reads what is not durable yet, and finds nothing, is not told so early on the channel either.
+/// A miss of a key whose removal is not durable yet is not told early on the channel either.
 #[test]
 fn that_a_key_was_missed_waits_for_what_removed_it() {
     let mut world = listening();
@@ -82,8 +82,8 @@ fn a_second_start_tells_nothing_again() {
     assert_eq!(world.heard(1), "");
 }
 
-/// That a key has changed is as much as what it holds: a client that caches it would fetch, and be given, what a crash
-/// takes back.
+/// An invalidation tells as much as the value itself: a client that caches it would fetch, and be
+/// given, what a crash takes back.
 #[test]
 fn an_invalidation_waits_for_the_commit() {
     const KEY: &str = ">2|$10|invalidate|*1|$1|k|";

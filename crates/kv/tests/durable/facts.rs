@@ -11,12 +11,12 @@ use crate::wire::Value;
 pub(crate) const LISTS: [&str; 3] = ["l0", "l1", "told"];
 pub(crate) const COUNTERS: usize = 2;
 
-/// Of all lives of a server.
+/// What is known of all lives of a server.
 #[derive(Default)]
 pub(crate) struct Facts {
     /// Elements that were acknowledged or seen, of each of [`LISTS`].
     pub(crate) seen: [BTreeSet<String>; 3],
-    /// The highest value of each counter that anybody has heard of.
+    /// The highest value of each counter that a client has heard of.
     pub(crate) counted: [i64; COUNTERS],
     /// Elements put into the queue, and taken out of it, as far as that was acknowledged.
     pub(crate) queued: BTreeSet<String>,
@@ -27,8 +27,8 @@ pub(crate) struct Facts {
     pub(crate) paired: BTreeSet<String>,
     /// Entries of the stream `e` that were acknowledged or seen, by id.
     pub(crate) entries: BTreeMap<String, String>,
-    /// Ids that its group has given to somebody, those that somebody wanted to acknowledge, and those of which
-    /// it was said that this is done.
+    /// Ids that the group has delivered, ids that a client wanted to acknowledge, and ids that are
+    /// reported as acknowledged.
     pub(crate) given: BTreeSet<String>,
     pub(crate) acking: BTreeSet<String>,
     pub(crate) acked: BTreeSet<String>,

@@ -17,7 +17,7 @@ use crate::wire::{Value, command};
 /// Milliseconds since 1970 at which the owner writes.
 const THEN: u64 = 1_000;
 
-/// An owner, and who follows it.
+/// An owner, and its follower.
 pub(crate) struct Pair {
     owner: Opened,
     pub(crate) store: Arc<Store>,
@@ -261,7 +261,7 @@ fn clients_of_a_follower_read_and_hear_and_change_nothing() {
         "{save:?}"
     );
 
-    // It is told to take the store over, and cannot; and then can.
+    // The follower is told to take the store over, and cannot; and then can.
     let reply = talk(&mut sim, writer, "REPLICAOF host 1");
     assert!(
         matches!(&reply, Value::Error(text) if text.contains("--follow")),
@@ -306,7 +306,7 @@ struct Served {
     sim: Sim,
     replication: Replication,
     clients: Vec<PlainId>,
-    /// It lives as long as its services.
+    /// The pair lives as long as its services.
     _pair: Pair,
 }
 
@@ -350,7 +350,7 @@ impl Served {
 }
 
 #[test]
-fn a_takeover_is_asked_for_as_long_as_anybody_waits_for_it() {
+fn a_promotion_is_asked_for_as_long_as_a_requester_waits() {
     let mut served = Served::new(3);
     served.send(0, "REPLICAOF NO ONE");
     served.send(1, "SLAVEOF NO ONE");
@@ -364,7 +364,8 @@ fn a_takeover_is_asked_for_as_long_as_anybody_waits_for_it() {
     assert!(!served.replication.is_asked());
     assert!(!served.replication.call_off(), "nobody had asked");
 
-    // Who asks then asks anew, and what becomes of the one under way is told to all who ask meanwhile.
+    // A later request asks anew, and the result of the one under way is told to all requesters
+    // meanwhile.
     served.send(2, "REPLICAOF NO ONE");
     assert!(served.replication.is_asked());
     assert_eq!(served.heard(2), "");
@@ -378,7 +379,7 @@ fn a_takeover_is_asked_for_as_long_as_anybody_waits_for_it() {
     assert!(!served.replication.call_off());
 }
 
-/// It is answered at once, and asks for nothing.
+/// The command is answered at once, and asks for nothing.
 #[test]
 fn a_takeover_is_not_begun_within_a_transaction_or_a_script() {
     let mut served = Served::new(1);

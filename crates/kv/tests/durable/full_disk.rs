@@ -71,7 +71,7 @@ fn a_log_that_has_filled_the_disk_is_cut() {
 fn a_log_whose_segments_are_a_large_part_of_the_disk_is_cut() {
     for kib in [450, 500, 550, 600, 700, 800, 1_000, 1_300] {
         let (mut scene, disk) = cut_behind_a_snapshot(kib << 10);
-        // And again, for ever.
+        // The store is overwritten again, for ever.
         let set = format!("SET k {}", "y".repeat(5_000));
         let mut ms = 50_000;
         for n in 0..1_000 {
@@ -102,7 +102,7 @@ fn cut_behind_a_snapshot(bytes: u64) -> (Scene, SimDisk) {
     let free = tidewire_log::disk::Disk::free(&disk).unwrap();
     assert!(free < bytes - bytes / 5, "{free} of {bytes} bytes");
     assert!(free > scene.store.used_memory(), "{free} bytes");
-    // As the command has it: nobody asks.
+    // As in the command: no client asks for a snapshot.
     scene.kv_log.snapshots().set_growth(1 << 30);
     for ms in (0..50_000).step_by(50) {
         scene.keeper.step(now(ms));
@@ -262,7 +262,7 @@ fn each_command_that_removes_is_taken_by_a_full_disk_and_no_other() {
             }
         }
         fill(&mut scene, &mut ms);
-        // And what is small.
+        // Small keys are written, too.
         let small = (0..10_000)
             .find(|n| ask(&mut scene, &mut ms, &format!("SET small:{n} x")) == "-MISCONF");
         assert!(small.is_some(), "the disk takes everything");
@@ -305,7 +305,7 @@ fn a_full_disk_takes_removals_and_heals() {
             let reply = ask(&mut scene, &mut ms, line);
             assert!(!reply.starts_with('-'), "seed {seed}: {line}: {reply}");
         }
-        // Also where another process has taken the rest of the disk.
+        // Another process may have taken the rest of the disk.
         if seed % 2 == 0 {
             leave_free(&disk, 0);
             let reply = ask(&mut scene, &mut ms, "DEL fill:5");

@@ -44,7 +44,7 @@ const NODES: usize = 3;
 enum Node {
     Follower(Box<Follows>),
     Owner(Box<Owns>),
-    /// It was an owner, and is to begin anew.
+    /// The node was an owner, and is to begin anew.
     Down(Option<SimDisk>),
 }
 
@@ -70,13 +70,13 @@ struct Owns {
     replicator: Option<Replicator>,
     /// The owner's log from which it was taken over, if it was.
     from: Option<u64>,
-    /// It is being stopped in order: no client is served any more.
+    /// The node is being stopped in order: no client is served any more.
     leaves: bool,
     /// A snapshot that is to go home: its number, and its position.
     sends: Option<(u64, u64)>,
 }
 
-/// A snapshot that somebody has sent home.
+/// A snapshot that an owner has sent home.
 struct Kept {
     log: u64,
     position: u64,
@@ -86,9 +86,9 @@ struct Kept {
 /// How far an owner is.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
-    /// It was taken over up to there, and has no log yet.
+    /// The store was taken over up to there, and has no log yet.
     Begins(u64),
-    /// Its snapshot is made.
+    /// The snapshot is being made.
     Saves(u64),
     /// The home is to be its own, which holds all that was found.
     Waits(Option<Ticket>),
@@ -121,7 +121,7 @@ impl Source for SimSource {
     }
 }
 
-/// What somebody was told, or is to be told when it has settled.
+/// What a client was told, or is to be told when it has settled.
 struct Owed {
     life: u64,
     ticket: u64,
@@ -132,7 +132,7 @@ struct Owed {
 struct Clock {
     /// Microseconds of the one that is never set, as it was looked at last.
     shown_us: Arc<AtomicU64>,
-    /// Of it at the beginning.
+    /// Offset of the wall clock at the beginning.
     offset_us: u64,
     /// By how much it gains or loses in a millisecond.
     gains_us: i64,
@@ -172,9 +172,9 @@ struct World {
     clocks: Vec<Clock>,
     lease: Duration,
     owed: Vec<Owed>,
-    /// Elements that were acknowledged, or that somebody has read.
+    /// Elements that were acknowledged, or that a client has read.
     facts: BTreeSet<String>,
-    /// Those of before there was a home, until that has them.
+    /// Elements from before there was a home, until the home has them.
     early: BTreeSet<String>,
     lives: u64,
     ids: u64,
@@ -187,7 +187,7 @@ struct World {
     /// Takeovers that were called off, and as what owners.
     called_off: u64,
     off: Vec<Owner>,
-    /// The owners' logs from which those were.
+    /// The owners' logs from which stores were taken over.
     taken_from: BTreeSet<u64>,
     /// Reads that were answered, and requests that were not for want of a lease.
     read: u64,
@@ -465,11 +465,12 @@ impl World {
         })))
     }
 
-    /// One has found that the store is its own up to there.
+    /// A server has found that the store is its own up to there.
     fn begin(&mut self, was: Follows, end: u64) -> Result<Node, String> {
         let owner = was.owner.ok_or("nobody had asked")?;
-        // Whatever takes the store over has all that anybody was told. One that was stopped since it claimed the home may have been
-        // overtaken, and learns that before it serves: then it is looked at again.
+        // Whatever takes the store over has all that clients were told. One that was stopped since
+        // it claimed the home may have been overtaken, and learns that before it serves: then it is
+        // looked at again.
         if self.cluster.state().held.owner == Some(owner) {
             self.check(&was.store)?;
         }
@@ -501,7 +502,7 @@ impl World {
         })))
     }
 
-    /// Everything that somebody was told is there, and of pairs both.
+    /// Everything that a client was told is there, and of pairs both.
     fn check(&self, store: &Store) -> Result<(), String> {
         let here = elements(store, "x")?;
         for fact in &self.facts {
@@ -585,10 +586,10 @@ impl World {
         }
     }
 
-    /// One that was down begins again: as an owner on its disk, or as a follower without one.
+    /// A machine that was down begins again: as an owner on its disk, or as a follower without one.
     fn come_back(&mut self, machine: usize, disk: Option<SimDisk>) -> Result<Node, String> {
         match disk {
-            // One that is lost early is lost for good.
+            // A machine that is lost early is lost for good.
             Some(disk) if self.rng.u8(..4) > u8::from(!self.early.is_empty()) => {
                 self.start(machine, disk, 0)
             }
@@ -609,7 +610,7 @@ impl World {
             }
             6..=7 => node.follower.want(self.rng.bool()),
             2..=5 if self.write(&node.store, &node.kv_log, 0)? => {
-                // Nobody writes here.
+                // No client writes here.
                 return Err("a follower has taken a change".into());
             }
             8..=20 => {
@@ -624,7 +625,7 @@ impl World {
             .follower
             .step(at, LATE, &mut node.source, &mut node.home, &mut || false);
         match stepped {
-            // It came before the owner, and begins again.
+            // The follower came before the owner, and begins again.
             Err(FollowError::Gap { due: 0, .. }) => return Ok(Node::Down(None)),
             stepped => stepped.map_err(|e| format!("a follower: {e}"))?,
         };
@@ -635,7 +636,7 @@ impl World {
         if node.follower.is_at_end() {
             node.store.end_loading();
         }
-        // Whole units are all that anybody sees.
+        // Clients see whole units only.
         elements(&node.store, "x")?;
         match node.follower.standing() {
             Standing::Owns(end) => self.begin(node, end),
@@ -711,8 +712,8 @@ impl World {
                     node.kv_log.own();
                     node.store.end_loading();
                     node.stage = Stage::Serves;
-                    // It answers from now on, also with what it had before there was a home; who takes over has what was
-                    // there of it.
+                    // The owner answers from now on, also with what it had before there was a home;
+                    // a server that takes over has that, too.
                     let early = std::mem::take(&mut self.early);
                     if found.is_some() {
                         self.facts.extend(early);
@@ -844,7 +845,7 @@ impl World {
             self.hear()?;
         }
         let Node::Follower(mut last) = self.follow() else {
-            // Its disk was lost before the home had all that was on it.
+            // The owner's disk was lost before the home had all that was on it.
             let has_owner = self
                 .nodes
                 .iter()
@@ -912,7 +913,7 @@ pub(crate) fn put_pair(store: &Store, id: &str, pad: usize) -> Result<Option<u64
     Ok(Some(runner.barrier()))
 }
 
-/// The elements of a list; those of pairs are in both.
+/// The elements of a list; pairs are in both lists.
 fn elements(store: &Store, key: &str) -> Result<BTreeSet<String>, String> {
     let mut lists = [key, "y"].map(|key| {
         let line = format!("LRANGE {key} 0 -1");
@@ -969,12 +970,12 @@ pub(crate) fn homes(seed: u64, wrong: Wrong) -> Result<(), String> {
     run(seed, wrong, Kind::Small).map(drop)
 }
 
-/// The same, of a store that was there before its home.
+/// A run with a store that was there before its home.
 pub(crate) fn grown(seed: u64, wrong: Wrong) -> Result<(), String> {
     run(seed, wrong, Kind::Aged).map(drop)
 }
 
-/// The same, with units that are several records.
+/// A run with units that are several records.
 pub(crate) fn large(seed: u64, wrong: Wrong) -> Result<(), String> {
     run(seed, wrong, Kind::Large).map(drop)
 }

@@ -56,7 +56,7 @@ fn a_transaction_whose_spop_takes_much_is_done_as_a_whole() {
     assert_eq!(world.ask(0, &["EXISTS s"]), ":0|");
 }
 
-/// They have the patience that every command has.
+/// SORT and SPOP have the patience that every command has.
 #[test]
 fn sort_and_spop_wait_for_the_log_as_others_do() {
     let mut world = world_with("SADD s", 15);
@@ -91,8 +91,8 @@ fn a_script_goes_on_to_its_end() {
     }
 }
 
-/// It stops where it cannot be one unit any more, and the answer does not say that nothing was changed: what it did is there,
-/// as a whole.
+/// The script stops where it cannot be one unit any more, and the answer does not say that nothing
+/// was changed: what it did is there, as a whole.
 #[test]
 fn a_script_that_is_too_large_says_that_half_of_it_stays() {
     let mut world = World::with_log(growing());
@@ -117,7 +117,7 @@ fn a_script_that_is_too_large_says_that_half_of_it_stays() {
     assert!(heard.contains("one unit; nothing was changed"), "{heard}");
 }
 
-/// The same of one that takes several records.
+/// A script that takes several records.
 #[test]
 fn a_script_that_is_far_too_large_goes_to_the_limit() {
     let mut world = World::with_log(Settings {
@@ -137,7 +137,8 @@ fn a_script_that_is_far_too_large_goes_to_the_limit() {
     assert!(recovered.len() > 400, "{}", recovered.len());
 }
 
-/// A pop that is served finds the log as busy as any other command does, whoever made its key ready.
+/// A pop that is served finds the log as busy as any other command does, whichever command made its
+/// key ready.
 #[test]
 fn a_wait_that_is_served_waits_for_the_log() {
     for filled in (0..40).map(|n| 4_000 + 100 * n) {
@@ -228,7 +229,7 @@ fn a_disk_that_runs_full_does_not_stop_what_has_begun() {
         assert_eq!(unforeseen(&opened.store, &lines), Ok(()));
         settle(&mut opened.writer, 0);
         assert!(opened.log.failure().is_none());
-        // One of the next hears it before it begins.
+        // One of the next commands hears it before it begins.
         let refused = (0..50).find_map(|_| {
             let refused = unforeseen(&opened.store, &lines[..1]).err();
             settle(&mut opened.writer, 0);
@@ -243,7 +244,7 @@ fn a_disk_that_runs_full_does_not_stop_what_has_begun() {
     }
 }
 
-/// Who has begun may hand out more than others wait for.
+/// A unit that has begun may hand out more than others wait for.
 #[test]
 fn a_snapshot_does_not_stop_what_has_begun() {
     let disk = SimDisk::new(1);

@@ -18,7 +18,7 @@ use crate::wire::Value;
 /// Where time begins; milliseconds since 1970.
 pub(crate) const START: u64 = 1_700_000_000_000;
 
-/// Of all commands that write, and some others. The last [`RARE`] leave little.
+/// Lines of all commands that write, and some others. The last [`RARE`] leave little.
 const LINES: &[&str] = &[
     "SET k v",
     "SET k v PX t",
@@ -172,7 +172,7 @@ const RARE: usize = 3;
 /// A command by chance: of all types, on few keys, many of which expire soon.
 pub(crate) fn any(rng: &mut Rng) -> String {
     let chosen = match rng.u8(..20) {
-        // Few of those that leave nothing.
+        // Few commands that leave nothing.
         0 => rng.usize(..LINES.len()),
         _ => rng.usize(..LINES.len() - RARE),
     };
@@ -182,7 +182,7 @@ pub(crate) fn any(rng: &mut Rng) -> String {
         "e" => format!("e{}", rng.u8(..2)),
         "g" => format!("g{}", rng.u8(..2)),
         "c" => format!("c{}", rng.u8(..2)),
-        // About when those of some seed are added.
+        // About when entries of some seed are added.
         "i" => format!("{}-{}", START + rng.u64(..100), rng.u8(..2)),
         "n" => format!("n{}", rng.u8(..2)),
         "p" => format!("p{}", rng.u8(..2)),
@@ -357,7 +357,7 @@ pub(crate) fn unclosed(seed: u64, mistakes: Mistakes) -> Result<(), String> {
     Err(format!("it was played: {after:?}"))
 }
 
-/// One that comes new is added to [`LINES`], or nobody knows that its effect replays.
+/// A new command has to be added to [`LINES`], so that its effect is known to replay.
 #[test]
 fn all_commands_that_write_are_replayed() {
     let named = |spec: &Spec| LINES.iter().any(|line| parsed(line).0.name == spec.name);
@@ -478,7 +478,7 @@ fn a_full_disk_refuses_changes_and_serves_reads() {
     assert!(opened.log.is_full(), "INFO says so");
     assert_eq!(line(&opened.store, START, "LLEN l"), Value::Int(done));
     line(&opened.store, START, "LRANGE l 0 -1");
-    // Nothing that expires is there any more for readers, though nobody can say so in the log.
+    // Nothing that expires is there any more for readers, though the log cannot say so.
     let before = opened.store.keyspace(0).keys;
     assert_eq!(opened.store.expire(START + 1).removed, 0);
     assert_eq!(opened.store.keyspace(0).keys, before);

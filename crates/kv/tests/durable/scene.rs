@@ -21,7 +21,7 @@ use crate::wire::{Value, command};
 
 /// What a client has asked, and hears of in this order.
 enum Ask {
-    /// Of no interest.
+    /// A reply of no interest.
     Any,
     Push(usize, String),
     Read(usize),
@@ -257,7 +257,7 @@ impl Life {
                         }
                     }
                     (Ask::Ack(id), Value::Int(_)) => drop(facts.acked.insert(id)),
-                    // It may have come before the group was made.
+                    // The read may have come before the group was made.
                     (Ask::Given, Value::Error(text)) if text.starts_with("NOGROUP") => {}
                     (Ask::Any, _) | (Ask::Take | Ask::Given, Value::Null) => {}
                     // The log has failed or was busy for long.

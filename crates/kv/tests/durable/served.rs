@@ -1,7 +1,7 @@
-//! Every key has one history, for clients of both protocols, whatever becomes of the server: it dies at any step,
-//! by itself or with the power, and another takes its place on the same disk while clients connect again. A write
-//! that was answered is in that history; one that was not may be, or not; nothing is in it that anybody may have
-//! read and that is gone.
+//! Every key has one history, for clients of both protocols, whatever becomes of the server: it
+//! dies at any step, by itself or with the power, and another takes its place on the same disk
+//! while clients connect again. A write that was answered is in that history; one that was not may
+//! be, or not; nothing is in it that a client may have read and that is gone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ struct Process {
     loops: Vec<LoopId>,
     writer: Writer<SimDisk>,
     log: Arc<KvLog>,
-    /// It listens already, and its store counts as loaded after so many rounds.
+    /// The server listens already, and its store counts as loaded after so many rounds.
     loads: Option<(u32, RespService, BinaryService)>,
 }
 
@@ -359,7 +359,7 @@ impl World {
         Ok(())
     }
 
-    /// Without any more accidents, everybody is answered: what there is in the end as well.
+    /// Without any more accidents, all clients are answered: also what there is in the end.
     fn quiet(&mut self) -> Result<(), String> {
         if self.process.is_some() {
             self.died();
@@ -428,7 +428,7 @@ fn every_key_has_one_history_whatever_becomes_of_the_server() {
     println!("{} operations were answered", answered.into_inner());
 }
 
-/// Of servers that make no mistake, and of such as do.
+/// Porcupine judges servers that make no mistake, and servers that do.
 #[test]
 fn porcupine_says_the_same() {
     let mistakes = [
@@ -446,7 +446,7 @@ fn porcupine_says_the_same() {
         // A run that ends early has no histories.
         let runs = (0..150).filter_map(|seed| histories(seed, mistakes).ok());
         let all: Vec<Vec<Vec<Op>>> = runs.flatten().collect();
-        // It does not know that what a connection has sent is done in that order.
+        // Porcupine does not know that what a connection has sent is done in that order.
         let apart =
             |ops: &Vec<Vec<Op>>| ops.iter().flatten().map(|op| vec![*op]).collect::<Vec<_>>();
         let ours: Vec<bool> = all.iter().map(|ops| is_linearizable(&apart(ops))).collect();

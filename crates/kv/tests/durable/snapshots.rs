@@ -230,7 +230,7 @@ pub(crate) fn any_moment(seed: u64, mistakes: Mistakes) -> Result<(), String> {
                 let was_busy = scene.keeper.is_busy();
                 let asked = scene.kv_log.snapshots().status().is_scheduled();
                 if !was_busy && asked {
-                    // It will begin now.
+                    // The snapshot will begin now.
                     moments.push((scene.kv_log.position(), dump(&scene.store, 0)));
                 }
                 scene.keeper.step(now(now_ms - START));
@@ -329,7 +329,7 @@ pub(crate) fn accidents(seed: u64, mistakes: Mistakes) -> Result<(), String> {
     };
     let mut disk = SimDisk::new(rng.u64(..));
     let mut now_ms = START;
-    // What the store was behind each position that anybody may be taken back to.
+    // What the store was behind each position that a recovery may go back to.
     let mut states: Vec<(u64, Vec<String>)> = vec![(0, Vec::new())];
     let mut least = 0;
     for life in 0..4 {
@@ -412,9 +412,9 @@ fn whatever_happens_while_a_snapshot_is_made_nothing_is_lost() {
     for_each_seed(800, |seed| accidents(seed, Mistakes::default()));
 }
 
-/// The `n`th sync of the directory fails while a snapshot is made, perhaps the one that was to make its name durable, and those
-/// that come later say nothing about it: the name is there until the power goes. The next start makes it durable
-/// before it cuts the log.
+/// The `n`th sync of the directory fails while a snapshot is made, perhaps the one that was to make
+/// its name durable, and later ones say nothing about it: the name is there until the power goes.
+/// The next start makes it durable before it cuts the log.
 pub(crate) fn lost_name(n: u64, mistakes: Mistakes) -> Result<(), String> {
     let (disk, settings) = (SimDisk::new(n), settings(n));
     let open = |disk: &SimDisk| open(Policy::Sync, disk, settings.clone(), mistakes, START);
@@ -534,8 +534,8 @@ fn nothing_is_left_of_a_snapshot_that_has_failed() {
     }
 }
 
-/// They are shared and not copied when they are handed out, but a change copies them: memory that nobody
-/// held back would be that of all long strings.
+/// Long strings are shared and not copied when they are handed out, but a change copies them:
+/// unbounded, that would take the memory of all long strings.
 #[test]
 fn long_strings_that_change_are_held_back_as_all_that_was_handed_out() {
     let (disk, now_ms) = (SimDisk::new(1), START);
@@ -561,7 +561,7 @@ fn long_strings_that_change_are_held_back_as_all_that_was_handed_out() {
     };
     let changed = (0..8).take_while(|n| change(*n)).count();
     assert_eq!((changed, scene.store.handed_out()), (3, 3 * 500_001));
-    // They go on when those are written.
+    // The changes go on when these are written.
     for at in 0..10_000 {
         scene.keeper.step(now(at));
         step(&mut scene.writer, at);
@@ -572,7 +572,8 @@ fn long_strings_that_change_are_held_back_as_all_that_was_handed_out() {
     assert!(change(3));
 }
 
-/// A step holds up a loop that wants the same processor, and its locks those that want the same shard.
+/// A step holds up a loop that wants the same processor, and its locks delay commands that want the
+/// shard.
 #[test]
 fn a_step_of_a_snapshot_is_small_however_many_keys_there_are() {
     const KEYS: u64 = 20_000;
@@ -599,7 +600,7 @@ fn a_step_of_a_snapshot_is_small_however_many_keys_there_are() {
     // At most 128 buckets in a step; how many keys are in one varies.
     assert!(steps > KEYS / 1024, "{steps} steps");
     assert!(rests + 8 > steps, "{rests} rests in {steps} steps");
-    // Not while those who change something may soon have to wait.
+    // No rest while changes may soon have to wait.
     scene.run(now_ms, 0, "SETRANGE long 500000 x");
     scene.store.set_handed_out_max(600_000);
     scene.kv_log.snapshots().ask();

@@ -1,4 +1,5 @@
-//! Taking a store over, step by step, over a home in which nothing goes wrong but what is said; and making way for who does.
+//! Taking a store over, step by step, over a home in which nothing goes wrong but what is said; and
+//! making way for another owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ fn step(
 }
 
 #[test]
-fn a_takeover_that_nobody_waits_for_is_called_off_while_the_home_is_not_claimed() {
+fn a_promotion_without_a_requester_is_cancelled_while_the_home_is_not_claimed() {
     let cluster = Cluster::new(1);
     let (mut follower, mut home) = taker(&cluster);
     for at in 0..1000 {
@@ -96,7 +97,7 @@ fn a_takeover_that_has_claimed_the_home_or_may_have_goes_on() {
             assert!(cluster.state().deliver());
             assert_eq!(cluster.state().held.owner, Some(TAKER));
         }
-        // What was answered is not heard, and nobody knows.
+        // The answer is not heard, and the outcome is unknown.
         home = SimHome::new(&cluster, 2);
         let nothing = || vec![Heard::Nothing];
         step(&mut follower, &mut home, nothing(), 100).expect("the answer has not come in time");
@@ -169,7 +170,7 @@ fn a_home_that_cannot_be_a_stores_or_keeps_no_promise_is_not_fenced() {
     }
 }
 
-/// Records that nobody can read are an error as soon as the store turns out to miss one.
+/// Records that cannot be read are an error as soon as the store turns out to miss one.
 #[test]
 fn a_record_that_cannot_be_read_is_never_passed_over() {
     let damaged = || Heard::Unreadable("its bytes are others".into());
@@ -195,7 +196,7 @@ fn a_record_that_cannot_be_read_is_never_passed_over() {
             read.push(Heard::Record(record));
         }
         read[missing] = damaged();
-        // One of somebody else's is passed over, and said.
+        // A foreign record is passed over, and logged.
         read.insert(0, damaged());
         let mut found = step(&mut follower, &mut home, read, 0);
         if missing == 2 {
@@ -235,7 +236,7 @@ fn first(frames: &[u8]) -> Vec<u8> {
     frames[..12 + size].to_vec()
 }
 
-/// Else the two would open it from each other again and again.
+/// Otherwise the two would open it from each other again and again.
 #[test]
 fn an_owner_whose_home_is_opened_by_another_one_leaves_it_the_time_to_claim_it() {
     let owner = open(&SimDisk::new(1), settings(1), Default::default(), THEN).expect("a store");
@@ -261,7 +262,7 @@ fn an_owner_whose_home_is_opened_by_another_one_leaves_it_the_time_to_claim_it()
     let mut other = SimHome::new(&cluster, 2);
     other.ask(1, Ask::Open);
     assert!(cluster.state().deliver() && other.answer().is_some());
-    // It finds out when it carries the next.
+    // The former owner finds out when it carries the next.
     let mut store = owner;
     crate::disk::ask(&store.store, THEN, 0, &[b"SET", b"k", b"v"]);
     crate::disk::settle(&mut store.writer, THEN);
@@ -277,9 +278,9 @@ fn an_owner_whose_home_is_opened_by_another_one_leaves_it_the_time_to_claim_it()
     assert_eq!(cluster.state().held.owner, Some(TAKER));
 }
 
-/// Who only has opened it is waited for, and then it is gone on.
+/// An opener that has not claimed the home is waited for, and then the owner goes on.
 #[test]
-fn an_owner_goes_on_behind_somebody_who_has_not_claimed_its_home() {
+fn an_owner_goes_on_behind_a_server_that_has_not_claimed_its_home() {
     let mut owner = open(&SimDisk::new(1), settings(1), Default::default(), THEN).expect("a store");
     let log = owner.embedded.clone();
     let identity = log.identity();

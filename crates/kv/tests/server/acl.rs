@@ -1,5 +1,5 @@
-//! Users and their rights: what is refused, wherever it comes from, and what happens to who is
-//! connected when rights change.
+//! Users and their rights: what is refused, wherever it comes from, and what happens to connected
+//! users when rights change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn no_command(user: &str, call: &str) -> String {
     format!("-NOPERM User {user} has no permissions to run the '{call}' command|")
 }
 
-/// A world, one who may do everything, and bob, who may do as the rules say.
+/// A world, a client that may do everything, and bob, who may do as the rules say.
 fn with_bob(rules: &str) -> (World, Client, Client) {
     let mut world = World::new();
     let (mut admin, mut bob) = (world.client(), world.client_of(1));
@@ -65,7 +65,7 @@ fn a_user_may_do_what_the_rules_say_and_nothing_else() {
         assert!(w.ask(&mut bob, "CLIENT ID").starts_with(':'));
         w.check(&mut bob, "FLUSHALL", &no_command("bob", "flushall"));
         w.check(&mut bob, "CONFIG GET *", &no_command("bob", "config|get"));
-        // A command that nobody knows, and one with too few words, are told as such.
+        // An unknown command, and one with too few words, are told as such.
         assert!(w.ask(&mut bob, "NOPE").starts_with("-ERR unknown command"));
         let list = w.ask(&mut admin, "CLIENT LIST");
         assert!(
@@ -159,7 +159,7 @@ fn rights_are_asked_for_when_queued_and_again_at_exec() {
             got.starts_with("*2|-NOPERM ACLs rules changed between") && got.ends_with("|$-1|"),
             "{got}"
         );
-        // Its own hands may bind it in the middle.
+        // The script may take its own rights away in the middle.
         w.check(&mut bob, "MULTI", "+OK|");
         w.check(&mut bob, "ACL SETUSER bob -get", "+QUEUED|");
         w.check(&mut bob, "GET a", "+QUEUED|");
@@ -174,7 +174,7 @@ fn rights_are_asked_for_when_queued_and_again_at_exec() {
 }
 
 #[test]
-fn scripts_have_the_rights_of_who_runs_them() {
+fn scripts_have_the_rights_of_their_caller() {
     let (mut world, mut admin, mut bob) = with_bob("~a* &c* +@all -set");
     let w = &mut world;
     let denied = "ACL failure in script: ";
@@ -201,7 +201,7 @@ fn scripts_have_the_rights_of_who_runs_them() {
         let got = w.ask_words(&mut bob, &format!("EVAL;{script};1;b"));
         assert_eq!(got, NO_KEY);
     }
-    // What somebody else has loaded gives nobody rights.
+    // A script that another user has loaded gives no rights.
     let hash = w.ask_words(&mut admin, "SCRIPT;LOAD;return redis.call('get',ARGV[1])");
     let hash = hash.split('|').nth(1).unwrap().to_owned();
     let got = w.ask(&mut bob, &format!("EVALSHA {hash} 0 b"));
@@ -294,7 +294,7 @@ fn a_user_that_is_deleted_is_gone_at_once() {
         }
         w.check(&mut admin, "LLEN l", ":1|");
         w.check(&mut admin, "EXISTS q", ":0|");
-        // A new user of the old name is somebody else.
+        // A new user of the old name is another user.
         w.check(&mut admin, "ACL SETUSER bob on nopass +ping", "+OK|");
         let mut again = w.client();
         w.check(&mut again, "AUTH bob x", "+OK|");
@@ -303,7 +303,7 @@ fn a_user_that_is_deleted_is_gone_at_once() {
 }
 
 #[test]
-fn who_deletes_itself_is_answered_and_goes() {
+fn a_user_that_deletes_itself_is_answered_and_goes() {
     let (mut world, _, mut bob) = with_bob("~* +@all");
     let bytes = [&["ACL", "DELUSER", "bob"][..], &["SET", "k", "v"]];
     let bytes: Vec<u8> = bytes
@@ -332,7 +332,7 @@ fn a_blocked_command_is_refused_when_it_would_be_served() {
         w.check(&mut admin, "RPUSH l 1", ":1|");
         assert_eq!(w.answer(&mut bob), no_command("bob", "blpop"));
         w.check(&mut admin, "LRANGE l 0 -1", "*1|$1|1|");
-        // It goes on with what it may do, and may wait again when it may.
+        // The client goes on with what it may do, and may wait again when it has the right.
         w.check(&mut admin, "ACL SETUSER bob +blpop", "+OK|");
         w.check(&mut bob, "BLPOP l 0", "*2|$1|l|$1|1|");
         w.check(&mut bob, "BLPOP l 0", "");
@@ -355,7 +355,7 @@ fn a_pipeline_is_held_to_rights_that_change_within_it() {
         world.sim.send(bob.peer, &bytes);
         let expected = format!("+OK|+OK|{}$1|1|", no_command("bob", "set"));
         assert_eq!(world.answer(&mut bob), expected);
-        // And of another user: AUTH in the middle.
+        // A command of another user: AUTH in the middle.
         world.check(&mut admin, "ACL SETUSER eve on nopass +get ~e", "+OK|");
         let lines = ["GET k", "AUTH eve x", "GET k", "GET e", "RESET", "GET k"];
         let bytes: Vec<u8> = lines
@@ -371,7 +371,7 @@ fn a_pipeline_is_held_to_rights_that_change_within_it() {
 }
 
 #[test]
-fn a_stranger_may_show_who_it_is_and_nothing_else() {
+fn a_stranger_may_log_in_and_nothing_else() {
     on_every_shape(|| {
         let mut world = World::with(Settings {
             password: Some("secret".into()),
@@ -407,12 +407,12 @@ fn a_stranger_may_show_who_it_is_and_nothing_else() {
         w.check(&mut c, "GET k", "-NOAUTH Authentication required.|");
         assert!(w.ask(&mut c, "HELLO 2 AUTH bob pw").starts_with("*14|"));
         w.check(&mut c, "ACL WHOAMI", "$3|bob|");
-        // A wrong password takes nothing away from who has shown another.
+        // A wrong password takes nothing away from a client that has shown another.
         w.check(&mut c, "AUTH default wrong", wrong);
         w.check(&mut c, "ACL WHOAMI", "$3|bob|");
         w.check(&mut c, "RESET", "+RESET|");
         w.check(&mut c, "GET k", "-NOAUTH Authentication required.|");
-        // Who is off already stays; who is not cannot come.
+        // A connected user that is switched off stays; a new one cannot log in.
         w.check(&mut c, "AUTH bob pw", "+OK|");
         w.check(&mut admin, "ACL SETUSER bob off", "+OK|");
         w.check(&mut c, "GET k", "$-1|");
@@ -423,7 +423,7 @@ fn a_stranger_may_show_who_it_is_and_nothing_else() {
 }
 
 #[test]
-fn the_default_user_is_everybodys() {
+fn the_default_user_is_every_clients_at_first() {
     let mut world = World::new();
     let w = &mut world;
     let (mut admin, mut c) = (w.client(), w.client_of(1));
@@ -432,14 +432,14 @@ fn the_default_user_is_everybodys() {
     w.check(&mut c, "SET k v", "+OK|");
     w.check(&mut admin, "ACL SETUSER default -set", "+OK|");
     w.check(&mut c, "SET k w", &no_command("default", "set"));
-    // With a password who is there stays, and who comes has to say it.
+    // With a password, present clients stay, and new ones have to say it.
     w.check(&mut admin, "CONFIG SET requirepass secret", "+OK|");
     w.check(&mut c, "GET k", "$1|v|");
     let mut later = w.client();
     w.check(&mut later, "GET k", "-NOAUTH Authentication required.|");
     w.check(&mut later, "AUTH secret", "+OK|");
     w.check(&mut later, "SET k w", &no_command("default", "set"));
-    // Off, it is nobody's.
+    // Switched off, the user is for no client.
     w.check(&mut admin, "ACL SETUSER default off nopass", "+OK|");
     let mut later = w.client();
     w.check(&mut later, "PING", "-NOAUTH Authentication required.|");
@@ -456,7 +456,7 @@ fn the_default_user_is_everybodys() {
 }
 
 #[test]
-fn the_binary_port_is_for_who_may_do_everything() {
+fn the_binary_port_is_for_users_with_all_rights() {
     let store = Store::new(tidewire_kv::store::Settings::default());
     let settings = Settings {
         protected: false,
@@ -496,7 +496,7 @@ fn the_binary_port_is_for_who_may_do_everything() {
 }
 
 #[test]
-fn the_log_tells_who_was_refused_and_no_secret() {
+fn the_log_tells_which_user_was_refused_and_no_secret() {
     on_every_shape(|| {
         let (mut world, mut admin, mut bob) = with_bob("~a +@all -config");
         let w = &mut world;
@@ -536,7 +536,7 @@ The password hash must be exactly 64 characters and contain only lowercase hexad
         w.check(&mut admin, "ACL LOG -1", "*0|");
         w.check(&mut admin, "ACL LOG RESET", "+OK|");
         w.check(&mut admin, "ACL LOG", "*0|");
-        // It does not grow.
+        // The log does not grow.
         w.check(&mut admin, "CONFIG SET acllog-max-len 5", "+OK|");
         for n in 0..20 {
             w.check(&mut bob, &format!("GET b{n}"), NO_KEY);
@@ -575,7 +575,7 @@ fn users_are_kept_in_a_file() {
         std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    // A file that is wrong changes nothing, and its secrets are told to nobody.
+    // A file that is wrong changes nothing, and its secrets are told to no client.
     std::fs::write(&path, "user bob on >s3cret nonsense\n").unwrap();
     let got = w.ask(&mut admin, "ACL LOAD");
     assert!(
@@ -594,7 +594,7 @@ fn users_are_kept_in_a_file() {
             "{wrong}"
         );
     }
-    // Who is in it no more goes, who is stays with other rights.
+    // Users that are not in it any more go, the others stay with other rights.
     std::fs::write(&path, "user bob on nopass ~k +@all").unwrap();
     w.check(&mut admin, "ACL LOAD", "+OK|");
     w.check(&mut bob, "GET k", "$-1|");

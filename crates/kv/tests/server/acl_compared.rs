@@ -34,7 +34,7 @@ fn names(client: &mut Client, category: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn categories_are_those_of_a_real_server() {
+fn categories_are_as_of_a_real_server() {
     let Some((_redis, mut theirs, _server, mut ours)) = both() else {
         return;
     };
@@ -164,7 +164,7 @@ const RULES: &[&str] = &[
 ];
 
 #[test]
-fn rights_to_keys_are_those_of_a_real_server() {
+fn rights_to_keys_are_as_of_a_real_server() {
     let Some((_redis, mut theirs, _server, mut ours)) = both() else {
         return;
     };

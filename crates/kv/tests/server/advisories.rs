@@ -122,7 +122,7 @@ fn cve_2021_32626() {
     ]);
 }
 
-/// A debugger was spoken to by whoever was connected: there is none.
+/// Any connected client could speak to a debugger: there is none.
 #[test]
 fn cve_2021_32672() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Blocking commands on the simulated network: who is served, when, and what ends a wait.
+//! Blocking commands on the simulated network: which client is served, when, and what ends a wait.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn a_push_serves_the_one_that_waits_longest() {
 }
 
 #[test]
-fn each_type_serves_its_own_in_their_order_whoever_leaves() {
+fn each_type_serves_its_own_in_their_order_whichever_client_leaves() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut pusher = world.client();
@@ -135,7 +135,7 @@ fn clients_are_unblocked_by_others() {
 }
 
 #[test]
-fn nothing_is_spent_on_those_who_have_gone() {
+fn nothing_is_spent_on_closed_connections() {
     on_every_shape(|| {
         let mut world = World::new();
         let (mut gone, mut half, mut killed, mut other) = (
@@ -160,7 +160,7 @@ fn nothing_is_spent_on_those_who_have_gone() {
 }
 
 #[test]
-fn everybody_who_reads_a_stream_is_served_by_one_entry() {
+fn all_readers_of_a_stream_are_served_by_one_entry() {
     on_every_shape(|| {
         let mut world = World::new();
         let (mut first, mut second) = (world.client(), world.client_of(1));
@@ -188,7 +188,7 @@ fn everybody_who_reads_a_stream_is_served_by_one_entry() {
             world.answer(&mut late),
             "*1|*2|$1|s|*1|*2|$3|7-1|*2|$1|e|$1|f|"
         );
-        // One that became a stream of another kind is of no interest.
+        // A key that became a stream of another kind is of no interest.
         world.check(&mut first, "XREAD BLOCK 0 STREAMS s $", "");
         world.check(&mut adder, "DEL s", ":1|");
         world.check(&mut adder, "RPUSH s x", ":1|");

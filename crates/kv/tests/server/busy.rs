@@ -72,7 +72,7 @@ fn one_without_end_is_told_of_and_killed_by_who_was_there() {
                 refused(other.ask(line), "BUSY");
             }
             refused(ask(&mut other, &["EVAL", "return 1", "0"]), "BUSY");
-            // Who comes now is heard too.
+            // A new client is heard, too.
             let mut late = server.client();
             refused(late.ask("PING"), "BUSY");
             assert_eq!(late.ask("WATCH k"), Value::ok());
@@ -126,7 +126,7 @@ fn one_that_has_written_is_not_killed_and_is_seen_as_a_whole() {
         for line in ["GET k", "GET n", "KEYS *", "DEL k n", "RANDOMKEY", "SCAN 0"] {
             refused(other.ask(line), "BUSY");
         }
-        // One that was waiting goes while the script is at work.
+        // A client that was waiting goes while the script is at work.
         let mut leaves = server.client();
         assert_eq!(leaves.ask("WATCH k"), Value::ok());
         drop(leaves);
@@ -233,7 +233,7 @@ fn no_loop_waits_for_a_script_and_those_who_want_its_keys_do() {
     for script in IN_A_FUNCTION {
         everywhere(|server| {
             println!("{}: {script}", server.name);
-            // Nobody is told BUSY: it is to be seen that nobody waits all the same.
+            // No client is told BUSY, and yet no client waits.
             let mut other = server.client();
             assert_eq!(other.ask("CONFIG SET busy-reply-threshold 0"), Value::ok());
             assert_eq!(other.ask("SET k v"), Value::ok());
@@ -425,7 +425,7 @@ fn a_transaction_with_a_script_holds_up_no_loop() {
         assert_eq!(answers[2], Value::Bulk("v".into()));
         assert_eq!(answers[3], Value::Simple("PONG".into()));
         assert_eq!(answers[4], Value::Int(1));
-        // It may have come before the transaction began, and never within it.
+        // The reply may have come before the transaction began, and never within it.
         let seen = parked.reply();
         assert!(matches!(seen, Value::Null | Value::Bulk(_)), "{seen:?}");
         // What was watched has changed meanwhile: it does nothing.

@@ -418,7 +418,7 @@ fn more_random_members_than_memory_takes_are_refused() {
         ("HRANDFIELD h -4294967296", "-ERR value is out of range"),
         ("ZRANDMEMBER z -4294967296", "-ERR value is out of range"),
         ("SRANDMEMBER s 4294967296", "*1 $1 a"),
-        // Of nothing there is nothing, as in Redis.
+        // A missing key gives nothing, as in Redis.
         ("SRANDMEMBER none -9223372036854775807", "*0"),
         ("HRANDFIELD none -9223372036854775807", "*0"),
         ("ZRANDMEMBER none -9223372036854775807", "*0"),
@@ -527,7 +527,7 @@ fn sort_and_scan_wait_only_for_the_locks_they_need() {
     let get: (&_, &[&[u8]]) = (find(b"get").unwrap(), &[b"get", b"held"]);
     let mut holder = store.runner(NOW, 1);
     assert!(holder.begin([get].into_iter(), Vec::new()));
-    // Of some lists, as many as it takes, one is in the other shard; and one half of a scan.
+    // With as many lists as it takes, one is in the other shard; and one half of a scan.
     let sorts: Vec<_> = (0..20)
         .map(|n| beside(&store, &format!("SORT l{n} LIMIT 0 1 BY nosort")))
         .collect();

@@ -1,11 +1,11 @@
-//! Keyspace notifications: what becomes of keys is told, whoever does it and however.
+//! Keyspace notifications: what becomes of keys is told, whichever client does it and however.
 
 use std::time::Duration;
 
 use crate::common::{Client, World, on_every_shape};
 
-/// A world in which such events are told, who listens on one loop to both kinds of channel, and who does something on
-/// the other.
+/// A world in which such events are told, a listener on one loop to both kinds of channel, and a
+/// client that does something on the other.
 fn listening(classes: &str) -> (World, Client, Client) {
     let mut world = World::new();
     let (mut listener, mut other) = (world.client(), world.client_of(1));
@@ -64,7 +64,7 @@ fn it_is_told_on_the_channels_that_were_asked_for() {
 }
 
 #[test]
-fn whoever_does_it_and_however() {
+fn whichever_client_does_it_and_however() {
     on_every_shape(|| {
         let (mut world, mut listener, mut other) = listening("EA");
         let w = &mut world;
@@ -143,7 +143,7 @@ fn a_key_that_was_not_there_is_not_told_to_have_gone() {
 
 /// As Redis does, which goes on evicting behind CONFIG SET.
 #[test]
-fn a_smaller_limit_of_memory_holds_though_nobody_asks() {
+fn a_smaller_limit_of_memory_holds_without_commands() {
     on_every_shape(|| {
         let (mut world, mut listener, mut other) = listening("Ee");
         let w = &mut world;
@@ -188,7 +188,7 @@ fn a_key_that_is_not_there() {
     });
 }
 
-/// Who may not subscribe to these channels hears nothing of keys.
+/// A user that may not subscribe to these channels hears nothing of keys.
 #[test]
 fn channels_of_keys_are_guarded_as_others() {
     let (mut world, _, mut other) = listening("KEA");
@@ -210,10 +210,10 @@ fn resp3_has_it_as_a_push() {
     assert_eq!(world.answer(&mut three), push);
 }
 
-/// A script that makes more events than anybody hands out does not fill the memory: who listens is cut, and it is
-/// counted.
+/// A script that makes more events than there is room for does not fill the memory: listeners are
+/// cut, and counted.
 #[test]
-fn more_events_than_there_is_room_for_cut_who_listens() {
+fn more_events_than_there_is_room_for_cut_the_listener() {
     let (mut world, mut listener, mut other) = listening("KEA");
     let key = "k".repeat(1000);
     let script = format!("for\ti=1,40000\tdo\tredis.call('set','{key}',i)end");

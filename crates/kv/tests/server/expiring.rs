@@ -1,5 +1,5 @@
-//! Keys that have expired go without anybody asking for them: in the simulator, and on every engine
-//! while no connection is left.
+//! Keys that have expired go without a command that asks for them: in the simulator, and on every
+//! engine while no connection is left.
 
 #![expect(
     clippy::disallowed_methods,
@@ -48,7 +48,7 @@ fn keys_expire_in_virtual_time() {
 }
 
 #[test]
-fn keys_expire_while_nobody_is_connected() {
+fn keys_expire_while_no_client_is_connected() {
     for engine in [
         EngineChoice::Threads,
         EngineChoice::Epoll,

@@ -1,5 +1,5 @@
-//! Who is let in: clients of other hosts without a password, the port that knows none, browsers that
-//! a web page sent. What strangers must not do is tried from the simulated network, whose hosts are
+//! Admission: clients of other hosts without a password, the port that knows none, browsers that a
+//! web page sent. What strangers must not do is tried from the simulated network, whose hosts are
 //! all others than the server's.
 
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn what_a_denied_client_sent_ahead_is_not_run() {
 }
 
 #[test]
-fn a_password_lets_other_hosts_in_who_show_it() {
+fn a_password_lets_other_hosts_in_that_show_it() {
     let service = service(password());
     assert!(say(&service, "GET k\r\n").output.starts_with(b"-NOAUTH"));
     let got = say(&service, "AUTH secret\r\nSET k v\r\n");
@@ -198,7 +198,7 @@ fn a_key_may_be_called_like_a_header() {
 }
 
 #[test]
-fn who_came_while_there_was_a_password_is_served_when_there_is_none() {
+fn a_client_from_before_the_password_was_removed_is_served() {
     on_every_shape(|| {
         let mut world = world(Settings {
             password: Some("secret".into()),
@@ -210,7 +210,7 @@ fn who_came_while_there_was_a_password_is_served_when_there_is_none() {
         world.check(&mut admin, "AUTH secret", "+OK|");
         world.check(&mut admin, "CONFIG SET requirepass ", "+OK|");
         world.check(&mut early, "PING", "+PONG|");
-        // But not from another host that would be turned away if it came now.
+        // A present client of another host is refused if it would be refused now.
         world.check(&mut admin, "CONFIG SET requirepass other", "+OK|");
         let mut early = world.client();
         world.check(&mut admin, "CONFIG SET protected-mode yes", "+OK|");

@@ -324,7 +324,7 @@ fn the_largest_clients_are_evicted() {
         assert_eq!(info(&mut w, &mut watch, "evicted_clients"), 1);
         assert_eq!(info(&mut w, &mut watch, "connected_clients"), 4);
         assert_eq!(w.service.counters().evicted_clients, 1);
-        // One that said NO-EVICT stays, and the next has to go.
+        // A client that said NO-EVICT stays, and the next has to go.
         let mut kept = w.client();
         w.check(&mut kept, "CLIENT NO-EVICT ON", "+OK|");
         w.check(&mut kept, "MULTI", "+OK|");

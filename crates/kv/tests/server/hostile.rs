@@ -204,8 +204,8 @@ fn a_client_that_never_reads_is_paced_then_cut() {
         let mut client = server.client();
         client.socket.set_nonblocking(true).unwrap();
         let gets = command("GET k").repeat(1000);
-        // It sends for ever: at some point nothing more is taken, and in the end it is cut. On a busy machine that may be
-        // before the client has filled what the kernel buffers.
+        // The client sends for ever: at some point nothing more is taken, and in the end it is cut.
+        // On a busy machine that may be before the client has filled what the kernel buffers.
         let mut sent = 0;
         let mut queued_most = 0;
         until("the client to be cut", || {
@@ -367,7 +367,7 @@ fn a_transaction_holds_no_more_than_its_limit() {
 }
 
 #[test]
-fn a_small_output_limit_spares_who_reads_slowly() {
+fn a_small_output_limit_spares_a_slow_reader() {
     let settings = Settings {
         client_output: 256 << 10,
         ..Settings::default()

@@ -73,7 +73,7 @@ fn keys_are_refused_and_all_else_is_answered() {
             info.contains("|loading:0|") && !info.contains("loading_"),
             "{info}"
         );
-        // Those who come later never hear of it.
+        // Later clients never hear of it.
         let mut late = world.client();
         world.check(&mut late, "SET k v", "+OK|");
         world.check(&mut c, "SELECT 0", "+OK|");
@@ -93,7 +93,7 @@ fn a_transaction_with_keys_is_given_up_and_one_without_runs() {
         world.check(&mut c, "MULTI", "+OK|");
         world.check(&mut c, "ECHO one", "+QUEUED|");
         world.check(&mut c, "EXEC", "*1|$3|one|");
-        // One that began then ends as any other.
+        // A transaction that began then ends as any other.
         world.check(&mut c, "MULTI", "+OK|");
         world.service.store().end_loading();
         world.check(&mut c, "SET k v", "+QUEUED|");
@@ -116,7 +116,7 @@ fn strangers_hear_of_the_password_first() {
 }
 
 #[test]
-fn who_subscribes_meanwhile_hears_what_is_published_behind_it() {
+fn a_subscriber_during_loading_hears_what_is_published_behind_it() {
     on_every_shape(|| {
         let mut world = loading(Settings::default());
         let (mut s, mut p) = (world.client(), world.client_of(1));

@@ -106,7 +106,7 @@ impl Home {
     }
 }
 
-/// An entry of a message that nobody said a name with.
+/// An entry of an anonymous message.
 fn entry(position: u64, id: u64, payload: &str) -> String {
     let own = format!("{position}-1");
     let id = id.to_string();
@@ -163,7 +163,7 @@ fn a_stream_is_read_as_any_other() {
         w.check(&mut x, "TTL log:s", ":-1|");
         w.check(&mut x, "PTTL log:no", ":-2|");
         w.check(&mut x, "XINFO GROUPS log:s", "*0|");
-        // It is not among the keys, and the same in all databases.
+        // The log's key is not among the keys, and equal in all databases.
         w.check(&mut x, "DBSIZE", ":0|");
         w.check(&mut x, "KEYS *", "*0|");
         w.check(&mut x, "SELECT 3", "+OK|");
@@ -219,7 +219,7 @@ fn xinfo_tells_what_there_is() {
 }
 
 #[test]
-fn who_waits_is_answered_when_it_is_committed_and_not_before() {
+fn a_waiting_client_is_answered_when_it_is_committed_and_not_before() {
     on_every_shape(|| {
         let mut home = Home::new();
         home.add("s", &["a"]);
@@ -276,7 +276,7 @@ fn a_wait_ends() {
         w.check(&mut admin, &format!("CLIENT KILL ID {id}"), ":1|");
         assert_eq!(w.answer(&mut x), "");
         assert_ne!(w.sim.state(x.peer), PlainState::Open);
-        // Nobody is there any more for what comes.
+        // No client is left for what comes.
         home.add("s", &["b"]);
         w.check(&mut admin, "XLEN log:s", ":2|");
     });
@@ -426,7 +426,7 @@ fn rights_hold_for_them_also_while_one_waits() {
     home.add("a", &["3"]);
     assert_eq!(w.answer(&mut bob), no_key);
     w.check(&mut bob, "XLEN log:a", no_key);
-    // A log that is shut is read by nobody, and opened again by everybody who may.
+    // A log that is shut is read by no client; opened again, all clients with the right read it.
     w.check(&mut admin, "XREAD BLOCK 0 STREAMS log:a $", "");
     w.service.shut_log(true);
     let shut = w.answer(&mut admin);
@@ -480,7 +480,7 @@ fn a_reply_is_bounded_and_never_cut_short_in_silence() {
     assert_eq!(entries(&w.ask(&mut x, "XRANGE log:s 5 7")), 3);
     assert_eq!(entries(&w.ask(&mut x, "XREVRANGE log:s 7 5")), 3);
     assert_eq!(entries(&w.ask(&mut x, "XINFO STREAM log:s")), 2);
-    // One that is longer than a reply may be is shown.
+    // An entry that is longer than a reply may be is shown.
     let mut world = World::new();
     let w = &mut world;
     w.service.show_log(LogKeys {
@@ -504,7 +504,7 @@ fn a_reply_is_bounded_and_never_cut_short_in_silence() {
 }
 
 #[test]
-fn a_pause_of_all_holds_who_waits() {
+fn a_pause_of_all_holds_waiting_clients() {
     let mut home = Home::new();
     home.add("s", &["a"]);
     let mut world = home.world();
@@ -517,7 +517,7 @@ fn a_pause_of_all_holds_who_waits() {
     assert_eq!(w.answer(&mut x), "");
     w.sim.run_for(Duration::from_secs(1));
     assert!(w.answer(&mut x).contains("|payload|$1|b|"));
-    // One of writers does not.
+    // A pause of writers does not hold it.
     w.check(&mut x, "XREAD BLOCK 0 STREAMS log:s $", "");
     w.check(&mut other, "CLIENT PAUSE 1000 WRITE", "+OK|");
     home.add("s", &["c"]);
@@ -600,7 +600,7 @@ fn what_is_gone_is_passed_over() {
     let deleted = format!("max-deleted-entry-id|$4|{}-1|", first - 1);
     assert!(info.contains(&deleted), "{info}");
     assert!(info.contains("entries-added|:61|"), "{info}");
-    // It is deleted while one waits for it, and comes again, where it ended.
+    // The stream is deleted while a client waits for it, and comes again, where it ended.
     w.check(&mut x, "XREAD BLOCK 0 STREAMS log:s $", "");
     home.log
         .administer(Change::Delete { stream })
@@ -619,7 +619,7 @@ fn segments(disk: &SimDisk) -> Vec<String> {
 
 /// A stream of the store with the same entries is the oracle.
 #[test]
-fn ranges_are_those_of_a_stream_with_the_same_entries() {
+fn ranges_are_as_of_a_stream_with_equal_entries() {
     let mut home = Home::new();
     let mut world = home.world();
     let w = &mut world;
@@ -690,7 +690,7 @@ fn behind_blocks(info: &str) -> &str {
 }
 
 #[test]
-fn what_is_read_for_who_has_gone_is_for_nobody() {
+fn what_is_read_for_a_closed_connection_is_dropped() {
     let mut home = Home::new();
     home.add("s", &["a", "b"]);
     let mut world = World::new();
@@ -721,7 +721,7 @@ fn what_is_read_for_who_has_gone_is_for_nobody() {
         answer.contains("*3|") && answer.ends_with("+PONG|"),
         "{answer}"
     );
-    // There is room again, for who has waited too.
+    // There is room again, also for a waiting client.
     w.sim.run_for(Duration::from_millis(200));
     assert!(pool.step(0));
     assert!(w.answer(&mut z).contains("|2-1|"));

@@ -63,9 +63,9 @@ mod worked;
 #[test]
 fn a_seed_is_the_same_run_in_another_process() {
     let tests = [
-        "blocking::each_type_serves_its_own_in_their_order_whoever_leaves",
+        "blocking::each_type_serves_its_own_in_their_order_whichever_client_leaves",
         "tracking::keys_that_expire_or_are_evicted_are_told_of",
-        "events::whoever_does_it_and_however",
+        "events::whichever_client_does_it_and_however",
         "scripts::nothing_of_a_script_stays_for_the_next",
         "expiring::keys_expire_in_virtual_time",
     ];

@@ -1,4 +1,5 @@
-//! Any number of shards does the same: commands with keys of several, walks, limits, expiry, and what is counted.
+//! Any number of shards gives equal results: commands with keys of several, walks, limits, expiry,
+//! and what is counted.
 
 use std::collections::BTreeSet;
 

@@ -310,7 +310,7 @@ fn no_transaction_is_half_applied_for_lack_of_memory() {
         world.check(&mut c, "EXEC", &text);
         world.check(&mut c, "GET src", "$5|value|");
         world.check(&mut c, "GET dst", "$-1|");
-        // Its own commands may set it: then the rest of them is still done.
+        // The transaction's own commands may set the limit: then the rest of them is still done.
         world.check(&mut other, "CONFIG SET maxmemory 0", "+OK|");
         world.check(&mut c, "MULTI", "+OK|");
         world.check(&mut c, "CONFIG SET maxmemory 1", "+QUEUED|");
@@ -321,7 +321,7 @@ fn no_transaction_is_half_applied_for_lack_of_memory() {
 }
 
 #[test]
-fn subcommands_that_create_are_refused_and_those_that_remove_are_not() {
+fn subcommands_that_create_are_refused_and_removing_ones_are_not() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut c = world.client();

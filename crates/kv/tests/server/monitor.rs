@@ -1,4 +1,5 @@
-//! MONITOR: every command is shown as it is run, with no secret in it, and who does not look is cut.
+//! MONITOR: every command is shown as it is run, with no secret in it, and a monitor that does not
+//! read is cut.
 
 use crate::common::{World, on_every_shape};
 use tidewire::sim::PlainState;
@@ -22,7 +23,7 @@ fn lines(shown: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_are_shown_to_who_looks() {
+fn commands_are_shown_to_a_monitor() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;
@@ -91,7 +92,7 @@ fn no_secret_is_shown() {
 }
 
 #[test]
-fn who_has_no_right_does_not_look() {
+fn a_user_without_the_right_is_no_monitor() {
     let mut world = World::new();
     let w = &mut world;
     let (mut admin, mut bob) = (w.client(), w.client_of(1));
@@ -103,7 +104,7 @@ fn who_has_no_right_does_not_look() {
     w.check(&mut bob, "AUTH bob x", "+OK|");
     let no = "-NOPERM User bob has no permissions to run the 'monitor' command|";
     w.check(&mut bob, "MONITOR", no);
-    // And goes when its user does.
+    // A monitor goes when its user does.
     w.check(&mut admin, "ACL SETUSER bob +monitor", "+OK|");
     w.check(&mut bob, "MONITOR", "+OK|");
     w.check(&mut admin, "ACL DELUSER bob", ":1|");

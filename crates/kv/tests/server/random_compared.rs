@@ -1,5 +1,5 @@
-//! Random commands, each run by a script on a real server and here: raw replies, turned into Lua and back, must be the
-//! same. The commands are those that are compared without scripts.
+//! Random commands, each run by a script on a real server and here: raw replies, turned into Lua
+//! and back, must be the same. The commands are the ones that are compared without scripts.
 //!
 //! The other server is a Valkey; without one this says so and passes. `TIDEWIRE_COMPARE_SEED` and
 //! `TIDEWIRE_COMPARE_CASES` choose other sequences.
@@ -162,7 +162,7 @@ fn as_valkey(reply: &[u8]) -> Vec<u8> {
         }
     }
     let text = words.join(" ");
-    // Of a member that is not there, in the words of each.
+    // Each server has its own words for a member that is not there.
     let is_missing = |line: &str| {
         let line = line.trim_start_matches('-').trim_start_matches("MINE ");
         line.starts_with("ERR member ") && line.ends_with(" does not exist")

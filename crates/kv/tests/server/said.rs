@@ -281,7 +281,7 @@ fn a_bitfield_may_end_behind_the_longest_string() {
     w.check(&mut c, "DEL k", ":1|");
 }
 
-/// It reads alone, as long as it only gets.
+/// BITFIELD needs the right to read alone, as long as it only gets.
 #[test]
 fn bitfield_that_gets_needs_the_right_to_read_alone() {
     let mut w = World::new();

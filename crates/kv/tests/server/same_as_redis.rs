@@ -192,12 +192,12 @@ fn a_key_that_had_expired_before_it_was_watched_does_not_matter() {
         world.check(&mut c, "SET k v PX 5", "+OK|");
         world.sim.run_for(Duration::from_millis(100));
         world.check(&mut c, "WATCH k", "+OK|");
-        // Whoever comes across it removes it.
+        // The command that comes across the key removes it.
         world.check(&mut other, "GET k", "$-1|");
         world.check(&mut c, "MULTI", "+OK|");
         world.check(&mut c, "PING", "+QUEUED|");
         world.check(&mut c, "EXEC", "*1|+PONG|");
-        // One whose time comes later does.
+        // A watched key whose time comes later does.
         world.check(&mut c, "SET k v PX 50", "+OK|");
         world.check(&mut c, "WATCH k", "+OK|");
         world.sim.run_for(Duration::from_millis(100));
@@ -454,7 +454,7 @@ fn tuning_names_are_taken_and_told() {
             ),
             ("hz 20 hz 30", "duplicate parameter"),
             ("appendonly yes", "can't set immutable config"),
-            // Of all the services of a server, so it is not this one's to change.
+            // A setting of all services of a server, so this one may not change it.
             ("tcp-keepalive 60", "can't set immutable config"),
         ] {
             let told = world.ask(&mut c, &format!("CONFIG SET {line}"));
@@ -469,10 +469,10 @@ fn tuning_names_are_taken_and_told() {
     });
 }
 
-/// Nobody could hear that it was done, nor undo it: a small limit of output acts as what Redis keeps beside its own, and 0 is
-/// none.
+/// No client could hear that it was done, nor undo it: a small limit of output acts as what Redis
+/// keeps beside its own, and 0 is none.
 #[test]
-fn no_limit_of_clients_shuts_everybody_out() {
+fn no_limit_of_clients_shuts_every_client_out() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut c = world.client();

@@ -154,7 +154,7 @@ fn what_nests_deep_is_refused_or_cut() {
         let answer = attack(script);
         assert!(answer.starts_with("-ERR"), "{script}: {answer}");
     }
-    // It ends by itself: the limit of time is out of the way, however slow the machine is.
+    // The script ends by itself: the limit of time is out of the way, however slow the machine is.
     let deep = attack_within(
         "local t = {} for i = 1, 2^14 do t = {t} end return t",
         600_000,

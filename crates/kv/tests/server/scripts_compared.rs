@@ -1,4 +1,5 @@
-//! The same scripts on a real Redis and here: raw replies must be the same, in both versions of the protocol.
+//! Scripts run on a real Redis and here: raw replies must be equal, in both versions of the
+//! protocol.
 //!
 //! The other server is `redis-server` on the path; without one this says so and passes.
 

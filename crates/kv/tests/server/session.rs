@@ -16,7 +16,7 @@ fn with_password() -> Settings {
 }
 
 #[test]
-fn a_stranger_may_only_say_who_it_is() {
+fn a_stranger_may_only_log_in() {
     on_every_shape(|| {
         let mut world = World::with(with_password());
         let mut c = world.client();
@@ -50,7 +50,7 @@ fn a_stranger_may_only_say_who_it_is() {
 }
 
 #[test]
-fn errors_are_those_of_redis() {
+fn errors_are_as_of_redis() {
     on_every_shape(|| {
         let mut world = World::new();
         let mut c = world.client();
@@ -469,7 +469,7 @@ fn the_patterns_of_a_client_are_counted_and_bounded() {
     let long = format!("PSUBSCRIBE {}*", "x".repeat(10_000));
     w.ask(&mut c, &long);
     assert!(memory(w, &mut other) > one + 30_000);
-    // Neither many nor long ones; all of a call or none.
+    // Neither many patterns nor long ones; all of a call or none.
     let many: String = (0..40).map(|n| format!(" p{n}*")).collect();
     let refused = "-ERR the patterns of a client take at most 102400 bytes";
     for line in [format!("PSUBSCRIBE{many}"), long.replace('*', "y*")] {
@@ -488,7 +488,7 @@ fn the_patterns_of_a_client_are_counted_and_bounded() {
 }
 
 #[test]
-fn of_many_patterns_those_hear_that_match() {
+fn of_many_patterns_the_matching_ones_hear() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;
@@ -523,7 +523,7 @@ fn an_inline_command_that_holds_its_connection_runs_once() {
 }
 
 #[test]
-fn who_wants_no_replies_gets_none_for_what_waited_either() {
+fn a_client_without_replies_gets_none_for_what_waited_either() {
     on_every_shape(|| {
         let mut world = World::new();
         let (mut c, mut other) = (world.client(), world.client_of(1));
@@ -531,7 +531,7 @@ fn who_wants_no_replies_gets_none_for_what_waited_either() {
         world.check(&mut c, "BLPOP list 0", "");
         world.check(&mut other, "RPUSH list v", ":1|");
         assert_eq!(world.answer(&mut c), "");
-        // Its time is over.
+        // The wait's time is over.
         world.check(&mut c, "BLPOP list 0.001", "");
         world.check(&mut c, "CLIENT REPLY ON", "+OK|");
         world.check(&mut other, "LLEN list", ":0|");
@@ -565,7 +565,7 @@ fn the_output_limit_is_of_one_reply_and_spares_pipelines() {
         world.sim.send(c.peer, &many);
         world.sim.run_for(Duration::from_secs(1));
         assert_eq!(world.answer(&mut c).matches("0123456789").count(), 5_000);
-        // Nor is anybody cut for what they do not want to hear.
+        // A client is not cut for replies that it has switched off.
         world.check(&mut c, "CLIENT REPLY SKIP", "");
         world.check(&mut c, "GET big", "");
         world.check(&mut c, "PING", "+PONG|");

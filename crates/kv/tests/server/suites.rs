@@ -47,7 +47,7 @@ fn a_script_hears_what_its_user_may_run() {
             let answer = w.ask_args(&mut c, &["EVAL", &script, "0"]);
             assert!(answer.contains(text), "{answer}");
         }
-        // It only asked: nobody was refused anything.
+        // The client only asked: nothing was refused.
         w.check(&mut c, "AUTH default x", "+OK|");
         w.check(&mut c, "ACL LOG", "*0|");
     });
@@ -77,7 +77,7 @@ fn every_run_of_a_script_has_chance_of_its_own() {
         .map(|_| ask("return tostring(math.random())"))
         .collect();
     assert!(all.len() > 15, "{all:?}");
-    // Who wants the same numbers says so.
+    // A script that wants equal numbers says so.
     let seeded = "math.randomseed(10) return tostring(math.random())";
     assert_eq!(ask(seeded), ask(seeded));
 }
@@ -122,7 +122,7 @@ fn a_refusal_to_queue_is_logged_as_one_of_a_transaction() {
 }
 
 #[test]
-fn who_is_held_back_by_a_pause_counts_as_blocked() {
+fn a_client_held_back_by_a_pause_counts_as_blocked() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;
@@ -412,7 +412,7 @@ fn a_script_that_only_reads_publishes_nothing() {
 }
 
 #[test]
-fn who_was_told_in_place_of_another_and_quits_is_gone_at_once() {
+fn a_redirect_target_that_quits_is_gone_at_once() {
     on_every_shape(|| {
         let mut world = World::new();
         let w = &mut world;

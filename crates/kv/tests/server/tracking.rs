@@ -1,4 +1,5 @@
-//! CLIENT TRACKING: who keeps what it has read hears of every change, whoever makes it and however.
+//! CLIENT TRACKING: a client that caches what it has read hears of every change, whichever client
+//! makes it and however.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ fn what_was_read_is_told_of_once() {
         w.check(&mut writer, "SET a 2", "+OK|");
         assert_eq!(w.answer(&mut reader), "", "it was told already");
         w.check(&mut reader, "GET a", "$1|2|");
-        // Its own changes too, behind the reply.
+        // The client's own changes are told, too, behind the reply.
         w.check(&mut reader, "SET a 3", &format!("+OK|{}", push("a")));
         // What it only writes it does not keep.
         w.check(&mut writer, "SET a 4", "+OK|");
@@ -159,7 +160,7 @@ fn a_client_may_choose_what_it_keeps() {
 }
 
 #[test]
-fn beginnings_of_keys_are_told_of_whoever_reads_them() {
+fn prefixes_of_keys_are_told_of_whichever_client_reads_them() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST PREFIX user: PREFIX x NOLOOP");
         let w = &mut world;
@@ -222,7 +223,7 @@ fn another_connection_is_told_in_resp2() {
             w.answer(&mut listener),
             "*3|$7|message|$20|__redis__:invalidate|*-1|"
         );
-        // When it has gone, who relies on it can know.
+        // When it has gone, clients that rely on it can know.
         w.check(&mut writer, &format!("CLIENT KILL ID {id}"), ":1|");
         assert!(w.ask(&mut reader, "HELLO 3").starts_with("%7"));
         w.check(&mut reader, "GET a", "_|");
@@ -266,7 +267,7 @@ fn notes_are_bounded_and_go_by_telling() {
 }
 
 #[test]
-fn who_goes_is_told_nothing_and_leaves_nothing() {
+fn a_closed_client_is_told_nothing_and_leaves_nothing() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST PREFIX a PREFIX b");
         let w = &mut world;
@@ -302,9 +303,9 @@ fn who_goes_is_told_nothing_and_leaves_nothing() {
     });
 }
 
-/// Its peer may take its time to close.
+/// The client's peer may take its time to close.
 #[test]
-fn who_has_said_that_it_goes_counts_no_more() {
+fn a_client_that_quits_counts_no_more() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST");
         let w = &mut world;
@@ -316,7 +317,7 @@ fn who_has_said_that_it_goes_counts_no_more() {
 }
 
 #[test]
-fn who_takes_nothing_is_told_that_all_has_changed() {
+fn a_client_that_reads_nothing_is_told_that_all_has_changed() {
     let (mut world, mut reader, mut writer) = tracking(" BCAST");
     let w = &mut world;
     // More names in one transaction than are kept for one client.
@@ -330,7 +331,7 @@ fn who_takes_nothing_is_told_that_all_has_changed() {
 }
 
 #[test]
-fn who_has_no_right_to_a_key_does_not_hear_its_name() {
+fn a_user_without_right_to_a_key_does_not_hear_its_name() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking(" BCAST");
         let w = &mut world;
@@ -343,7 +344,7 @@ fn who_has_no_right_to_a_key_does_not_hear_its_name() {
         w.check(&mut writer, "SET secret 1", "+OK|");
         w.check(&mut writer, "SET mine 1", "+OK|");
         assert_eq!(w.answer(&mut reader), push("mine"));
-        // Who it is does not take away what it has asked for.
+        // A change of user does not take away what the client has asked for.
         w.check(
             &mut reader,
             "GET secret",
@@ -415,7 +416,7 @@ fn id_of(w: &mut World, client: &mut Client) -> String {
 }
 
 #[test]
-fn every_change_is_told_of_once_who_listened_has_gone() {
+fn every_change_is_told_of_once_its_listener_has_gone() {
     on_every_shape(|| {
         let (mut world, mut reader, mut writer) = tracking("");
         let w = &mut world;
@@ -430,7 +431,7 @@ fn every_change_is_told_of_once_who_listened_has_gone() {
             w.check(&mut writer, &format!("SET a {value}"), "+OK|");
             assert_eq!(w.answer(&mut reader), broken, "change {value}");
         }
-        // Another hears of what changes from then on, and of nothing before.
+        // Another client hears of later changes, and of nothing before.
         let mut listener = w.client_of(1);
         let id = id_of(w, &mut listener);
         w.check(&mut listener, "SUBSCRIBE __redis__:invalidate", SUBSCRIBED);
@@ -505,7 +506,7 @@ fn what_others_do_when_a_client_makes_their_key_ready_is_not_its_own_change() {
 }
 
 #[test]
-fn a_smaller_limit_of_notes_holds_though_nobody_reads() {
+fn a_smaller_limit_of_notes_holds_without_reads() {
     let (mut world, mut reader, mut writer) = tracking("");
     let w = &mut world;
     for n in 0..100 {

@@ -63,7 +63,8 @@ impl Cell {
         want.count(&*self.load, &self.generator.elsewhere(place), side)
     }
 
-    /// Starts the server, loads it for so long, and stops it. `words` are those that this load was read from.
+    /// Starts the server, loads it for so long, and stops it. `words` are the arguments that this
+    /// load was read from.
     pub(crate) fn run(
         &self,
         words: &[String],

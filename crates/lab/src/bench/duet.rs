@@ -35,7 +35,8 @@ struct Shown<'a> {
     duet: &'a Duet,
 }
 
-/// Runs it and shows what came out. Runs of A beside B and of A beside the control alternate, and so does who begins.
+/// Runs it and shows what came out. Runs of A beside B and of A beside the control alternate, and
+/// so does the side that begins.
 pub(super) fn run(
     args: &Loads<Args>,
     a: &Stand,

@@ -215,7 +215,7 @@ impl View {
         let most = spans.iter().map(|(_, count)| *count).max().unwrap_or(0);
         let room = usize::from(area.width).saturating_sub(28);
         let lines = spans.iter().map(|(to_ns, count)| {
-            // One that has anything is to be seen.
+            // A span that has anything is to be seen.
             let long = (*count as f64 / most.max(1) as f64 * room as f64).ceil() as usize;
             Line::from(vec![
                 Words::styled(format!("{:>10} ", micros(*to_ns as f64 / 1e3)), dim()),

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_those_that_there_can_be() {
+    fn only_possible_parts_are_parsed() {
         let at: PartAt = "2/6@127.0.0.1:7000".parse().unwrap();
         assert_eq!(Some(at.part), Part::new(2, 6));
         assert_eq!(at.addr.port(), 7000);

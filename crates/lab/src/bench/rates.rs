@@ -111,7 +111,7 @@ impl RatesFound<'_> {
     /// What speaks against runs, and how many.
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut counts = std::collections::BTreeMap::<String, usize>::new();
-        // That a server does not keep a rate beyond what it can is what is looked for.
+        // A search looks for rates that a server cannot keep, so these are no doubts.
         let kinds = self.points.iter().flat_map(|point| &point.doubts);
         for kind in kinds.filter(|kind| !matches!(kind, Kind::Unsent | Kind::ServerIdle)) {
             *counts.entry(kind.to_string()).or_default() += 1;

@@ -137,7 +137,7 @@ impl Ready {
         });
         for pid in away {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            // One that has ended meanwhile is where it should be.
+            // A process that has ended meanwhile is where it should be.
             let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
         }
         let stopped = child

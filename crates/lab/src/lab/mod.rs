@@ -281,7 +281,7 @@ fn measure(
         measured: suite.run_time.0,
     };
     for (number, task) in tasks.iter().enumerate() {
-        // One that has failed under a workload is not loaded with it again; all others are.
+        // A place that has failed under a workload is not loaded with it again; all others are.
         if records.has(&task.place) || faults.of(&task.place).is_some() {
             continue;
         }

@@ -59,7 +59,7 @@ fn warm_up() -> Span {
 #[serde(deny_unknown_fields)]
 pub(super) struct Host {
     pub(super) name: String,
-    /// One of this command's own: more arguments of `serve`, such as `--engine uring`.
+    /// A server of this command: more arguments of `serve`, such as `--engine uring`.
     #[serde(default)]
     pub(super) serve: Option<String>,
     /// Another program and its arguments, run as the caller's user. `{port}` is a free

@@ -363,7 +363,7 @@ fn acknowledging_what_was_not_sent_is_found() {
 }
 
 #[test]
-fn nobody_there_is_not_the_servers_fault() {
+fn a_missing_server_is_not_the_servers_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     drop(listener);

@@ -49,7 +49,7 @@ fn what_no_machine_can_hold_is_refused_with_a_word() {
 }
 
 #[test]
-fn a_rate_that_nobody_can_keep_ends_in_its_time() {
+fn an_impossible_rate_ends_in_its_time() {
     let output = run(&[
         "bench",
         "echo",

@@ -34,7 +34,7 @@ fn bench_speaks_it() {
 }
 
 #[test]
-fn a_server_that_is_not_who_it_should_be_is_refused_in_words() {
+fn a_server_with_another_name_is_refused_in_words() {
     let files = Files::new();
     let foreign = files.place.path().join("foreign.pem");
     std::fs::write(&foreign, Authority::new().pem()).unwrap();

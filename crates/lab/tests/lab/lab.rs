@@ -299,7 +299,7 @@ fn latencies_are_written_as_other_tools_read_them_and_a_run_as_a_page() {
 }
 
 #[test]
-fn results_that_nobody_reads_to_the_end_are_no_mistake() {
+fn results_that_are_not_read_to_the_end_are_no_mistake() {
     for args in [
         &["lab", "engines", "--plan"][..],
         &["lab", "engines", "--print"],

@@ -13,7 +13,7 @@ use super::schedule::{Schedule, Side, Turn};
 pub struct RunFailed<E: std::error::Error + 'static> {
     /// The side that was run.
     pub side: Side,
-    /// Its round, from 0.
+    /// Round of the run, from 0.
     pub round: usize,
     /// Whether that was a warm-up round.
     pub warm_up: bool,
@@ -23,13 +23,13 @@ pub struct RunFailed<E: std::error::Error + 'static> {
     pub so_far: Option<Recording>,
 }
 
-/// Makes all runs of a schedule, one after another, and keeps those that count.
+/// Makes all runs of a schedule, one after another, and keeps the runs that count.
 ///
 /// `one_run` makes the run it is given a turn for. It bounds its own time.
 ///
 /// # Errors
-/// The first failed run ends the comparison: leaving it out would compare unequal rounds. The rounds
-/// before it are in the error, for whoever has ended it on purpose.
+/// The first failed run ends the comparison: leaving it out would compare unequal rounds. The
+/// rounds before it are in the error, for a caller that has ended it on purpose.
 pub fn run<E, F>(schedule: &Schedule, mut one_run: F) -> Result<Recording, RunFailed<E>>
 where
     E: std::error::Error + 'static,
@@ -99,7 +99,7 @@ impl Recording {
         (rounds > 0).then_some(self)
     }
 
-    /// The same without metrics that any of the runs lacks.
+    /// The recording without metrics that any of the runs lacks.
     #[must_use]
     pub fn common(mut self) -> Recording {
         let all = || self.samples.values().flatten();

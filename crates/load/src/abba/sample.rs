@@ -12,7 +12,7 @@ pub enum Better {
     Higher,
     /// Less is better: latencies, CPU per request.
     Lower,
-    /// Neither: how busy a core was.
+    /// Neither is better: how busy a core was.
     Neither,
 }
 

@@ -39,7 +39,7 @@ pub enum CountError {
         "no {tool} here, which counts {what}: install it (the package is called {tool}), or leave --count out"
     )]
     Missing {
-        /// Its name.
+        /// Name of the tool.
         tool: &'static str,
         /// What it is for.
         what: &'static str,
@@ -47,7 +47,7 @@ pub enum CountError {
     /// The tool does not do what it should.
     #[error("{tool}: {what}")]
     Tool {
-        /// Its name.
+        /// Name of the tool.
         tool: &'static str,
         /// What it said.
         what: String,

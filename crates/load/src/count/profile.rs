@@ -44,7 +44,7 @@ pub enum ParseError {
         /// The total in the file.
         said: u64,
     },
-    /// There is no total.
+    /// The file has no total.
     #[error("no total: it is not whole")]
     NoTotal,
 }
@@ -212,7 +212,7 @@ mod tests {
         fn=(13) again\n9 70\n\ntotals: 6100\n";
 
     #[test]
-    fn costs_are_those_of_functions_by_themselves() {
+    fn costs_are_of_functions_without_their_callees() {
         let profile = Profile::parse(FILE).unwrap();
         assert_eq!(
             profile.dearest(),

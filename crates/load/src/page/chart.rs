@@ -106,7 +106,7 @@ pub enum Chart {
         title: String,
         /// Name and unit of what goes across.
         across: String,
-        /// One a measurement, in their order.
+        /// One column a measurement, in their order.
         columns: Vec<Column>,
     },
 }

@@ -16,7 +16,7 @@ const GAP_SHARE: f64 = 0.1;
 const GAP_NOTED: Duration = Duration::from_millis(50);
 /// and this many times as long as a reply commonly takes.
 const GAP_MEDIANS: f64 = 10.0;
-/// So many ids of processes are named.
+/// Most ids of processes that are named.
 const NAMED_MAX: usize = 5;
 
 impl Trust {
@@ -158,7 +158,7 @@ mod tests {
     const CLOSED: Arrivals = Arrivals::Closed;
 
     #[test]
-    fn whoever_serves_has_to_be_the_one_that_is_measured() {
+    fn the_server_that_answers_is_the_measured_one() {
         let serving = |elsewhere, unknown| Outcome {
             serving: Serving {
                 connections: 10,
@@ -178,7 +178,7 @@ mod tests {
             Kind::ServerUnknown,
             Standing::Reservations,
         );
-        // One that sleeps.
+        // A process that sleeps.
         only(
             Arrivals::Open(crate::workload::Rate::constant(1e3)),
             &good(0.0, 0.8),

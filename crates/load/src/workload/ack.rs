@@ -196,7 +196,7 @@ impl Load for AckLoad {
 /// Batches of at most this many bytes are copied into the output, larger ones are shared with it.
 const COPIED_MAX: usize = 4096;
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Acks {
     load: AckLoad,
     connection: u64,

@@ -215,7 +215,7 @@ impl<D: Driver> Protocol for Client<D> {
         self.driver.greet(&mut cx.link);
         match cx.local.stage.phase() {
             Phase::Gathering => cx.local.stage.opened(),
-            // One that follows another one, perhaps too late.
+            // A connection that follows another one, perhaps too late.
             Phase::Sending | Phase::Ending => cx.local.stage.awake(self.token),
         }
         self.obey(cx);
@@ -415,7 +415,7 @@ impl<D: Driver> Service for Clients<D> {
             && by_server
             && turn.now().since(since) < self.route.stall
         {
-            // One that starts anew takes its time.
+            // A server that starts anew takes its time.
             return turn.dial(self.route.dial(token).after(REFUSED_PAUSE));
         }
         let error = error.to_string();

@@ -85,7 +85,7 @@ impl Load for ConnectLoad {
     }
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Connect {
     slots: Arc<[Slot]>,
     connection: u64,

@@ -287,7 +287,7 @@ impl Crew {
 
     fn order(&mut self, order: &Order) {
         for member in &mut self.members {
-            // One that has ended is heard of.
+            // A member that has ended is heard of.
             let _ = write_line(&mut member.orders, order);
         }
     }

@@ -67,7 +67,7 @@ impl Load for DiscardLoad {
     }
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Discard {
     size: usize,
     /// A full batch of zeros; sent again and again without a copy.

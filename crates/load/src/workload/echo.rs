@@ -85,7 +85,7 @@ impl Load for EchoLoad {
     }
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Echo {
     load: EchoLoad,
     /// Messages still to be sent; `u64::MAX` has no end.

@@ -46,7 +46,7 @@ pub(super) enum Led<'g> {
 /// What belongs to a connection by its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dealt {
-    /// Of all parts of the load.
+    /// Connections of all parts of the load.
     pub(super) connections: usize,
     arrivals: Arrivals,
     extent: Extent,
@@ -82,14 +82,14 @@ pub struct Execution<'a, 'g> {
     stage: Arc<Stage>,
     part: Part,
     dealt: Dealt,
-    /// Of this part.
+    /// Connections of this part.
     connections: usize,
     /// Connections may come and go while it is measured.
     renews: bool,
     generator: &'a Generator,
     target: &'a Target,
     course: RefCell<Course>,
-    /// Who serves, as soon as all connections are there.
+    /// The serving process, as soon as all connections are there.
     server: RefCell<Option<Process>>,
     serving: RefCell<Serving>,
     /// What has to be passed before the load begins, if others load too.
@@ -197,7 +197,8 @@ impl<'a, 'g> Execution<'a, 'g> {
         let before = self.memory();
         let counted = self.kernel();
         let measured = self.connect(&running, service);
-        // What was read of others before says nothing about those that are measured from now on.
+        // Earlier readings of other processes say nothing about the processes that are measured
+        // from now on.
         let before = before.filter(|_| !self.find_server());
         let connected = self.memory();
         let measured = measured.and_then(|()| self.measure(watch));
@@ -234,7 +235,8 @@ impl<'a, 'g> Execution<'a, 'g> {
         self.server.borrow().as_ref()?.all_resident_bytes().ok()
     }
 
-    /// Looks who holds the connections; whether another process is measured from now on than the one that was named.
+    /// Finds the process that holds the connections; returns whether it is another than the one
+    /// that was named.
     fn find_server(&self) -> bool {
         let Some(named) = &self.target.process else {
             return false;

@@ -15,7 +15,7 @@ pub enum Extent {
         /// Load that is measured.
         measured: Duration,
     },
-    /// So many messages, over all connections.
+    /// Number of messages, over all connections.
     Count(u64),
     /// The rounds that the workload names; nothing if it names none.
     Rounds,

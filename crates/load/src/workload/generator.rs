@@ -32,9 +32,9 @@ pub struct Generator {
     pub tcp: TcpOptions,
     /// Speaks TLS, if it is there. A connection counts as established after its handshake.
     pub tls: Option<TlsClient>,
-    /// Loopback addresses that connections come from in turns, 127.0.0.1 and those behind it: each
-    /// has some 28,000 ports to one server. 1 leaves it to the system; absent, there is one for each 20,000 connections
-    /// to a server on a loopback address.
+    /// Loopback addresses that connections come from in turns, 127.0.0.1 and the following ones:
+    /// each has some 28,000 ports to one server. 1 leaves it to the system; absent, there is one
+    /// for each 20,000 connections to a server on a loopback address.
     pub sources: Option<u32>,
     /// How long all connections may take to be established; 30 s by default.
     pub connect_within: Duration,
@@ -86,7 +86,7 @@ impl Generator {
 pub struct Target {
     /// Where it listens.
     pub addr: SocketAddr,
-    /// Its process, if its CPU time is to be measured.
+    /// The server's process, if its CPU time is to be measured.
     pub process: Option<Process>,
     /// Cores that it may use.
     pub cores: usize,
@@ -97,11 +97,11 @@ pub struct Target {
 pub struct Progress<'a> {
     /// Since the load began.
     pub elapsed: Duration,
-    /// The monotonic clock, in ns: the same for all runs on a machine.
+    /// The monotonic clock, in ns: one clock for all runs on a machine.
     pub now_ns: u64,
     /// Messages answered (or taken) so far, warm-up included.
     pub requests: u64,
-    /// The server's process as it was found by who holds the connections, if one is measured.
+    /// The server's process as it was found by its connections, if one is measured.
     pub server: Option<&'a Process>,
     /// Latencies that were measured by the look before this one, from when messages were due if they have times; absent
     /// unless [`Generator::live`].
@@ -125,6 +125,6 @@ pub(super) fn now_ns() -> u64 {
 /// The present time of the clock that loops have.
 pub(super) fn now() -> tidewire::Instant {
     let now = clock_gettime(ClockId::Monotonic);
-    // Neither is ever negative.
+    // Seconds and nanoseconds are never negative.
     tidewire::Instant::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

@@ -144,7 +144,7 @@ impl Load for HttpLoad {
     }
 }
 
-/// The same reply to every request, of which it knows how long it is.
+/// One reply to every request, of a known length.
 struct OneReply {
     request: usize,
     reply: Vec<u8>,
@@ -238,7 +238,7 @@ impl Https {
     }
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Http {
     all: Arc<Https>,
     connection: u64,

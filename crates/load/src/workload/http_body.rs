@@ -113,7 +113,7 @@ impl Reading {
                     len: place.get().map_or(0, |body| body.len),
                     ..Body::default()
                 },
-                // Another connection's was whole before.
+                // Another connection's body was whole before.
                 Err(came) => {
                     if let Some(first) = place.get() {
                         let n = came.start.len().min(first.start.len());

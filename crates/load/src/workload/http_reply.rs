@@ -47,13 +47,13 @@ pub(super) struct Replies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Head,
-    /// So many bytes of a body whose length is known.
+    /// Bytes that are left of a body whose length is known.
     Known(u64),
     /// In a body that ends where the connection does.
     ToTheEnd,
     /// At a chunk's first line.
     Size,
-    /// So many bytes of a chunk.
+    /// Bytes that are left of a chunk.
     Chunk(u64),
     /// At the line end behind a chunk.
     ChunkEnd,

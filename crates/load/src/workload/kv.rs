@@ -116,7 +116,7 @@ enum What {
     Own(u8),
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Kv {
     load: KvLoad,
     /// Commands still to be sent; `u64::MAX` has no end.

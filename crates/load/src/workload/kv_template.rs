@@ -51,7 +51,7 @@ enum Want {
     LikeTheFirst,
     /// Whatever is no error.
     Any,
-    /// One of these.
+    /// One of these replies.
     OneOf(Vec<(Kind, Option<Word>)>),
 }
 

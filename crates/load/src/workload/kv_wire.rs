@@ -24,9 +24,9 @@ pub(super) enum Front {
     Partial,
     /// A good reply of so many bytes.
     Good(usize),
-    /// One that has what was looked for.
+    /// A reply that has what was looked for.
     Found(usize),
-    /// One that says there is nothing.
+    /// A reply that says there is nothing.
     Nothing(usize),
     /// Not what it has to be: how it begins, and what that looks like.
     Wrong(String, Fault),

@@ -30,12 +30,12 @@ pub trait Load: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Its name in results for machines.
+    /// Name of the load in results for machines.
     fn tag(&self) -> &'static str {
         self.name()
     }
 
-    /// Its settings, for results for machines.
+    /// Settings of the load, for results for machines.
     fn spec(&self) -> Value;
 
     /// What is counted, such as "requests".
@@ -150,7 +150,7 @@ pub struct Scripted {
     pub messages: u64,
     /// Bytes of that; 0 where it does not go in rounds.
     pub bytes: usize,
-    /// It goes in rounds; else in runs of connections.
+    /// The load goes in rounds; otherwise in runs of connections.
     pub rounds: bool,
 }
 

@@ -108,7 +108,7 @@ impl Load for NativeLoad {
     }
 }
 
-/// One connection of it.
+/// One connection of the load.
 pub(super) struct Native {
     load: NativeLoad,
     session: Session,

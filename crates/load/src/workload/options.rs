@@ -72,7 +72,7 @@ pub trait Options: fmt::Debug + Send + Sync {
 /// A load that was chosen.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// It.
+    /// The load.
     pub workload: Workload,
     /// What its clients in the field set; `None` is what is best for the load.
     pub nodelay: Option<bool>,
@@ -110,7 +110,7 @@ pub struct First {
 
 /// A kind of load, as the command line has it.
 pub struct Kind {
-    /// Its name as a subcommand.
+    /// Name of the load as a subcommand.
     pub name: &'static str,
     /// What it is, in a sentence.
     pub about: &'static str,
@@ -211,7 +211,7 @@ impl Kind {
     /// The options as they were given.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The options cannot be read.
     pub fn read(
         &self,
         purpose: Purpose,

@@ -81,7 +81,7 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// That which a user would have felt: from when messages were due, if they had times.
+    /// The latencies that a user would have felt: from when messages were due, if they had times.
     pub fn felt(&self) -> &Latencies {
         self.intended.as_ref().unwrap_or(&self.sent)
     }

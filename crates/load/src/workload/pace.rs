@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_skipped_are_those_that_are_due() {
+    fn only_due_times_are_skipped() {
         let mut pace = Pace::new(&Rate::constant(1e12), 0, 1);
         let start = Instant::from_nanos(5);
         let end = start + Duration::from_millis(1);

@@ -485,7 +485,7 @@ impl Desk {
         }
     }
 
-    /// So many reads found something, and so many nothing.
+    /// Counts reads that found something, and reads that found nothing.
     #[inline]
     pub(super) fn read(&mut self, hits: u64, misses: u64) {
         if self.measuring() {
@@ -525,7 +525,7 @@ impl Desk {
         }
     }
 
-    /// So many messages were due and are not sent; they have waited for so long.
+    /// Counts messages that were due and are not sent, with the time that they have waited.
     pub(super) fn unsent(&mut self, waited: Duration, messages: u64) {
         if let Some(scheduled) = &mut self.taken.scheduled {
             scheduled.latencies.record_many(nanos(waited), messages);

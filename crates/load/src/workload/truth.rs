@@ -21,7 +21,7 @@ use super::turns::Slot;
 use crate::histogram::LatencySummary;
 
 const SIZE: usize = 32;
-/// There and back on a calm network.
+/// Round trip on a calm network.
 const NETWORK: f64 = 100_000.0;
 const MS: f64 = 1e6;
 

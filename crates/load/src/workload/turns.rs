@@ -45,7 +45,7 @@ impl Slot {
         self.left.load(Relaxed)
     }
 
-    /// So many requests are sent.
+    /// Notes that `requests` requests are sent.
     pub(super) fn spend(&self, requests: u64) {
         let left = self.left();
         if left != u64::MAX {

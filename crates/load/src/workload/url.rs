@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-/// One with the scheme http or https.
+/// A URL with the scheme http or https.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// It is of the scheme https.
+    /// The URL is of the scheme https.
     pub tls: bool,
     /// The host without its port, without brackets.
     pub host: String,

@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 pub(crate) struct Extent {
     /// The first position.
     pub(crate) first: u64,
-    /// One past the last.
+    /// The position after the last.
     pub(crate) next: u64,
     /// Bytes of the records, as they are stored.
     pub(crate) bytes: u64,

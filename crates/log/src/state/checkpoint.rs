@@ -226,7 +226,7 @@ mod tests {
             let form = state.encode(&mut bytes);
             assert_ne!(bytes, without);
             let decoded = State::decode(&bytes, form);
-            // One of a stream that there never was makes no sense.
+            // An entry of a stream that there never was makes no sense.
             assert_eq!(decoded.is_some(), administered);
             let Some(decoded) = decoded else { continue };
             assert_eq!(

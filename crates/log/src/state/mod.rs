@@ -149,7 +149,7 @@ impl State {
         self.administered = true;
         self.numbers.remove(&stream.name);
         self.cursors -= stream.cursors.len();
-        // Also producers that were replaced by later ones of their names.
+        // Producers that were replaced by later ones of their names go as well.
         self.producers.retain(|_, producer| producer.stream != id);
         if stream.next > 0 {
             let hash = hash_of_deleted(&stream.name);

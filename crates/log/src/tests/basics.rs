@@ -279,7 +279,7 @@ impl DiskFile for MinedFile {
 }
 
 #[test]
-fn nobody_waits_for_a_writer_that_panicked() {
+fn waits_end_with_an_error_when_the_writer_panics() {
     let (log, writer, _) = EmbeddedLog::open(Mined(SimDisk::new(1)), small()).expect("the log");
     let (woken, wait) = std::sync::mpsc::channel();
     let _watch = log.watch(std::sync::Arc::new(move || {
@@ -322,7 +322,7 @@ fn a_log_that_holds_little_takes_little_room() {
     writer.close(crate::Now::default());
     assert!(taken() < 64 << 10, "{}", taken());
     drop(log);
-    // And a record of any size still finds its place, when the writer had its turn.
+    // A record of any size still finds its place, when the writer had its turn.
     let disk = RealDisk::open(directory.path()).expect("the disk");
     let (log, mut writer, _) = EmbeddedLog::open(disk, Settings::default()).expect("the log");
     let frames = [
@@ -375,7 +375,8 @@ fn the_limit_of_the_logs_size_holds_at_every_moment() {
     assert!(log.range("s").expect("a stream").first > 0);
 }
 
-/// Also while room is reserved for the next segment: with groups so large that this is done as soon as one has begun.
+/// The limit holds while room is reserved for the next segment: with groups so large that this is
+/// done as soon as one has begun.
 #[test]
 fn the_limit_of_the_logs_size_holds_within_a_step_too() {
     // Whole blocks of so many files, at most.
@@ -488,7 +489,7 @@ fn a_sync_is_done_when_it_is_asked_for() {
 
 /// Callers that were told of a commit come back in the next group, if it waits for them.
 #[test]
-fn a_group_waits_for_those_who_were_released_and_no_longer_than_it_may() {
+fn a_group_waits_for_released_clients_and_no_longer_than_it_may() {
     let settings = Settings {
         group_wait: Duration::from_millis(1),
         ..small()
@@ -569,7 +570,7 @@ fn a_group_never_waits_longer_than_is_allowed() {
 /// No caller waits for the group, so it is written when it is worth a write, or old; the time that
 /// it waited counts against the interval.
 #[test]
-fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
+fn a_group_without_waiters_is_written_when_it_is_large_or_old() {
     let interval = Duration::from_secs(1);
     let settings = Settings {
         policy: Policy::Interval(interval),
@@ -631,7 +632,7 @@ fn a_group_that_nobody_waits_for_is_written_when_it_is_large_or_old() {
 
 /// The zeros would be a second write of every byte, for syncs that no caller waits for.
 #[test]
-fn zeros_are_written_ahead_only_where_somebody_waits_for_syncs() {
+fn zeros_are_written_ahead_only_where_clients_wait_for_syncs() {
     for (policy, wants) in [
         (Policy::Sync, true),
         (Policy::Interval(Duration::from_secs(9)), false),

@@ -327,7 +327,7 @@ fn what_is_proven_to_be_deleted_is_told() {
     // In the frames: all heads are proven.
     assert!(disk.flip(&lost.file, lost.offset + u64::from(lost.length) - 12, 3));
     let (gap, mut open) = repaired(&disk);
-    // That it was deleted stays in the log.
+    // The deletion stays in the log.
     assert_eq!((&gap.deleted[..], gap.kept), (&[][..], 0));
     assert!(gap.unsure.is_empty() && gap.skipped.is_empty(), "{gap:?}");
     assert_eq!(gap.positions, [("s".to_owned(), 5, 8)]);
@@ -357,7 +357,7 @@ fn a_later_change_names_a_stream_whose_making_is_lost() {
     assert_eq!(gap.batches.0, gap.batches.1);
     assert_eq!(gap.positions[0], ("new".to_owned(), 0, 3));
     assert_eq!(open.range("new"), (0, 6));
-    // Others may have been made there, too.
+    // Other streams may have been made there, too.
     assert!(open.beginning("x") > 0);
 }
 
@@ -609,7 +609,7 @@ fn a_stream_of_which_nothing_follows_goes_on_behind_what_it_may_have_had() {
         }
         let known = if flip.is_some() { 9 } else { 5 };
         assert_eq!(gap.skipped[0], ("t".to_owned(), known, next));
-        // Others may have been made, too.
+        // Other streams may have been made, too.
         assert!(open.beginning("x") > 0);
     }
 }
@@ -644,7 +644,7 @@ fn a_producer_that_was_forgotten_and_came_again_is_one() {
     let known = log.producer(stream, "p").expect("known");
     assert_eq!((known, log.mark(known).appended), (again, Some(2)));
     drop((log, writer));
-    // Nor does it stay when its stream goes.
+    // The doubt does not stay when its stream goes.
     let (log, mut writer) = open(&disk.kill());
     for _ in 0..3 {
         let done = log.administer(Change::Delete { stream: "s" });

@@ -166,7 +166,7 @@ fn a_producer_that_is_held_is_not_away() {
 }
 
 #[test]
-fn the_wall_clock_alone_forgets_nobody() {
+fn the_wall_clock_alone_forgets_no_producer() {
     let settings = Settings {
         producer_idle: Duration::from_secs(100),
         ..small()

@@ -495,7 +495,7 @@ fn without_syncs_what_was_finished_is_claimed_after_a_while_all_the_same() {
     let (log, _, some, _) = read(&disk);
     assert!(some * 3 < all, "{some} batches of {all} were read");
     assert_eq!(ids(&log, "s", 0, 1000).len(), 3050);
-    // And it is as durable as is said.
+    // The log is as durable as it says.
     let (log, ..) = read(&disk.crash_with(Survival::Nothing));
     let kept = ids(&log, "s", 0, 1000);
     assert!(kept.iter().copied().eq(1..=kept.len() as u64));

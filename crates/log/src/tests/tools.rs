@@ -213,7 +213,7 @@ fn a_flipped_bit_costs_the_run_it_is_in_and_nothing_else() {
         };
         let left = (1..=1500).filter(|id| !is_lost(id - 1));
         assert_eq!(ids, left.collect::<Vec<_>>());
-        // And it goes on, over the next opening too, with the index or without.
+        // The log goes on, over the next opening too, with the index or without.
         let stream = log.stream("s").expect("known");
         append(&log, stream, ProducerId::ANONYMOUS, 1501..=1501).expect("room");
         settle(&mut writer);

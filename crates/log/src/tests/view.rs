@@ -71,7 +71,7 @@ fn a_log_is_seen_beside_its_writer_and_not_touched() {
         next = view.read("s", next, Credit(4000)).expect("reading").next;
     }
     assert_eq!(files(directory.path()), before);
-    // And the writer goes on undisturbed.
+    // The writer goes on undisturbed.
     append(&log, stream, ProducerId::ANONYMOUS, 1501..=1501).expect("room");
     settle(&mut writer);
     drop((log, writer));

@@ -53,7 +53,7 @@ pub enum BackupError {
     /// The log cannot be read, or is damaged.
     #[error("{0}")]
     Source(#[from] OpenError),
-    /// There is a log where the copy was to be.
+    /// A log is where the copy was to be.
     #[error("there is a log already")]
     Occupied,
     /// The copy cannot be written.

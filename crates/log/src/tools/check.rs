@@ -91,7 +91,7 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         let last = numbers.last().copied().unwrap_or(said.newest);
         let (number, at) = match last >= said.newest {
             true => (last, check.end),
-            // There is no such file.
+            // The file of claims is missing.
             false => (said.newest, 0),
         };
         check.problem(number, Fault::new(at, expected, "the end of the log"), None);

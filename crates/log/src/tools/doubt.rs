@@ -26,7 +26,7 @@ const POSITION_MAX: u64 = 1 << 63;
 pub(super) struct Told {
     /// Where a stream is.
     positions: BTreeMap<u32, usize>,
-    /// That it is there.
+    /// Batches that show a stream.
     shown: BTreeMap<u32, usize>,
     /// How many streams were made by then.
     count: usize,
@@ -64,7 +64,7 @@ impl Told {
         std::mem::take(&mut self.set)
     }
 
-    /// There is another gap.
+    /// Begins another gap.
     pub(super) fn forget_set(&mut self) {
         self.set.clear();
     }
@@ -208,7 +208,7 @@ impl Doubt<'_> {
         known.saturating_add(self.told.unseen(stream, self.gaps))
     }
 
-    /// Also streams that whole batches delete.
+    /// Streams without a name, streams that whole batches delete among them.
     fn nameless(&self) -> Vec<Nameless> {
         let made = self.gaps.iter().enumerate();
         let made = made.flat_map(|(gap, lost)| lost.streams.iter().map(move |made| (gap, made)));

@@ -58,7 +58,7 @@ pub(super) struct Batches {
 
 /// How many bytes are summed for each byte that is looked at, at most: what is damaged may look like any number of runs.
 const SUMMED: usize = 16;
-/// And for all of them, at least.
+/// Least number of bytes that are summed for all of them.
 const SUMMED_LEAST: usize = 16 << 20;
 /// How far lengths must lead on from a run that is damaged itself.
 const LED: u32 = 3;

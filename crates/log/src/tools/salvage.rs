@@ -120,7 +120,7 @@ struct Next {
     header: BatchHeader,
     /// Where it ends in its segment.
     end: u64,
-    /// If it does not stay as it is, and its bytes then.
+    /// How the batch is mended, and its bytes then; none if it stays as it is.
     mended: Option<(Mended, Vec<u8>)>,
 }
 
@@ -585,7 +585,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// There is something whole in a segment: what is missing before it belongs to the end of the one
+    /// A segment has something whole: what is missing before it belongs to the end of the one
     /// before.
     fn begin(&mut self, number: u64, at: u64, is_whole: bool) -> io::Result<()> {
         self.plan.dropped.append(&mut self.empty);

@@ -75,7 +75,7 @@ pub struct Writer<D: Disk> {
     /// The segment that is written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
     spare: Option<Spare<D::File>>,
-    /// There was no room for the spare.
+    /// The disk had no room for the spare.
     fears_end: bool,
     /// When to try again to reserve room, if there was not enough.
     room_due: Option<Duration>,

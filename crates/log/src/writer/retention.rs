@@ -58,7 +58,7 @@ impl<D: Disk> Writer<D> {
             .makes(|mistakes| mistakes.delete_early);
         while let Some((number, next)) = self.surplus(now, early) {
             if self.room_due.is_some() {
-                // There is some now.
+                // The disk has room now.
                 self.room_due = Some(now.monotonic);
             }
             if next > self.durable && !early {
@@ -80,9 +80,11 @@ impl<D: Disk> Writer<D> {
             let removed = self.shared.disk.remove(&name);
             removed.map_err(|error| Failed(format!("{name}: cannot be removed: {error}")))?;
             self.shared.readers.forget(number);
-            // There is none if the log was not closed since; it is of no use alone in any case.
+            // The index is missing if the log was not closed since; it is of no use alone in any
+            // case.
             let _ = self.shared.disk.remove(&index_name(number));
-            // One at a time, so that a crash never leaves a hole between the remaining ones.
+            // One segment at a time, so that a crash never leaves a hole between the remaining
+            // ones.
             self.shared
                 .disk
                 .sync_directory()
@@ -98,7 +100,7 @@ impl<D: Disk> Writer<D> {
         }
         self.retain(now)?;
         if self.room_due.is_some() || self.shared.gather().looks_for_room() {
-            // There may be some by now.
+            // The disk may have room by now.
             self.keep_room(now.monotonic);
         }
         Ok(true)
@@ -145,7 +147,7 @@ impl<D: Disk> Writer<D> {
         let useless = !discarded.is_empty()
             && extents.all(|(stream, extent)| is_of_no_use(stream, extent.next))
             && gaps.all(|gap| is_of_no_use(gap.stream, gap.next));
-        // One without records stays where streams have no limits: nothing else goes there.
+        // A segment without records stays where streams have no limits: nothing else goes there.
         let has_limits = || gather.state.needs().has(Needs::STREAMS);
         let is_dead = (segment.index.streams() > 0 || has_limits()) && catalog.is_dead(segment);
         (too_large || too_old || useless || is_dead).then_some((number, next))

@@ -591,7 +591,7 @@ impl<D: Disk> Writer<D> {
         let is_used = self.shared.settings.holds_reserve && !self.shared.reserve.is_there();
         if is_used && self.spare.is_some() {
             self.shared.zeros.end();
-            // If that fails, it is removed as any other spare.
+            // If the rename fails, the file is removed as any other spare.
             if self.shared.disk.rename(SPARE, RESERVE).is_ok() {
                 self.spare = None;
             }

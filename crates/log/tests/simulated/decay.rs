@@ -57,7 +57,7 @@ pub(crate) fn closed(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings) -> 
             })?;
             let says = match harm.kind {
                 Kind::Flip { .. } => text.contains(&harm.file),
-                // Or the one that was expected after it.
+                // The error may also name the segment that was expected after it.
                 Kind::Removal => text.contains(".seg"),
             };
             ensure(says && text.contains("byte"), || {

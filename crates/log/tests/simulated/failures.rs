@@ -64,7 +64,7 @@ fn lives(seed: u64, settings: impl FnOnce(&mut Rng) -> Settings, kinds: u8) -> V
             kinds => world.random.u8(0..kinds),
         };
         if kinds == 0 {
-            // So that segments come and go.
+            // The log grows, so that segments come and go.
             world.grow()?;
         }
         let faults = match kind {

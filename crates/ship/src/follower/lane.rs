@@ -137,7 +137,7 @@ impl<F, L: Lane> Follower<F, L> {
         // What was forgotten with its producer may be stored all the same.
         let is_set_back = mark < had && !is_forgotten;
         if is_set_back && !self.entry.unsure && !self.is_truncated {
-            // That others are to be asked about is written down first.
+            // The state first notes that other servers are to be asked about.
             around.was_set_back = true;
             self.slot = None;
             return;

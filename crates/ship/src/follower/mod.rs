@@ -110,9 +110,9 @@ pub(crate) struct Follower<F, L> {
     pub(crate) life: Life,
     /// What the entry says is in the checkpoint; before that nothing is sent.
     pub(crate) is_saved: bool,
-    /// So many bytes of the beginning are known to the checkpoint. Of a file that is no longer than
-    /// what is remembered of its beginning, nothing else is sent: else another content in its place
-    /// could be taken for it.
+    /// Bytes of the beginning that are in the checkpoint. Of a file that is no longer than what is
+    /// remembered of its beginning, nothing else is sent: else another content in its place could
+    /// be taken for it.
     saved_head: usize,
     /// Since when its path names another file or none.
     pub(crate) left: Option<Duration>,
@@ -120,7 +120,8 @@ pub(crate) struct Follower<F, L> {
     pub(crate) is_truncated: bool,
     /// A pattern names it, as of the last scan.
     pub(crate) is_here: bool,
-    /// It is called as a rotated one, by a number, of a file that is there: its writer has gone on to that.
+    /// The file has a rotated name, with a number, of a file that is there: the writer has gone on
+    /// to that one.
     pub(crate) is_numbered: bool,
     pub(crate) len: u64,
     pub(crate) file: Option<F>,
@@ -152,7 +153,7 @@ pub(crate) struct Follower<F, L> {
     trouble: Option<Trouble>,
     /// The server does not take its producer at present.
     crowded: Option<Trouble>,
-    /// That it is missing was counted as a loss.
+    /// Whether the missing file was counted as a loss.
     is_loss: bool,
     lag: Lag,
 }
@@ -183,7 +184,7 @@ impl<F, L> std::fmt::Debug for Follower<F, L> {
 /// What a step came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driven {
-    /// There is more to do at once.
+    /// More is to be done at once.
     pub(crate) busy: bool,
     /// Something changed that should be written down.
     pub(crate) dirty: bool,
@@ -353,7 +354,7 @@ impl<F, L: Lane> Follower<F, L> {
             return Ok(driven);
         }
         if !self.needs_lane() {
-            // There is nothing to read in it.
+            // The file has nothing to read.
             self.recovered(around);
         }
         if self.slot.is_none() && self.needs_lane() {
@@ -695,7 +696,7 @@ impl<F, L: Lane> Follower<F, L> {
         was_over
     }
 
-    /// Another one of its path has its turn first.
+    /// Another file of its path has its turn first.
     pub(crate) fn wait_again(&mut self) {
         self.waits = false;
         if self.has_lane() && self.has_file() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The first pause; each next one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So many times it becomes longer: up to about a minute.
+/// How many times the pause doubles: up to about a minute.
 const DOUBLED: u32 = 6;
 
 #[derive(Clone, Copy, Debug)]

@@ -65,7 +65,7 @@ pub(crate) struct Tree {
     /// What may not be opened.
     pub(crate) forbidden: BTreeSet<PathBuf>,
     time: i128,
-    /// So many moments have one time: of the clock of a file system only ticks are seen.
+    /// Moments that share one time: a file system's clock shows only ticks.
     pub(crate) tick: i128,
     /// Where the system tells of names that change, they have.
     pub(crate) has_news: bool,

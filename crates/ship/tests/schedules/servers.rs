@@ -242,8 +242,8 @@ impl Lane for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let mut this = self.connection.borrow_mut();
-        // One that is closed in order has nothing under way that matters; one whose process was
-        // killed has.
+        // A connection that is closed in order has nothing under way that matters; a connection
+        // whose process was killed has.
         this.orphan = true;
     }
 }

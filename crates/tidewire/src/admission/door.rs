@@ -45,7 +45,7 @@ impl Door {
         }
     }
 
-    /// Another one of the same service. The listeners' gates come first.
+    /// Another door of the service. The listeners' gates come first.
     pub(crate) fn again(&self, name: Arc<str>, gates: Vec<Gate>) -> Door {
         Door {
             gates,

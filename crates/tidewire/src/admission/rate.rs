@@ -58,7 +58,7 @@ impl Rate {
         }
     }
 
-    /// So many may come at once, at least one.
+    /// Sets how many may come at once, at least one.
     #[must_use]
     pub fn burst(mut self, at_once: u32) -> Rate {
         self.burst = at_once.max(1);

@@ -15,8 +15,8 @@ use crate::vocabulary::network::Network;
 ///
 /// let rules = Rules { connections: Some(10_000), per_address: Some(20), ..Rules::default() };
 /// assert_eq!(rules.check(), Ok(()));
-/// let nobody = Rules { per_address: Some(0), ..Rules::default() };
-/// assert!(nobody.check().unwrap_err().contains("per_address"));
+/// let none = Rules { per_address: Some(0), ..Rules::default() };
+/// assert!(none.check().unwrap_err().contains("per_address"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {

@@ -170,7 +170,7 @@ proptest! {
 
     /// Whatever comes: a client that several doors judge is counted at all of them or at none.
     #[test]
-    fn who_is_refused_at_one_is_forgotten_at_the_others(comes in proptest::collection::vec(any::<u8>(), 1..60)) {
+    fn a_refusal_by_one_limit_is_forgotten_by_the_others(comes in proptest::collection::vec(any::<u8>(), 1..60)) {
         let with = |per_address, rate: &str| Admission::new(Rules {
             per_address: Some(per_address),
             rate: Some(rate.parse().unwrap()),

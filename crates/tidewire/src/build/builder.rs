@@ -1183,7 +1183,7 @@ impl Thread {
 ///
 /// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
 /// let stopper = running.stopper();
-/// // Whoever has it may cut a stop short that takes too long.
+/// // A thread with the stopper may cut a stop short that takes too long.
 /// std::thread::spawn(move || stopper.stop_now());
 /// running.stop(Duration::from_secs(60));
 /// # Ok::<(), tidewire::StartError>(())

@@ -16,7 +16,7 @@ use crate::reach::sync::{Condvar, Mutex, lock};
 /// ```
 /// use tidewire::LoopFailed;
 ///
-/// /// What a server says before it exits; whoever supervises it starts another.
+/// /// What a server says before it exits; its supervisor starts another.
 /// fn last_words(failed: &LoopFailed) -> String {
 ///     format!("{} failed: {}", failed.name(), failed.reason())
 /// }

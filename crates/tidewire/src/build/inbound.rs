@@ -178,7 +178,7 @@ impl Drain {
     /// let running = Builder::new().engine(EngineChoice::Epoll).start()?;
     /// let drain = running.hand_over_unserved(Duration::from_secs(1));
     /// while !drain.wait_for(Duration::from_millis(1)) {}
-    /// assert!(drain.take_unserved().is_empty()); // nobody had connected
+    /// assert!(drain.take_unserved().is_empty()); // no client had connected
     /// # Ok::<(), tidewire::StartError>(())
     /// ```
     #[must_use = "dropping a connection closes it"]

@@ -146,7 +146,7 @@ pub struct Listen {
 /// A listener that was bound.
 pub(crate) struct Bound {
     pub(crate) endpoint: Endpoint,
-    /// One for each loop, in turn; there may be more than loops.
+    /// One socket for each loop, in turn; there may be more sockets than loops.
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,

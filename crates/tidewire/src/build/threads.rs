@@ -54,7 +54,8 @@ impl Spawner {
         Spawner::starting(setup, cpus, Linux.event(), Box::new(start_thread))
     }
 
-    /// One whose threads are started in this way; `stop` is the descriptor by which they are stopped.
+    /// An engine whose threads are started in this way; `stop` is the descriptor by which they are
+    /// stopped.
     pub(crate) fn starting(
         setup: LoopSetup,
         cpus: Vec<usize>,
@@ -152,8 +153,8 @@ fn carry(carrier: Carrier) {
 /// What is to carry a command, and has not begun.
 pub(crate) struct Carrier {
     setup: LoopSetup,
-    /// Whose connection it is. No other will come, so no other service is hosted: one that keeps its
-    /// handle would cost this connection a descriptor.
+    /// The service of the connection. No other will come, so no other service is hosted: one that
+    /// keeps its handle would cost this connection a descriptor.
     service: u16,
     stop: Arc<Descriptor>,
     waker: Arc<Waker>,

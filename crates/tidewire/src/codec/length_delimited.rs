@@ -115,7 +115,8 @@ impl LengthDelimited {
         }
     }
 
-    /// So many bytes stand in front of the length, such as a kind or an id. They do not count in it.
+    /// Sets how many bytes stand in front of the length, such as a kind or an id. The length does
+    /// not count them.
     #[must_use]
     pub const fn skip(mut self, bytes: usize) -> LengthDelimited {
         self.skip = bytes;

@@ -45,7 +45,7 @@ use crate::protocol::input::Input;
 #[derive(Clone, Debug)]
 pub struct Lines {
     max: usize,
-    /// So many of the unconsumed bytes are known to hold no line feed.
+    /// Unconsumed bytes that are known to hold no line feed.
     searched: usize,
 }
 

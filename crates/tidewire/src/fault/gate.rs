@@ -12,7 +12,7 @@ const A_TURN: Duration = Duration::from_nanos(1);
 
 /// What becomes of a piece.
 pub(super) enum Passing {
-    /// So much of it is handed on.
+    /// Number of bytes that are handed on.
     Some(usize),
     /// The piece waits.
     Not,

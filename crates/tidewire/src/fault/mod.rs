@@ -88,7 +88,7 @@ pub struct Injected {
 }
 
 impl Faults {
-    /// None at all, until some are asked for.
+    /// No faults, until some are asked for.
     #[must_use]
     pub fn none(seed: u64) -> Faults {
         let rates = Rates {

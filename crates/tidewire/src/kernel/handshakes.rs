@@ -65,7 +65,7 @@ mod tests {
         socket.take_error().unwrap()
     }
 
-    fn who_comes_late_is_refused_and_never_connected(at: &str) {
+    fn a_late_client_is_refused_and_never_connected(at: &str) {
         let Ok(listener) = TcpListener::bind(at) else {
             return eprintln!("skipped: nothing can listen at {at} here");
         };
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_is_refused_and_never_connected_on_ipv4() {
-        who_comes_late_is_refused_and_never_connected("127.0.0.1:0");
+    fn a_late_client_is_refused_and_never_connected_on_ipv4() {
+        a_late_client_is_refused_and_never_connected("127.0.0.1:0");
     }
 
     #[test]
-    fn who_comes_late_is_refused_and_never_connected_on_ipv6() {
-        who_comes_late_is_refused_and_never_connected("[::1]:0");
+    fn a_late_client_is_refused_and_never_connected_on_ipv6() {
+        a_late_client_is_refused_and_never_connected("[::1]:0");
     }
 
     /// A client that is connected on its side, and whose last segment the listener has not taken,

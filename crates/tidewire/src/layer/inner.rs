@@ -661,7 +661,8 @@ impl<P: Protocol> Inner<P> {
             }
             drive::call_back(&mut inside, state, env, self.limits.carried);
             if env.has_told(state) {
-                // That is delivered when the layer's callback has returned. What is still due comes in the next turn.
+                // The message is delivered when the layer's callback has returned. What is still
+                // due comes in the next turn.
                 break;
             }
         }

@@ -163,7 +163,7 @@ impl<T> Table<T> {
         self.open = self.open.min(at);
         if emptied && let Some(other) = self.spare.replace(at) {
             self.spare = Some(at.min(other));
-            // One of two is not the first.
+            // One of the two groups is not the first.
             self.more[at.max(other) - 1].places = Vec::new();
             self.trim();
         }
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// So large that a chunk has the fewest places.
+    /// An element so large that a chunk has the fewest places.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Wide([u64; 512]);
 
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "nothing is at 3")]
-    fn an_index_that_is_free_is_nobodys() {
+    fn a_free_index_has_no_owner() {
         let table: Table<u8> = Table::new();
         let _ = table[3];
     }

@@ -254,7 +254,7 @@ pub trait Protocol: Sized + 'static {
     ///     }
     ///
     ///     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
-    ///         cx.link.abort_because("nobody waits for the answer");
+    ///         cx.link.abort_because("the client waits for no answer");
     ///     }
     /// }
     ///
@@ -266,7 +266,7 @@ pub trait Protocol: Sized + 'static {
     /// sim.send(peer, b"?");
     /// sim.finish(peer);
     /// sim.run_for(Duration::from_secs(1));
-    /// assert_eq!(sim.counters(at).closed_because("nobody waits for the answer"), 1);
+    /// assert_eq!(sim.counters(at).closed_because("the client waits for no answer"), 1);
     /// ```
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
@@ -386,7 +386,7 @@ pub trait Protocol: Sized + 'static {
     ///     }
     ///
     ///     fn undelivered(&mut self, _: ConnId, _: Vec<u8>, cx: &mut Cx<'_, Self>) {
-    ///         cx.link.write(b"nobody hears you\n");
+    ///         cx.link.write(b"no connection has it\n");
     ///     }
     /// }
     ///
@@ -402,7 +402,7 @@ pub trait Protocol: Sized + 'static {
     /// sim.run_for(Duration::from_secs(1));
     /// sim.send(second, b"hello?");
     /// sim.run_for(Duration::from_secs(1));
-    /// assert_eq!(sim.received(second), b"nobody hears you\n");
+    /// assert_eq!(sim.received(second), b"no connection has it\n");
     /// ```
     fn undelivered(&mut self, to: ConnId, message: Self::Message, cx: &mut Cx<'_, Self>) {
         let _ = (to, message, cx);

@@ -150,7 +150,7 @@ impl Link<'_> {
     /// use bytes::Bytes;
     /// use tidewire::{Next, on_input, sim::chunking::collect};
     ///
-    /// // The same page for everybody, in memory once.
+    /// // One page for all clients, in memory once.
     /// let page = Bytes::from(vec![b'x'; 100_000]);
     /// let pages = on_input(move |input, link| {
     ///     while !input.is_empty() {
@@ -288,7 +288,7 @@ impl Link<'_> {
     ///     type Conn = Conn;
     ///     fn on_loop(&self, _: LoopHandle<()>) -> u64 { 0 }
     ///     fn accept(&self, _: &Peer, _: &mut u64) -> Result<Conn, Refusal> { Ok(Conn) }
-    ///     // Whoever commits stores `durable`, then signals each loop.
+    ///     // The committing thread stores `durable`, then signals each loop.
     ///     fn woken(&self, _: &mut u64, all: &mut Conns<'_, Conn>) {
     ///         all.release_all(self.durable.load(SeqCst));
     ///     }
@@ -969,8 +969,8 @@ impl Link<'_> {
         true
     }
 
-    /// There is no room for more, or more is not to be written: the limit is 0 then, so that a write
-    /// has one thing to look at.
+    /// Refuses further writes for want of room, or because no more is to be written: the limit is 0
+    /// then, so that a write has one thing to look at.
     #[cold]
     fn too_much(&mut self) {
         if self.state.writing != Writing::Open {

@@ -171,7 +171,7 @@ pub trait Service: Send + Sync + 'static {
     /// # impl Protocol for Conn { type Local = (); type Message = ();
     /// #   fn received(&mut self, _: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next { Next::More } }
     ///
-    /// /// Says something to everybody once a minute.
+    /// /// Says something to every client once a minute.
     /// struct Announcer;
     ///
     /// impl Service for Announcer {
@@ -222,7 +222,7 @@ pub trait Service: Send + Sync + 'static {
     /// # impl Protocol for Conn { type Local = Vec<u64>; type Message = ();
     /// #   fn received(&mut self, i: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next { cx.link.forward_all(i) } }
     ///
-    /// /// Keeps a list of those whom it could not reach.
+    /// /// Keeps a list of the servers that it could not reach.
     /// struct Caller;
     ///
     /// impl Service for Caller {
@@ -245,7 +245,7 @@ pub trait Service: Send + Sync + 'static {
     /// let mut sim = Sim::new(1);
     /// let at = sim.add_loop();
     /// let caller = sim.service(at, Caller, Limits::default());
-    /// sim.dial(caller, Dial::to("192.0.2.1:7").token(5)); // nobody is there
+    /// sim.dial(caller, Dial::to("192.0.2.1:7").token(5)); // no server is there
     /// sim.run_for(Duration::from_secs(20));
     /// assert_eq!(*sim.local(caller), [5]);
     /// ```

@@ -54,7 +54,7 @@ use header::{Parsed, Said};
 /// use std::time::Duration;
 /// use tidewire::proxy::Proxy;
 ///
-/// // Only the balancer may connect, and says for whom within a second.
+/// // Only the balancer may connect, and names its client within a second.
 /// let proxy = Proxy::from(["192.0.2.1".parse()?]).refuse_others().deadline(Duration::from_secs(1));
 /// # drop(proxy);
 /// # Ok::<(), tidewire::NetworkError>(())
@@ -142,9 +142,9 @@ impl Wrap for Proxy {
 ///
 /// let proxy = Proxy::from(["192.0.2.0/24".parse()?]);
 /// let from = |addr| Peer::new((addr, 4000), Origin::Accepted(0));
-/// let layer: Option<Header> = proxy.wrap(&from([192, 0, 2, 1])).expect("nobody is refused");
+/// let layer: Option<Header> = proxy.wrap(&from([192, 0, 2, 1])).expect("no client is refused");
 /// assert!(layer.is_some());
-/// assert!(proxy.wrap(&from([198, 51, 100, 1])).expect("nobody is refused").is_none());
+/// assert!(proxy.wrap(&from([198, 51, 100, 1])).expect("no client is refused").is_none());
 /// # Ok::<(), tidewire::NetworkError>(())
 /// ```
 #[derive(Debug)]

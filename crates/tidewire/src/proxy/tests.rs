@@ -50,7 +50,7 @@ fn run(proxy: Proxy, bytes: &[u8]) -> (Vec<u8>, PlainState, Vec<Peer>, crate::Co
 }
 
 #[test]
-fn the_service_is_asked_once_the_header_has_said_who_it_is() {
+fn the_service_is_asked_once_the_header_has_named_the_client() {
     let (got, state, seen, _) = run(
         everybody(),
         b"PROXY TCP4 198.51.100.9 127.0.0.1 5 6\r\nhello",
@@ -79,7 +79,7 @@ fn a_refusal_inside_closes_with_its_reason() {
 }
 
 #[test]
-fn no_header_a_late_one_and_those_not_listed() {
+fn no_header_a_late_header_and_an_unlisted_proxy() {
     let (got, state, seen, counters) = run(everybody(), b"GET / HTTP/1.1\r\n");
     assert!(got.is_empty() && seen.is_empty() && matches!(state, PlainState::Failed(_)));
     assert_eq!(counters.closed_for(Closed::ByProtocol("")), 1);

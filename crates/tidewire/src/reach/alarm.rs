@@ -24,7 +24,7 @@ use super::mailbox::LoopHandle;
 /// # impl Protocol for Watcher { type Local = Bell<()>; type Message = ();
 /// #   fn received(&mut self, _: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next { Next::More } }
 ///
-/// /// Tells everybody how far it has come, whenever that changes.
+/// /// Tells every client how far the work has come, whenever that changes.
 /// #[derive(Clone, Default)]
 /// struct Progress {
 ///     position: Arc<AtomicU64>,
@@ -62,7 +62,7 @@ use super::mailbox::LoopHandle;
 /// let peer = sim.plain(addr);
 /// sim.run_for(Duration::from_secs(1));
 /// progress.advance(3);
-/// progress.advance(4); // nobody has looked yet: both become one call
+/// progress.advance(4); // the loop has not looked yet: both become one call
 /// sim.run_for(Duration::from_secs(1));
 /// assert_eq!(sim.received(peer), b"7\n");
 /// ```

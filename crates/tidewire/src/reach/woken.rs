@@ -33,7 +33,7 @@ use crate::vocabulary::time::Instant;
 ///     }
 /// }
 ///
-/// /// What a service's `woken` may do: hands to everybody what was said.
+/// /// What a service's `woken` may do: hands to every guest what was said.
 /// fn hand_out(said: &mut Vec<u8>, all: &mut Conns<'_, Guest>) {
 ///     let bytes = std::mem::take(said);
 ///     all.each(said, |_, cx| {

@@ -210,7 +210,7 @@ impl<D: Driver> Reactor<D> {
     }
 
     /// Looks into the queues without having been told of a client.
-    pub(super) fn take_in_who_waits(&mut self) {
+    pub(super) fn accept_waiting_clients(&mut self) {
         if self.accepting.pause.is_on() || self.waker.stopping() != Stop::No {
             return;
         }

@@ -77,7 +77,7 @@ pub(crate) struct ByHand {
 }
 
 impl ByHand {
-    /// One with so many connections, whose protocols say nothing by themselves.
+    /// A loop with so many connections, whose protocols say nothing by themselves.
     pub(crate) fn new(connections: usize, limits: Limits, shares: SendShares) -> ByHand {
         let hosted = host_of(on_input(|_, _| Next::More), limits);
         let door = hosted.door.clone();

@@ -17,7 +17,7 @@ use crate::vocabulary::time::Instant;
 
 /// What a driver does for a connection when asked by the core.
 pub(crate) trait Transport {
-    /// There is output: sends it, or starts to, until there is none, the kernel takes no more, or the
+    /// Sends output, or starts to, until there is none, the kernel takes no more, or the
     /// connection's [share](Env::share_of) of the turn is sent; reports by [`Env::sent`] and by
     /// [`State::block_sending`], or by [`Env::failed`].
     ///

@@ -213,7 +213,7 @@ impl Env {
         }
     }
 
-    /// So many bytes of this connection's peer were received.
+    /// Counts bytes that were received of this connection's peer.
     #[inline]
     pub(crate) fn count_received(&self, state: &mut State, len: usize) {
         self.of_service(state.service).bytes_in.add(len as u64);

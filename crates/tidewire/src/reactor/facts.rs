@@ -71,8 +71,8 @@ impl From<Hint> for Closed {
 pub(crate) enum Awaits {
     /// The peer's end, so that no reset destroys what is on its way.
     PeerEnd,
-    /// That the peer's side takes all output and sends nothing for a moment: a connection between two requests, at a stop
-    /// without a successor.
+    /// The peer's side is to take all output and send nothing for a moment: a connection between
+    /// two requests, at a stop without a successor.
     Delivery,
     /// Nothing, as long as nothing has come from the peer, which has said that it sends no more.
     Nothing,

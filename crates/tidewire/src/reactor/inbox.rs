@@ -38,7 +38,7 @@ impl<D: Driver> Reactor<D> {
                     peer,
                     permit,
                 }),
-                Command::Look => self.take_in_who_waits(),
+                Command::Look => self.accept_waiting_clients(),
                 Command::Accept { socket, listener } => {
                     self.accept_from_elsewhere(D::Sys::own(socket), listener);
                 }

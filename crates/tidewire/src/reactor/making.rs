@@ -181,12 +181,12 @@ impl Making {
         served.is_some_and(|served| served.index == state.id.index && served.left > 0)
     }
 
-    /// So many bytes were queued by a connection that has more than a little in its queue.
+    /// Charges bytes that were queued by a connection with more than a little in its queue.
     pub(crate) fn charge(&mut self, state: &mut State, bytes: usize) {
         self.renew();
         let free = bytes.min(self.fed);
         if !state.flags.has(Flag::Embedded) {
-            // Else the layer sets what it makes of this against the same input.
+            // Otherwise the layer sets what it makes of this against the same input.
             self.fed -= free;
         }
         self.hold_against(state, bytes - free);
@@ -389,7 +389,7 @@ mod tests {
 
     /// No call says that a turn begins.
     #[test]
-    fn what_was_spent_in_an_earlier_turn_keeps_nobody_out() {
+    fn what_was_spent_in_an_earlier_turn_keeps_no_connection_out() {
         let mut two = asking(&[SHARES.all, 300]);
         assert!(two.comes_once(0));
         assert!(!two.making.is_open() && !two.comes_once(1));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn who_made_little_is_let_in_whoever_waits() {
+    fn a_connection_that_made_little_is_let_in_before_all_that_wait() {
         let mut many = asking(&[300; 10]);
         many.states[9].flags.remove(Flag::Heavy);
         (0..9).for_each(|which| {
@@ -461,7 +461,7 @@ mod tests {
 
     /// The connection makes no output at all.
     #[test]
-    fn who_works_long_has_a_share_of_the_turn_and_no_more() {
+    fn a_long_callback_has_a_share_of_the_turn_and_no_more() {
         let mut two = asking(&[10, 10]);
         two.states[1].flags.remove(Flag::Heavy);
         assert!(two.making.lets_in(&mut two.states[0]));
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_come_before_those_who_have_had_much() {
+    fn newcomers_come_before_connections_that_have_had_much() {
         let mut many = asking(&[300; 20]);
         (0..20).for_each(|which| {
             many.comes(which);
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn good_names_that_come_every_turn_keep_nobody_waiting_for_ever() {
+    fn good_names_that_come_every_turn_starve_no_connection() {
         let mut many = asking(&[300; 12]);
         (10..12).for_each(|which| {
             many.comes(which);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_newcomers_keeps_nobody_waiting_for_ever() {
+    fn a_stream_of_newcomers_starves_no_connection() {
         let mut many = asking(&[300; 2]);
         (0..2).for_each(|which| {
             many.comes(which);

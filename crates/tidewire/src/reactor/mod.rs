@@ -158,7 +158,8 @@ impl<D: Driver> Reactor<D> {
 
     fn until_the_end(mut self, go: impl FnOnce(&mut Self)) -> io::Result<()> {
         let ran = catch_unwind(AssertUnwindSafe(|| go(&mut self)));
-        // Also if there is a mistake in the loop: what the kernel still uses must not be freed.
+        // The driver finishes even if the loop has panicked: memory that the kernel still uses must
+        // not be freed.
         let finished = self.driver.finish(self.core);
         match ran {
             Ok(()) => finished,

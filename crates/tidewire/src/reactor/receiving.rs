@@ -24,7 +24,8 @@ impl ReceiveShares {
         ReceiveShares { all, few: 16 }
     }
 
-    /// That of each, where so many have something to say, which is received in chunks of so many bytes.
+    /// The share of each of `due` connections with input, which is received in chunks of `chunk`
+    /// bytes.
     #[inline]
     pub(crate) fn each(self, due: usize, chunk: usize) -> usize {
         if due <= self.few {

@@ -93,7 +93,7 @@ impl Sending {
         self.queue.back().copied()
     }
 
-    /// So many bytes of a share were sent, or are about to be.
+    /// Charges bytes of a share that were sent, or are about to be.
     #[inline]
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub_unsigned(bytes);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_little_to_send_does_not_wait() {
+    fn a_connection_with_little_to_send_does_not_wait() {
         let mut many = waiting(10);
         (0..9).for_each(|index| many.write(index, 5000));
         many.turn();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_served_before_who_comes() {
+    fn waiting_connections_are_served_before_new_ones() {
         let mut many = waiting(3);
         many.write(0, 5000);
         many.turn();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_or_blocked_costs_no_share() {
+    fn a_gone_or_blocked_connection_costs_no_share() {
         let mut many = waiting(3);
         (0..3).for_each(|index| many.write(index, 5000));
         let first = many.turn()[0].0;

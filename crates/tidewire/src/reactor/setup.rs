@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     pub(crate) turn: Turn,
 }
 
-/// Whose turn it is.
+/// How the next loop is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// One after the other.

@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// That again, for when it has gone.
+    /// What it is counted as, for when it has gone.
     pub(crate) fn counted_as(&self) -> Part {
         match self.flags.has(Flag::Nameless) {
             true => Part::Nameless,
@@ -192,7 +192,7 @@ impl State {
         self.flags.add(Flag::SendBlocked);
     }
 
-    /// That is over; whether it was so.
+    /// Notes that sending is not blocked any more; returns whether it was.
     #[inline]
     pub(crate) fn unblock_sending(&mut self) -> bool {
         self.flags.remove(Flag::SendBlocked)

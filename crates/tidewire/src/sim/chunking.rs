@@ -452,7 +452,7 @@ impl Transport for Wire {
         None
     }
 
-    /// That depends on the split, which is not to show.
+    /// The answer depends on the split, which is not to show.
     fn has_emptied(&self, _index: u32) -> bool {
         false
     }
@@ -498,7 +498,7 @@ struct Fed {
 const CONN: u32 = 0;
 /// Where it comes from.
 const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
-/// And where to.
+/// Where the connection goes to.
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
 
 impl Fed {

@@ -146,7 +146,7 @@ impl Node {
                 let queues = SimQueues::new(kernel);
                 let abilities = Abilities {
                     share: rng.below(2) == 0,
-                    // None, some, or enough for all.
+                    // No places, some, or enough for all.
                     places: [0, 3, 1024][rng.below(3) as usize],
                 };
                 completion::driver(queues, &core, options, abilities)
@@ -293,7 +293,7 @@ impl Node {
                 return;
             }
             self.at = Where::Waiting(reactor.before_wait());
-            // Others may come between here and the wait, but mostly do not.
+            // Other threads may come between here and the wait, but mostly do not.
             if rng.below(4) == 0 {
                 return;
             }

@@ -63,7 +63,7 @@ impl Plain {
         }
     }
 
-    /// One that was accepted.
+    /// A plain end that was accepted.
     pub(super) fn accepted(end: End) -> Plain {
         Plain {
             state: PlainState::Open,

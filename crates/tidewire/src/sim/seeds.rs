@@ -53,7 +53,7 @@ fn said<T>(name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
 /// for_each_seed(20, |seed| {
 ///     let sim = Sim::new(seed);
 ///     // ...
-///     if sim.streams() > 0 { Err("nobody was to connect") } else { Ok(()) }
+///     if sim.streams() > 0 { Err("no client was to connect") } else { Ok(()) }
 /// });
 /// ```
 pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<(), E> + Sync) {

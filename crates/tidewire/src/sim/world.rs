@@ -81,7 +81,7 @@ impl Running {
     }
 }
 
-/// Whose inbox on the network is the kernel's. That of actor `i` is the one after number `i`.
+/// Number of the kernel's inbox on the network. The inbox of actor `i` is the one after number `i`.
 const KERNEL: usize = 0;
 
 /// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from
@@ -206,8 +206,8 @@ impl Sim {
     /// use tidewire::sim::{Conditions, PlainState, Sim};
     ///
     /// let mut sim = Sim::under(1, Conditions::calm());
-    /// let nobody = Rules { connections: Some(0), ..Rules::default() };
-    /// sim.admission(Admission::new(nobody)).admit_all();
+    /// let none = Rules { connections: Some(0), ..Rules::default() };
+    /// sim.admission(Admission::new(none)).admit_all();
     /// let addr = sim.serve(tidewire::on_input(|input, link| link.forward_all(input)), Default::default());
     /// let peer = sim.plain(addr);
     /// sim.run_for(Duration::from_secs(1));

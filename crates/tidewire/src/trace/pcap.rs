@@ -130,7 +130,7 @@ fn ip(from: IpAddr, to: IpAddr, tcp: &mut [u8]) -> Vec<u8> {
     header
 }
 
-/// That of RFC 1071. All parts but the last have an even length.
+/// The checksum of RFC 1071. All parts but the last have an even length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {

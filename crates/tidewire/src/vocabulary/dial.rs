@@ -134,7 +134,7 @@ impl Dial {
 /// ```
 /// use tidewire::{Dial, LoopHandle, NotDialled};
 ///
-/// /// A dial that has to wait is kept; one that nobody will make is not.
+/// /// A dial that has to wait is kept; a dial that no loop will make is not.
 /// fn dial(by: &LoopHandle<()>, dial: Dial, later: &mut Vec<Dial>) {
 ///     match by.dial(dial) {
 ///         Ok(()) => {}

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_belongs_to_which_network() {
+    fn addresses_belong_to_their_networks() {
         for (network, member, inside) in [
             ("10.0.0.0/8", "10.255.0.1:1", true),
             ("10.0.0.0/8", "11.0.0.1:1", false),

@@ -186,7 +186,7 @@ fn ipv6(v: Variant) {
     server.stop();
 }
 
-/// Also serves clients that waited in the queue before a loop ran.
+/// An inherited listener also serves clients that waited in its queue before a loop ran.
 fn inherited_listener(v: Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut early = Client::connect(listener.local_addr().expect("bound"));
@@ -380,7 +380,7 @@ fn connect_and_close_storm(v: Variant) {
     for thread in storm {
         thread.join().expect("a storm");
     }
-    // One that was reset before it was accepted may never have been seen.
+    // A client that was reset before it was accepted may never have been seen.
     server.until("all ends", |c| c.open == 0 && c.closed_total() >= EACH * 2);
     let mut client = server.connect();
     client.send(b"calm");

@@ -30,16 +30,16 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(an_address_and_its_network_have_limits),
         case!(rates_are_kept_in_all_and_for_each_address),
-        case!(lists_decide_who_may_come_at_all),
+        case!(lists_decide_which_clients_may_connect),
         case!(an_ipv4_client_of_an_ipv6_listener_is_in_ipv4_networks),
         case!(listener_service_and_all_have_rules_of_their_own),
-        case!(who_is_turned_away_hears_it_in_the_services_words),
+        case!(a_refused_client_hears_it_in_the_services_words),
         case!(places_come_back_from_connections_that_panicked_or_were_refused),
         case!(a_proxys_clients_are_counted_and_the_proxy_is_not),
         case!(unix_sockets_are_counted_and_listed),
         case!(a_flood_that_is_refused_leaves_the_others_alone),
         case!(
-            least_connections_fills_up_who_has_fewest,
+            least_connections_fills_the_emptiest_first,
             on = |v| v.placement == Placement::Acceptor
         ),
     ]
@@ -134,7 +134,7 @@ fn rates_are_kept_in_all_and_for_each_address(v: Variant) {
     server.cut();
 }
 
-fn lists_decide_who_may_come_at_all(v: Variant) {
+fn lists_decide_which_clients_may_connect(v: Variant) {
     let network = |text: &str| text.parse().expect("a network");
     let admission = rules(|r| {
         r.allow = vec![network("127.77.4.0/24"), network("127.77.5.9")];
@@ -241,7 +241,7 @@ impl Service for Polite {
     }
 }
 
-fn who_is_turned_away_hears_it_in_the_services_words(v: Variant) {
+fn a_refused_client_hears_it_in_the_services_words(v: Variant) {
     let record = Arc::new(Record::default());
     let refused_inside = |peer: &Peer| match peer.endpoint.ip() {
         Some(ip) if ip == from([10, 9]) => Err(Refusal::MemoryLimit),
@@ -269,7 +269,7 @@ fn who_is_turned_away_hears_it_in_the_services_words(v: Variant) {
             client.send(b"a request, sent before anything was heard");
         }
         assert_eq!(client.rest(), WORDS);
-        // And it may still be speaking.
+        // The client may still be sending.
         client.try_send(b"more");
     }
     refused_from([11, 1], to); // who is denied hears nothing
@@ -353,7 +353,7 @@ fn a_proxys_clients_are_counted_and_the_proxy_is_not(v: Variant) {
         conn.expect(b"x");
         within.push(conn);
     }
-    // Another way round the proxy counts with it.
+    // Another path around the proxy counts with it.
     assert_eq!(through("198.51.100.1").rest(), WORDS);
     through("203.0.113.7").expect_reset();
     // A client that is no proxy counts by its own address, and cannot pretend.
@@ -435,7 +435,7 @@ fn a_flood_that_is_refused_leaves_the_others_alone(v: Variant) {
     server.stop();
 }
 
-fn least_connections_fills_up_who_has_fewest(v: Variant) {
+fn least_connections_fills_the_emptiest_first(v: Variant) {
     /// Says which loop it is on.
     struct WhichLoop;
     impl Role for WhichLoop {

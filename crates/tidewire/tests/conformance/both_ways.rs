@@ -20,15 +20,15 @@ use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(who_always_writes_reads_all_the_same),
-        case!(several_who_always_write_read_all_the_same),
-        case!(who_always_writes_inside_a_layer_reads_all_the_same),
-        case!(who_always_writes_hears_the_end),
-        case!(who_always_writes_takes_a_flood),
-        case!(who_always_reads_writes_all_the_same),
+        case!(a_constant_writer_reads_all_the_same),
+        case!(several_constant_writers_read_all_the_same),
+        case!(a_constant_writer_inside_a_layer_reads_all_the_same),
+        case!(a_constant_writer_hears_the_end),
+        case!(a_constant_writer_takes_a_flood),
+        case!(a_constant_reader_writes_all_the_same),
         case!(little_is_kept_of_what_waits_for_a_turn),
-        case!(who_takes_no_input_is_not_read_from),
-        case!(who_always_writes_hears_a_stop),
+        case!(a_connection_that_takes_no_input_is_not_read_from),
+        case!(a_constant_writer_hears_a_stop),
     ]
 }
 
@@ -168,15 +168,15 @@ fn reads_all_the_same(v: Variant, connections: usize) {
     server.cut();
 }
 
-fn who_always_writes_reads_all_the_same(v: Variant) {
+fn a_constant_writer_reads_all_the_same(v: Variant) {
     reads_all_the_same(v, 1);
 }
 
-fn several_who_always_write_read_all_the_same(v: Variant) {
+fn several_constant_writers_read_all_the_same(v: Variant) {
     reads_all_the_same(v, 6);
 }
 
-fn who_always_writes_inside_a_layer_reads_all_the_same(v: Variant) {
+fn a_constant_writer_inside_a_layer_reads_all_the_same(v: Variant) {
     const CONNECTIONS: usize = 3;
     let done = Arc::<Done>::default();
     let theirs = done.clone();
@@ -204,7 +204,7 @@ fn who_always_writes_inside_a_layer_reads_all_the_same(v: Variant) {
     record.check();
 }
 
-fn who_always_writes_hears_the_end(v: Variant) {
+fn a_constant_writer_hears_the_end(v: Variant) {
     let done = Arc::<Done>::default();
     let server = fountains(v, &done);
     let client = connects(&server, 0);
@@ -220,7 +220,7 @@ fn who_always_writes_hears_the_end(v: Variant) {
 }
 
 /// More than any kernel keeps, so that it is taken while the other side writes or not at all.
-fn who_always_writes_takes_a_flood(v: Variant) {
+fn a_constant_writer_takes_a_flood(v: Variant) {
     const FLOOD: usize = 12 << 20;
     let server = Setup::on(v).start(|| Until { left: FLOOD });
     let mut client = server.connect();
@@ -284,7 +284,7 @@ impl Role for Talks {
 }
 
 /// The flood ends when all that is written has come, and not before.
-fn who_always_reads_writes_all_the_same(v: Variant) {
+fn a_constant_reader_writes_all_the_same(v: Variant) {
     const OUTPUT: usize = 8 << 20;
     let server = Setup::on(v).start(|| Talks { left: OUTPUT });
     let mut client = server.connect();
@@ -367,20 +367,20 @@ fn gushes(v: Variant, refuses: bool) -> usize {
     received
 }
 
-/// So many that they wait for several turns.
+/// Enough connections that they wait for several turns.
 const GUSHING: usize = 12;
 
 fn little_is_kept_of_what_waits_for_a_turn(v: Variant) {
     gushes(v, false);
 }
 
-fn who_takes_no_input_is_not_read_from(v: Variant) {
+fn a_connection_that_takes_no_input_is_not_read_from(v: Variant) {
     let received = gushes(v, true);
     assert!(received <= GUSHING * KEPT, "{received} bytes");
 }
 
 /// Whatever comes meanwhile, it is told, and so ends in order before the stop's deadline cuts it.
-fn who_always_writes_hears_a_stop(v: Variant) {
+fn a_constant_writer_hears_a_stop(v: Variant) {
     const CONNECTIONS: usize = 6;
     let make = || Gushes {
         refuses: false,

@@ -96,7 +96,7 @@ pub(crate) fn trials(cases: &[Case], variants: &[(Variant, bool)]) -> Vec<Trial>
         computing.push(sameness_elsewhere(variant));
     }
     let mut trials = among(waiting, computing);
-    trials.push(real::nobody_is_left_out(cases));
+    trials.push(real::no_case_is_left_out(cases));
     trials.append(&mut alone);
     trials
 }

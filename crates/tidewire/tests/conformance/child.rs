@@ -22,7 +22,7 @@ const FRUGAL: [(&str, &str); 3] = [
 ];
 /// A child that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// One that was asked for a long sweep.
+/// A child that was asked for a long sweep may take longer.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Whether a long sweep was asked for, and what it prints.

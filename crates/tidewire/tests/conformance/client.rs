@@ -100,7 +100,7 @@ impl Client {
         client
     }
 
-    /// One that a simulated listener has accepted.
+    /// A client that a simulated listener has accepted.
     pub(crate) fn accepted(peer: PlainId) -> Client {
         Client(Socket::Simulated(Stream::of(peer)))
     }

@@ -60,7 +60,8 @@ fn crowd_comes_and_goes_without_a_trace(v: Variant) {
     // than the one before. What leaks, leaks in every round.
     let (most, leak) = match v.engine {
         EngineChoice::Threads => (64 << 20, 4096),
-        // And small receive buffers, 4 MiB a loop, which seem to stay once a busy machine has needed all of them.
+        // Small receive buffers come on top, 4 MiB a loop, which seem to stay once a busy machine
+        // has needed all of them.
         EngineChoice::Uring => ((4 << 20) + v.loops * (5 << 20), 64),
         _ => (4 << 20, 64),
     };

@@ -19,7 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(a_first_byte_that_does_not_come_is_a_reason),
         case!(a_request_that_drips_is_cut),
-        case!(output_that_nobody_takes_ends_it_whatever_the_peer_says),
+        case!(output_that_is_not_taken_ends_it_whatever_the_peer_says),
         case!(a_lifetime_ends_in_order),
         case!(a_connection_overrides_its_limits),
         case!(many_that_drip_are_cut_and_others_are_served),
@@ -77,7 +77,7 @@ fn a_request_that_drips_is_cut(v: Variant) {
     server.stop();
 }
 
-fn output_that_nobody_takes_ends_it_whatever_the_peer_says(v: Variant) {
+fn output_that_is_not_taken_ends_it_whatever_the_peer_says(v: Variant) {
     let server = Setup::on(v)
         .limits(|l| l.write = Some(SHORT * 4))
         .start(|| {

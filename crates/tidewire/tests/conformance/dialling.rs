@@ -24,8 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(dialled_peer_that_speaks_first_is_heard),
         case!(dialled_peer_that_leaves_at_once),
         case!(dial_refused_is_tried_as_often_as_asked),
-        case!(dial_succeeds_once_somebody_listens),
-        case!(dial_that_nobody_answers_times_out),
+        case!(dial_succeeds_once_a_listener_is_there),
+        case!(dial_without_an_answer_times_out),
         case!(dial_from_a_given_address),
         case!(dial_that_reaches_itself_has_failed),
         case!(dial_of_ipv6),
@@ -122,7 +122,7 @@ fn dial_refused_is_tried_as_often_as_asked(v: Variant) {
     assert_eq!(record.lock().dials_failed.len(), 1, "told once");
 }
 
-fn dial_succeeds_once_somebody_listens(v: Variant) {
+fn dial_succeeds_once_a_listener_is_there(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     let addr = nobody();
     let dial = Dial::to(addr)
@@ -167,7 +167,7 @@ fn deaf() -> (SocketAddr, Box<dyn Any>) {
 }
 
 /// A listener whose queue is full does not answer.
-fn dial_that_nobody_answers_times_out(v: Variant) {
+fn dial_without_an_answer_times_out(v: Variant) {
     let (addr, deaf) = deaf();
     let server = Setup::on(v).start(|| Echo);
     let dial = Dial::to(addr)

@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(an_owner_of_a_few_bytes_may_panic),
         case!(owners_inside_a_layer_may_panic),
         case!(what_a_panic_carries_may_panic),
-        case!(a_message_to_who_has_gone_may_panic),
+        case!(a_message_to_a_closed_connection_may_panic),
         case!(a_service_may_panic_at_its_end),
     ]
 }
@@ -47,7 +47,7 @@ impl Drop for Bomb {
     }
 }
 
-/// So much that it is queued as it is, and not copied.
+/// Enough bytes that they are queued as they are, and not copied.
 const MUCH: usize = 1000;
 
 fn owned(len: usize) -> Bytes {
@@ -172,7 +172,7 @@ fn what_a_panic_carries_may_panic(v: Variant) {
     assert_eq!((counters.panics, panicked), (1, 1), "{counters}");
 }
 
-fn a_message_to_who_has_gone_may_panic(v: Variant) {
+fn a_message_to_a_closed_connection_may_panic(v: Variant) {
     let counters = armed(v, b'M', |_, mut victim| victim.expect(b"m"));
     assert_eq!(counters.panics, 1, "{counters}");
 }

@@ -29,9 +29,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(what_comes_with_the_end_is_answered_inside_layers),
         case!(what_comes_with_a_reset_is_received),
         case!(what_comes_with_a_reset_is_received_inside_layers),
-        case!(who_aborts_at_the_end_has_sent_what_it_answered),
-        case!(who_aborts_at_an_end_inside_layers_has_sent_what_it_answered),
-        case!(who_aborts_after_a_reply_that_went_on_has_sent_it),
+        case!(an_abort_at_the_end_sends_what_was_answered),
+        case!(an_abort_at_an_end_inside_layers_sends_what_was_answered),
+        case!(an_abort_after_a_continued_reply_has_sent_it),
         case!(a_send_that_fails_takes_no_input_with_it),
         case!(a_send_that_fails_inside_layers_takes_no_input_with_it),
     ]
@@ -154,7 +154,7 @@ impl Role for Offended {
     }
 }
 
-fn who_aborts_at_the_end_has_sent_what_it_answered(v: Variant) {
+fn an_abort_at_the_end_sends_what_was_answered(v: Variant) {
     let server = Setup::on(v).start(|| Offended);
     for n in 0..CLIENTS {
         let mut client = server.connect();
@@ -207,7 +207,7 @@ impl Layer for Farewells {
     }
 }
 
-fn who_aborts_at_an_end_inside_layers_has_sent_what_it_answered(v: Variant) {
+fn an_abort_at_an_end_inside_layers_sends_what_was_answered(v: Variant) {
     fn of<S: Service>(v: Variant, service: S, record: &Record) {
         let loops = host(v, service, Limits::default());
         for n in 0..CLIENTS {
@@ -253,7 +253,7 @@ impl Role for InTwo {
     }
 }
 
-fn who_aborts_after_a_reply_that_went_on_has_sent_it(v: Variant) {
+fn an_abort_after_a_continued_reply_has_sent_it(v: Variant) {
     fn of(connect: impl Fn() -> Client, record: &Record) {
         for n in 0..CLIENTS {
             let mut client = connect();

@@ -18,7 +18,7 @@ use crate::world;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        case!(a_layer_says_who_the_peer_is_before_the_service_is_asked),
+        case!(a_layer_names_the_peer_before_the_service_is_asked),
         case!(a_refusal_inside_a_layer_resets_and_is_counted),
         case!(a_layer_that_waits_ends_with_the_stop_and_with_its_deadline),
         case!(a_layers_connection_waits_for_its_turn_too),
@@ -160,7 +160,7 @@ impl Server {
     }
 }
 
-fn a_layer_says_who_the_peer_is_before_the_service_is_asked(v: Variant) {
+fn a_layer_names_the_peer_before_the_service_is_asked(v: Variant) {
     let server = server(v, Duration::from_secs(60));
     let mut client = server.connect();
     // In pieces, the last of which brings the first bytes for the service.

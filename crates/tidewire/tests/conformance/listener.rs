@@ -78,7 +78,7 @@ impl Listener {
         self.accept_from().0
     }
 
-    /// And where it has come from.
+    /// Accepts a client, with the place that it has come from.
     pub(crate) fn accept_from(&self) -> (Client, Endpoint) {
         match &self.socket {
             Socket::Tcp(socket) => {

@@ -16,7 +16,7 @@ use crate::world;
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(short_memory_refuses_then_closes_the_greediest),
-        case!(short_memory_holds_back_who_holds_much),
+        case!(short_memory_holds_back_the_largest_holders),
         case!(short_memory_closes_one_loops_greediest_only),
         case!(short_memory_refuses_dials),
         case!(chunks_that_protocols_keep_count),
@@ -95,7 +95,7 @@ fn short_memory_refuses_then_closes_the_greediest(v: Variant) {
     server.stop();
 }
 
-fn short_memory_holds_back_who_holds_much(v: Variant) {
+fn short_memory_holds_back_the_largest_holders(v: Variant) {
     let server = server(v);
     let mut innocent = server.connect();
     let mut stuck: Vec<Client> = (0..4).map(|_| server.connect()).collect();

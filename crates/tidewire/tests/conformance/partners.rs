@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(tells_are_bounded),
         case!(partners_that_never_stop_let_others_live),
         case!(dial_from_opened_received_expired_and_closed),
-        case!(dial_that_fails_tells_whoever_asked),
+        case!(dial_that_fails_tells_its_caller),
         case!(dial_in_the_last_closed_is_made),
         case!(service_timer_goes_on_and_dials),
         case!(loop_ends_once_after_its_connections),
@@ -391,7 +391,7 @@ fn dial_from_opened_received_expired_and_closed(v: Variant) {
     assert_eq!(server.stop().dialled, 4);
 }
 
-fn dial_that_fails_tells_whoever_asked(v: Variant) {
+fn dial_that_fails_tells_its_caller(v: Variant) {
     let server = Server::start(v, Job::Relay, nobody());
     let mut client = server.connect();
     let why = client.rest();

@@ -145,7 +145,7 @@ fn best_effort_says_full_and_reserved_is_not_refused(v: Variant) {
     server.cut();
 }
 
-/// Also where nothing else wakes the loop.
+/// Places are refused and counted even where nothing else wakes the loop.
 fn places_beyond_the_most_are_refused_and_counted(v: Variant) {
     let server = Setup::on(v).reachable().start(|| Notes);
     let mut client = server.connect();
@@ -155,7 +155,7 @@ fn places_beyond_the_most_are_refused_and_counted(v: Variant) {
         .collect();
     assert!(handle.reserve().is_err() && handle.reserve().is_err());
     server.until("both to be counted", |c| c.places_refused == 2);
-    // One that is given back, and one that is used.
+    // One place is given back, and one is used.
     drop(places.pop());
     let place = handle.reserve().expect("the place that was given back");
     assert!(handle.reserve().is_err());

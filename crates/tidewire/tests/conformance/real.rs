@@ -14,9 +14,9 @@ const ONLY: [(&str, &[&str]); 15] = [
         &[
             "a_send_that_fails_inside_layers_takes_no_input_with_it",
             "a_send_that_fails_takes_no_input_with_it",
-            "who_aborts_after_a_reply_that_went_on_has_sent_it",
-            "who_aborts_at_an_end_inside_layers_has_sent_what_it_answered",
-            "who_aborts_at_the_end_has_sent_what_it_answered",
+            "an_abort_after_a_continued_reply_has_sent_it",
+            "an_abort_at_an_end_inside_layers_sends_what_was_answered",
+            "an_abort_at_the_end_sends_what_was_answered",
         ],
     ),
     (
@@ -52,7 +52,7 @@ const ONLY: [(&str, &[&str]); 15] = [
             "a_successor_takes_clients_that_have_not_spoken",
             "inherited_listener",
             "inherited_listener_that_is_shut_down",
-            "listeners_that_nobody_took_change_nothing",
+            "listeners_that_no_successor_took_change_nothing",
             "peer_that_has_reset_before_it_is_accepted_has_its_address",
             "services_whose_silent_clients_are_not_waited_for_long",
             "successor_takes_over_a_unix_socket",
@@ -71,7 +71,7 @@ const ONLY: [(&str, &[&str]); 15] = [
         "what a running server is watched and stopped by",
         &[
             "a_drain_shows_what_it_waits_for",
-            "a_drain_tells_who_only_lingers",
+            "a_drain_tells_lingering_connections",
             "a_stop_is_waited_for",
             "a_stuck_loop_is_told_of_with_service_and_callback",
             "dropping_a_drain_ends_at_once",
@@ -101,7 +101,7 @@ const ONLY: [(&str, &[&str]); 15] = [
     ),
     (
         "a request that comes together with its connection",
-        &["stop_loses_nobody_who_has_just_connected"],
+        &["stop_loses_no_client_that_has_just_connected"],
     ),
     (
         "a simulated loop never polls busily",
@@ -151,7 +151,7 @@ pub(crate) fn why(case: &str) -> Option<&'static str> {
 
 /// The table is of cases that there are; cases that need a process of their own are in it, and all
 /// others run on a simulated shape of each engine that they are for.
-pub(crate) fn nobody_is_left_out(cases: &[Case]) -> Trial {
+pub(crate) fn no_case_is_left_out(cases: &[Case]) -> Trial {
     let listed = ONLY.iter().flat_map(|(_, cases)| cases.iter().copied());
     let gone: Vec<String> = listed
         .filter(|name| cases.iter().filter(|case| case.name == *name).count() != 1)

@@ -111,7 +111,7 @@ fn dial_asked_for_in_closed_is_made(v: Variant) {
     for by_turn in [false, true] {
         let (server, listener, failed) = redialling(v, false, by_turn);
         drop(served(server.addr()));
-        // And again, whenever one that was dialled ends.
+        // The service dials again whenever a dialled connection ends.
         for _ in 0..5 {
             let mut peer = listener.accept();
             peer.send(b"y");

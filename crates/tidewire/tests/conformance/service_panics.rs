@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(panic_in_refusal_reply),
         case!(panic_in_speaks_for_others),
-        case!(who_speaks_for_others_is_asked_once),
+        case!(whether_a_service_speaks_for_others_is_asked_once),
         case!(panic_in_dial_failed),
         case!(panic_in_the_services_expired),
         case!(panic_in_undelivered),
@@ -224,7 +224,7 @@ fn panic_in_speaks_for_others(v: Variant) {
 }
 
 /// What it would say when a connection goes is not what was counted when it came.
-fn who_speaks_for_others_is_asked_once(v: Variant) {
+fn whether_a_service_speaks_for_others_is_asked_once(v: Variant) {
     let rules = per_address(2);
     let server = Server::start(v, At::Nothing, |_| {}, Some(&rules));
     for (before, after) in [(ITSELF, OTHERS), (OTHERS, ITSELF), (ITSELF, OTHERS)] {

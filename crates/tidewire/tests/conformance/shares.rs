@@ -19,7 +19,7 @@ use crate::variant::Variant;
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         case!(a_turn_makes_no_more_than_its_budget),
-        case!(who_asks_for_little_does_not_wait_for_what_others_asked_for),
+        case!(a_small_request_does_not_wait_for_what_others_asked_for),
         case!(a_turn_sends_no_more_than_its_budget),
         case!(what_is_set_for_a_turn_holds),
         case!(a_turn_receives_no_more_than_its_budget),
@@ -153,7 +153,7 @@ fn a_turn_makes_no_more_than_its_budget(v: Variant) {
     server.cut();
 }
 
-fn who_asks_for_little_does_not_wait_for_what_others_asked_for(v: Variant) {
+fn a_small_request_does_not_wait_for_what_others_asked_for(v: Variant) {
     const CLIENTS: usize = 24;
     const EACH: usize = 2 << 20;
     let mut each = [EACH; CLIENTS];
@@ -227,7 +227,7 @@ fn what_is_set_for_a_turn_holds(v: Variant) {
         v.is_threads() || all <= make && all <= send,
         "{all} bytes in {turns} turns"
     );
-    // One that is alone on its loop has a whole turn, and then the next.
+    // A connection that is alone on its loop has a whole turn, and then the next.
     assert!(v.is_threads() || counters.turn_pauses > 0, "{counters}");
     assert!(counters.send_pauses > 0, "{counters}");
     server.cut();

@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(stop_finishes_idle_connections),
         case!(stop_finishes_streams_that_have_gone_quiet),
         case!(stop_serves_who_waits_to_be_accepted),
-        case!(stop_loses_nobody_who_has_just_connected),
+        case!(stop_loses_no_client_that_has_just_connected),
         case!(stop_under_load_loses_no_reply),
         case!(stop_flushes_what_a_slow_peer_is_owed),
         case!(stop_tells_half_closed_connections),
@@ -35,15 +35,15 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(second_stop_ends_at_once),
         case!(dropping_ends_at_once),
         case!(stop_gives_up_dialling),
-        case!(nobody_listens_after_a_stop),
+        case!(the_address_refuses_after_a_stop),
         case!(a_stop_leaves_listeners_that_others_have_as_they_were),
         case!(successor_takes_over_who_waits),
         case!(successor_takes_over_a_unix_socket, on = |v| v.is_plain()),
-        case!(listeners_that_nobody_took_change_nothing),
+        case!(listeners_that_no_successor_took_change_nothing),
         case!(successors_differ_in_their_loops),
         case!(a_lone_client_is_not_forgotten_between_two_servers),
         case!(a_drain_shows_what_it_waits_for),
-        case!(a_drain_tells_who_only_lingers),
+        case!(a_drain_tells_lingering_connections),
         case!(dropping_a_drain_ends_at_once),
     ]
 }
@@ -149,7 +149,7 @@ fn connect_again_and_again(to: SocketAddr, stopped: &AtomicBool) -> Met {
 
 /// Every connected client is answered, at whatever moment of the stop it came. `STOPS` says how
 /// often that is tried.
-fn stop_loses_nobody_who_has_just_connected(v: Variant) {
+fn stop_loses_no_client_that_has_just_connected(v: Variant) {
     let stops = std::env::var("STOPS").map_or(5, |n| n.parse().expect("a number of stops"));
     let (mut served, mut lost, mut spoilt) = (0, 0, 0);
     for _ in 0..stops {
@@ -420,7 +420,7 @@ fn stop_gives_up_dialling(v: Variant) {
     assert_eq!(failed[0].0, 9);
 }
 
-fn nobody_listens_after_a_stop(v: Variant) {
+fn the_address_refuses_after_a_stop(v: Variant) {
     let server = Setup::on(v).reachable().at(lonely()).start(|| Echo);
     let addr = server.addr();
     let client = server.connect();
@@ -556,7 +556,7 @@ fn successor_takes_over_a_unix_socket(v: Variant) {
 }
 
 /// A successor that did not come to serve leaves nothing behind: the stop is as any other.
-fn listeners_that_nobody_took_change_nothing(v: Variant) {
+fn listeners_that_no_successor_took_change_nothing(v: Variant) {
     let path = std::env::temp_dir().join(format!("tidewire-none-{}-{v}.sock", std::process::id()));
     let server = Setup::on(v)
         .listen(Listen::at(lonely()))
@@ -658,7 +658,7 @@ fn a_drain_shows_what_it_waits_for(v: Variant) {
 
 /// All is said to this client, and it does not go. A successor that needs what is shared need not
 /// wait for it.
-fn a_drain_tells_who_only_lingers(v: Variant) {
+fn a_drain_tells_lingering_connections(v: Variant) {
     let server = Setup::on(v).start(|| Echo);
     let mut client = server.connect();
     client.send(b"x");

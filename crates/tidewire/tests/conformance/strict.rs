@@ -29,7 +29,8 @@ const KERNEL_CUTS: usize = 32_741;
 /// What io_uring receives of a connection into before it has learned how long messages are.
 const SMALL: usize = 4096;
 
-/// Receives of a message, beside those of a connection's end and of what its engine has to learn.
+/// Receives of a message, beside receives for a connection's end and for what its engine has to
+/// learn.
 const RECEIVES_MAX: f64 = 1.05;
 
 struct Sweep {

@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case!(taken_chunks_are_sent_intact),
         case!(every_kind_of_write_keeps_its_order),
         case!(pool_exhaustion_and_recovery),
-        case!(peers_that_do_not_read_hold_up_nobody),
+        case!(peers_that_do_not_read_hold_up_no_other),
         case!(flood_beside_a_hundred_polite_connections),
     ]
 }
@@ -319,7 +319,7 @@ fn pool_exhaustion_and_recovery(v: Variant) {
     server.stop();
 }
 
-fn peers_that_do_not_read_hold_up_nobody(v: Variant) {
+fn peers_that_do_not_read_hold_up_no_other(v: Variant) {
     let server = Setup::on(v).small_buffers().start(|| Echo);
     let sent = noise(14, 8 << 20);
     let mut stuck: Vec<_> = (0..3)
@@ -344,7 +344,7 @@ fn peers_that_do_not_read_hold_up_nobody(v: Variant) {
         quiet + 50 * 10 * 4,
         "nothing more was read of them"
     );
-    // One of them reads after all.
+    // One of the peers reads after all.
     let (mut client, n) = stuck.pop().expect("three");
     client.finish();
     assert!(client.rest() == sent[..n]);

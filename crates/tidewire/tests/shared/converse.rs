@@ -155,7 +155,7 @@ impl Scene {
     }
 }
 
-/// That exactly this comes back, or a beginning of it.
+/// Checks that exactly this comes back, or a beginning of it.
 #[allow(dead_code, reason = "a part of it, of some crates' tests")]
 pub(crate) fn exactly(got: &[u8], expected: &[u8], whole: bool) -> Result<(), String> {
     if whole && got != expected || !expected.starts_with(got) {

@@ -1,10 +1,11 @@
 //! Echo, one thread, one epoll loop written by hand: the yardstick for the epoll engine.
 //!
-//! Edge-triggered, so a socket is registered once and never touched again. One buffer serves everybody:
-//! a chunk is received into it and sent straight from it, and only what the peer does not take is copied
-//! aside. `--burn` spends so many nanoseconds of CPU for each receive: a slowdown of known size, to see whether it is
-//! found. A receive that did not fill the buffer has drained the socket, which saves the call that would
-//! only have said so. There is no limit on what one connection may do in a turn, and no timeout.
+//! Edge-triggered, so a socket is registered once and never touched again. One buffer serves all
+//! connections: a chunk is received into it and sent straight from it, and only what the peer does
+//! not take is copied aside. `--burn` spends so many nanoseconds of CPU for each receive: a
+//! slowdown of known size, to see whether it is found. A receive that did not fill the buffer has
+//! drained the socket, which saves the call that would only have said so. There is no limit on what
+//! one connection may do in a turn, and no timeout.
 
 use std::convert::Infallible;
 use std::net::TcpListener;

@@ -1,7 +1,8 @@
 //! A blocking lock-step echo client: one connection, one message in flight, each round trip timed.
 //!
-//! It does as little as possible beside the two system calls, so that what it measures is the server and
-//! the kernel. Every reply is compared with what was sent, outside the timed stretch.
+//! The program does as little as possible beside the two system calls, so that what it measures is
+//! the server and the kernel. Every reply is compared with what was sent, outside the timed
+//! stretch.
 //!
 //! Prints one line of JSON. Exit status: 0, 1 if it could not connect, 2 at a wrong reply or a lost
 //! connection.

@@ -129,7 +129,7 @@ impl Server {
                     .to_owned();
             }
         };
-        // What it says later is read by nobody, but must not stop it.
+        // What the server prints later is dropped, but must not stop it.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let made = Server::connect(&addr, load);
         let (epoll, conns) = made.unwrap_or_else(|e| fail(format!("{name} on {addr}: {e}")));
@@ -206,7 +206,7 @@ impl Server {
                 ));
             }
             if let Some(rate) = load.rate.filter(|_| !over) {
-                // Who is behind schedule waits for a connection that is free.
+                // A message behind schedule waits for a free connection.
                 let due = (rate * elapsed.as_secs_f64()) as usize;
                 for _ in 0..self.conns.len() {
                     if offered >= due {

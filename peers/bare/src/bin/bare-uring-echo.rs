@@ -131,7 +131,7 @@ impl Loop<'_> {
     }
 
     fn open(&mut self, fd: RawFd) {
-        // SAFETY: the accept has just made this descriptor and nobody else knows of it.
+        // SAFETY: the accept has just made this descriptor and no other code knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         if fd as usize >= self.conns.len() {
             self.conns.resize_with(fd as usize + 1, || None);

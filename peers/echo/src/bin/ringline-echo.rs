@@ -27,7 +27,7 @@ impl AsyncEventHandler for Echo {
 }
 
 fn main() {
-    // It binds by itself, so the port has to be found before.
+    // The library binds by itself, so the port has to be found before.
     let addr = match echo_peers::wanted() {
         addr if addr.port() == 0 => {
             let free = std::net::TcpListener::bind(addr).expect("an address to listen on");

@@ -20,7 +20,7 @@ pub(crate) struct Handing {
     hello: Option<Hello>,
     /// The successor has been offered the listeners.
     offered: bool,
-    /// One that did not take over may have the listeners still.
+    /// A successor that did not take over may still have the listeners.
     astray: bool,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Handing {
 pub(crate) enum Wants {
     /// The listeners.
     Listeners,
-    /// That the logs are let go of.
+    /// The logs are to be released.
     Logs,
-    /// That this server ends: it serves.
+    /// This server is to end: the successor serves.
     End,
     /// Nothing any more: it has gone, or is not heard any more.
     Nothing,
@@ -105,7 +105,8 @@ impl Handing {
             Err(error) => {
                 tracing::warn!(%error, "a successor does not take over");
                 self.successor = None;
-                // One that ends has closed all it had. One that is stopped, or says what it should not, has not.
+                // A successor that ends has closed all it had. A successor that is stopped, or that
+                // sends an unexpected message, has not.
                 let ends = matches!(error, Broken::Gone | Broken::Refused(_));
                 self.astray |= std::mem::take(&mut self.offered) && !ends;
                 Some(Wants::Nothing)
@@ -154,7 +155,7 @@ impl Handing {
         if let Some(session) = &mut self.successor
             && let Err(error) = session.released()
         {
-            // That it has gone is heard soon.
+            // The loop hears soon that the successor has gone.
             tracing::warn!(%error, "the successor is not reached");
         }
     }

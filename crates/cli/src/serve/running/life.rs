@@ -182,7 +182,8 @@ impl<'a> Life<'a> {
                 .recover(self.plan, &self.logs, &self.panel, &at, &mut goes_on)?;
         self.was_cut_short = !recovered;
         if recovered && is_asked {
-            // There was nothing left to cut short: the end is asked for again, where ends are heard from now on.
+            // Nothing was left to cut short: the end is asked for again, where ends are heard from
+            // now on.
             let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
         }
         Ok(())

@@ -29,7 +29,7 @@ pub(crate) struct Schema {
     of_one_start: Vec<Setting>,
 }
 
-/// One of them.
+/// One setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// The name of the flag, without dashes.

@@ -108,7 +108,7 @@ impl Load {
     pub(crate) fn end(self) -> u64 {
         self.over.store(true, SeqCst);
         for client in self.clients {
-            client.join().expect("nobody is refused or reset");
+            client.join().expect("no client is refused or reset");
         }
         self.served.load(SeqCst)
     }

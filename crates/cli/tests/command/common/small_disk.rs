@@ -13,7 +13,8 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// One of so many MiB; `None`, and the reason is printed, where this machine does not let it be mounted.
+    /// A disk of so many MiB; `None`, and the reason is printed, where this machine does not let it
+    /// be mounted.
     pub(crate) fn mount(mib: u64) -> Option<SmallDisk> {
         if !rustix::process::getuid().is_root() {
             eprintln!("skipped: mounting a file system needs root");

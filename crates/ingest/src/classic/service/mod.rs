@@ -27,7 +27,7 @@ use crate::sink::{Accepted, Sink};
 
 /// The reason recorded for a connection that announced a payload above the limit.
 const TOO_LARGE: &str = "payload too large";
-/// That for one which was owed something by a log that has failed.
+/// The reason recorded for a connection that was owed acknowledgements by a log that has failed.
 const LOG_FAILED: &str = "the log has failed";
 
 /// Acknowledgements that a policy of one for each message writes before it asks again whether the

@@ -129,7 +129,7 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// There may be room in the log.
+    /// Goes on: the log may have room.
     pub(super) fn room(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(later) = &mut self.later
             && later.pause == Pause::Crowded

@@ -94,7 +94,7 @@ pub enum AdminFrame<'a> {
         /// The name.
         after: &'a str,
     },
-    /// There is to be a stream.
+    /// Create a stream.
     Create {
         /// Name of the stream.
         stream: &'a str,
@@ -241,7 +241,7 @@ impl<'a> AdminFrame<'a> {
 pub struct StreamFrame<'a> {
     /// The oldest position kept.
     pub first: u64,
-    /// One past the last.
+    /// The position after the last record.
     pub next: u64,
     /// Bytes of the records that are kept, as they are stored.
     pub bytes: u64,

@@ -15,7 +15,7 @@ const CURSOR: u8 = 2;
 /// What a reader says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderFrame {
-    /// So many more bytes of batch frames may be sent.
+    /// Number of further bytes of batch frames that may be sent.
     Credit(u64),
     /// The cursor named in the hello now stands at this position.
     CommitCursor(u64),

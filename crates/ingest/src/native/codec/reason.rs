@@ -8,7 +8,7 @@ macro_rules! reasons {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason {
             $($(#[$doc])* $name,)*
-            /// One that this version does not know.
+            /// A reason that this version does not know.
             Unknown(u16),
         }
 

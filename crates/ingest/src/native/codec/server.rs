@@ -110,7 +110,7 @@ pub struct Refusal<'a> {
 pub struct ReaderWelcome {
     /// The oldest position kept.
     pub first: u64,
-    /// One past the last.
+    /// The position after the last record.
     pub next: u64,
     /// Where reading begins.
     pub start: u64,

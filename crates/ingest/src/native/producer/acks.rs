@@ -105,7 +105,7 @@ impl Producer {
         cx.link.set_timer(self.told_at + self.keepalive);
     }
 
-    /// There may be room in the queue of the log.
+    /// Goes on: the log's queue may have room.
     pub(in crate::native) fn room(&mut self, cx: &mut Cx<'_, impl Native>) {
         if self.pause == Pause::Crowded && !self.has_refused() {
             cx.link.resume();

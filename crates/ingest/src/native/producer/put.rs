@@ -16,7 +16,7 @@ use crate::native::shared::Shared;
 /// What became of a batch.
 pub(super) enum Put {
     Taken,
-    /// There is no room for it now.
+    /// The log has no room for the messages now.
     Crowded,
     /// The message was refused, and all that follows it is to be dropped.
     Refused,

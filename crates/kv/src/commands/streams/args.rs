@@ -96,7 +96,7 @@ pub(crate) fn interval(from: &[u8], to: &[u8]) -> Result<(StreamId, StreamId), E
 pub(super) enum Adding {
     /// By the clock.
     Any,
-    /// Of this time.
+    /// Ids of this time.
     Within(u64),
     /// This one.
     Exactly(StreamId),

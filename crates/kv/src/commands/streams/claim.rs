@@ -18,7 +18,7 @@ struct Claim {
     delivered_ms: u64,
     /// How often they count as given, if that is said.
     count: Option<u64>,
-    /// Entries that nobody has are claimed too.
+    /// Entries without an owner are claimed too.
     force: bool,
     only_ids: bool,
 }
@@ -27,9 +27,9 @@ struct Claim {
 #[derive(PartialEq, Eq)]
 enum Claimed {
     Yes,
-    /// It stays whose it is.
+    /// The entry stays with its owner.
     No,
-    /// There is no such entry any more, and now nobody has it.
+    /// The entry does not exist any more, and now it has no owner.
     Gone,
 }
 
@@ -79,7 +79,7 @@ fn check_group(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
 }
 
-/// Writes the entries of ids, or those alone.
+/// Writes the entries of ids, or the ids alone.
 fn write_claimed(ctx: &mut Ctx<'_, '_>, key: &[u8], ids: &[StreamId], only_ids: bool) -> Done {
     ctx.reply.array(ids.len());
     let stream = ctx.db.peek::<Stream>(key)?;

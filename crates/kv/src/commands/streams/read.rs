@@ -183,7 +183,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 /// What is read of a stream for a group.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// What nobody was given.
+    /// Entries that were not delivered yet.
     New,
     /// What this consumer was given and has not acknowledged, behind an id.
     Own(StreamId),
@@ -274,7 +274,7 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Gives entries that nobody was given: whether there were any, and how many.
+/// Delivers entries that were not delivered yet: whether there were any, and how many.
 fn give<'e>(
     entries: &'e Entries,
     of: &mut Group,
@@ -320,7 +320,8 @@ fn show_own(entries: &Entries, id: StreamId, reply: &mut Reply) -> bool {
     }
 }
 
-/// Gives a consumer again what it has: whether anything has changed, and how many entries those are.
+/// Gives a consumer again what it has: whether anything has changed, and how many entries these
+/// are.
 fn again(
     of: &mut Group,
     number: u32,

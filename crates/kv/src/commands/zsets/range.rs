@@ -169,7 +169,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// How many members there are, and those.
+    /// The members, and how many there are.
     fn members<'s>(&self, set: &'s ZSet) -> (usize, impl Iterator<Item = Scored<'s>>) {
         let (first, n) = self.span.ranks(set, self.down);
         let take = n.saturating_sub(self.skip).min(self.most);

@@ -8,8 +8,8 @@ use super::format::{BLOCK_HEAD, BLOCK_MAX, BlockHead, HEADER, Header, PART, Tota
 
 /// Bytes of items that are one block, about.
 const BLOCK: usize = 256 << 10;
-/// Bytes after which they are synced, so that the last sync has little left, and those of the log in
-/// between wait for no more than that.
+/// Bytes after which they are synced, so that the last sync has little left, and syncs of the log
+/// in between wait for no more than that.
 const SYNC: u64 = 8 << 20;
 /// Bytes by which the room that is reserved grows when it was too little.
 const GROW: u64 = 16 << 20;
@@ -120,7 +120,7 @@ impl<F: DiskFile> SnapshotFile<F> {
         self.write_block(false, &items)?;
         self.items = items;
         self.items.clear();
-        // One that was long is not kept.
+        // A buffer that was long is not kept.
         self.items.shrink_to(4 * BLOCK);
         Ok(())
     }

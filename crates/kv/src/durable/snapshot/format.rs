@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         let head = BlockHead::of(false, 0, b"\x01\x00\x00\x01k\x01v");
         let expected = b"\x01\0\0\0\0\0\0\0\x07\0\0\0";
         assert_eq!(head.encode()[..12], expected[..]);

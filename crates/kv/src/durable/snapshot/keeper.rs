@@ -23,14 +23,14 @@ use crate::store::{Effects, Store, Walk};
 const STEPS: usize = 4;
 /// Until a snapshot that has failed is tried again without being asked for.
 const AGAIN: Duration = Duration::from_secs(60);
-/// The same where there was no room for it, or where it has not helped a log without room.
+/// Pause where there was no room for the snapshot, or where it has not helped a log without room.
 const SOON: Duration = Duration::from_secs(1);
 /// How often, and for how long at most, it is looked whether the log has given the room that it holds for what makes room.
 const BORROWS: Duration = Duration::from_millis(10);
 const BORROWS_MAX: Duration = Duration::from_secs(1);
 /// Between two lines about a disk that is full.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether the log has done what was asked for, if nobody says so.
+/// How often it is looked whether the log has done what was asked for, if no signal says so.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Makes the snapshots of a store.
@@ -40,11 +40,12 @@ pub struct Keeper<D: Disk> {
     store: Arc<Store>,
     told: Arc<Snapshots>,
     state: State<D>,
-    /// What the walk writes that nobody wants.
+    /// What the walk writes in vain.
     waste: Vec<u8>,
     /// Not before that without being asked for.
     pause_until: Duration,
-    /// One has ended that was to help a log without room, when so many bytes were logged; it is not known yet whether it has.
+    /// A snapshot has ended that was to help a log without room, when so many bytes were logged; it
+    /// is not known yet whether it has.
     relieved: Option<u64>,
     /// Changes that had waited when the snapshot that is being made was begun.
     waits: u64,
@@ -69,7 +70,7 @@ impl<D: Disk> fmt::Debug for Keeper<D> {
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     position: u64,
-    /// Of the last unit that is in it.
+    /// Ticket of the last unit that is in it.
     ticket: u64,
     /// Units of the log that it stands for, and their bytes.
     units: u64,
@@ -98,11 +99,12 @@ enum State<D: Disk> {
         walk: Walk,
         file: SnapshotFile<D::File>,
     },
-    /// It has failed, but the walk goes on to its end, after which all entries are of one epoch.
+    /// The snapshot has failed, but the walk goes on to its end, after which all entries are of one
+    /// epoch.
     Wasting {
         walk: Walk,
     },
-    /// It is durable, and counts as soon as what it holds is committed.
+    /// The snapshot is durable, and counts as soon as what it holds is committed.
     Waiting {
         begun: Begun,
         size: u64,
@@ -160,7 +162,7 @@ impl<D: Disk> Keeper<D> {
             _watch,
         };
         if let Some(found) = found {
-            // Whoever made it may have been killed before it has done so.
+            // The process that made the snapshot may have been killed before it did so.
             match keeper.name_anew(found.header.position) {
                 Ok(()) => keeper.cut(found.header.position),
                 Err(Failed(why)) => tracing::error!(%why, "the log is not cut behind its snapshot"),
@@ -195,8 +197,9 @@ impl<D: Disk> Keeper<D> {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether there is time to leave the processor to others between steps: one is being made, and what was handed
-    /// out before it changed will hold up nobody soon, nor does the log want for room.
+    /// Whether there is time to leave the processor to others between steps: one is being made, and
+    /// what was handed out before it changed will delay no command soon, nor does the log want for
+    /// room.
     #[must_use]
     pub fn may_rest(&self) -> bool {
         let walks = matches!(self.state, State::Walking { .. } | State::Wasting { .. });
@@ -208,8 +211,8 @@ impl<D: Disk> Keeper<D> {
         let growth = self.told.growth();
         let (logged, size) = (self.kv_log.logged(), self.told.lock().size);
         let may_be = growth > 0 && logged > 0;
-        // And as much as it would write, so that what is written twice is not more than what is
-        // written once.
+        // The log must also have grown by as much as a snapshot would write, so that what is
+        // written twice is not more than what is written once.
         let has_grown = logged >= growth.max(size);
         match room {
             Room::Enough | Room::Unknown if may_be && has_grown => Due::Grown,
@@ -333,7 +336,7 @@ impl<D: Disk> Keeper<D> {
         let asked = self.told.lock().is_scheduled();
         let room = self.log.room();
         if room == Room::Unknown && !asked {
-            // It is about to say so.
+            // The log's writer is about to say how much room there is.
             self.told.awaits_log.store(true, Relaxed);
             return Step::WaitUntil(now.monotonic + LOOK);
         }
@@ -572,14 +575,15 @@ impl<D: Disk> Keeper<D> {
         }
         self.sync_names()?;
         if self.log.progress().failure.is_some() {
-            // It may have had the answer that was meant for this.
+            // The other waiter may have had the answer that was meant for this one.
             return Err(Failed("the log has failed".into()));
         }
         Ok(())
     }
 
-    /// Makes the name of the snapshot that was found durable, by changing it: who gave it may have been killed
-    /// before the directory was synced, or that has failed, and then a sync that comes later says nothing about it.
+    /// Makes the name of the snapshot that was found durable, by changing it: the process that gave
+    /// it may have been killed before the directory was synced, or the sync has failed, and then a
+    /// sync that comes later says nothing about it.
     fn name_anew(&self, position: u64) -> Result<(), Failed> {
         if self
             .kv_log
@@ -628,7 +632,7 @@ impl<D: Disk> Keeper<D> {
     fn end(&mut self, began: Duration, now: Now, result: Result<Ended, Failed>) {
         let took = now.monotonic.saturating_sub(began);
         if self.told.is_relieving() && result.is_ok() {
-            // One that does not help is not made over and over.
+            // A snapshot that does not help is not made over and over.
             self.relieved = Some(self.kv_log.logged());
             self.pause_until = now.monotonic + (4 * took).clamp(SOON, AGAIN);
         }

@@ -45,7 +45,7 @@ pub enum SnapshotError {
         /// Why.
         source: io::Error,
     },
-    /// It is not what was written.
+    /// The snapshot is not what was written.
     #[error("{file}: {wrong}. {instead}")]
     Damaged {
         /// Which.
@@ -55,7 +55,7 @@ pub enum SnapshotError {
         /// What a start can go by without it.
         instead: Instead,
     },
-    /// It belongs to another log.
+    /// The snapshot belongs to another log.
     #[error("{file}: it is of the log {found:016x}, and this is {expected:016x}")]
     Foreign {
         /// Which.
@@ -65,7 +65,7 @@ pub enum SnapshotError {
         /// The number that it says.
         found: u64,
     },
-    /// It has more databases than there are.
+    /// The snapshot has more databases than there are.
     #[error("{file}: it is of {found} databases, and there are {expected} now")]
     Databases {
         /// Which.
@@ -75,7 +75,7 @@ pub enum SnapshotError {
         /// How many it was made with.
         found: u16,
     },
-    /// Whoever was told how far it is did not want it to go on.
+    /// The callback that is told the progress stopped it.
     #[error("it was not to go on")]
     Stopped,
 }
@@ -390,7 +390,7 @@ fn in_parallel<F: DiskFile>(
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .is_some();
-                    // Those who take blocks end when there are no more.
+                    // Threads that take blocks end when there are no more.
                     if failed || blocks.send(block).is_err() {
                         break None;
                     }

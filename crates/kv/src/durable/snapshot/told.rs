@@ -24,7 +24,7 @@ pub struct Status {
     pub made: u64,
     /// Why the last try has failed, if it has.
     pub failure: Option<Arc<str>>,
-    /// Asked for, begun and ended: each number is of somebody who has asked.
+    /// Asked for, begun and ended: each number belongs to a requester.
     asked: u64,
     begun: u64,
     ended: u64,
@@ -57,9 +57,9 @@ impl Status {
 #[derive(Debug, Default)]
 pub struct Snapshots {
     status: Mutex<Status>,
-    /// There may be something to do for the keeper.
+    /// Signalled when the keeper may have something to do.
     pub(super) work: Condvar,
-    /// It waits for the log: nobody else need tell it that this has moved.
+    /// The keeper waits for the log: no other thread need tell it that the log has moved.
     pub(super) awaits_log: AtomicBool,
     /// Bytes of the log from which one is made without being asked for; 0 for never.
     growth: AtomicU64,
@@ -100,9 +100,9 @@ impl Default for Room {
 pub(super) enum Relief {
     /// No: none is made, or it would not help.
     None,
-    /// It is about to be looked at.
+    /// The state is about to be looked at.
     Open,
-    /// One is being made that helps.
+    /// A snapshot is being made that helps.
     Coming,
 }
 
@@ -123,7 +123,7 @@ impl Snapshots {
     /// Asks for a snapshot that has everything done so far; for [`Status::outcome`].
     pub fn ask(&self) -> u64 {
         let mut status = self.lock();
-        // One that waits serves all who ask.
+        // One waiting snapshot serves all requesters.
         if status.asked == status.begun {
             status.asked += 1;
         }
@@ -143,8 +143,8 @@ impl Snapshots {
         self.work.notify_all();
     }
 
-    /// Whether a change that finds the disk full is to wait for the snapshot behind which the log goes on; wakes whoever makes
-    /// it.
+    /// Whether a change that finds the disk full is to wait for the snapshot behind which the log
+    /// goes on; wakes the keeper.
     pub(in crate::durable) fn relieves(&self) -> bool {
         let relieves = self.room.relief.load(Relaxed) != Relief::None as u8;
         if relieves {
@@ -198,14 +198,14 @@ impl Snapshots {
         self.room.size.store(size, Relaxed);
     }
 
-    /// So many bytes of the log are in one that counts.
+    /// Notes that `logged` bytes of the log are in a snapshot that counts.
     pub(in crate::durable) fn cut(&self, logged: u64) {
         self.logged.fetch_sub(logged, Relaxed);
         let at = &self.room.living_at;
         at.store(at.load(Relaxed).saturating_sub(logged), Relaxed);
     }
 
-    /// Wakes whoever makes them.
+    /// Wakes the keeper.
     pub(in crate::durable) fn nudge(&self) {
         let _status = self.lock();
         self.work.notify_all();
@@ -251,7 +251,7 @@ impl Status {
     }
 }
 
-/// One that counts.
+/// A snapshot that counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) position: u64,

@@ -14,7 +14,8 @@ pub(super) fn of(entry: &Entry, args: &[&[u8]]) -> (u8, u8) {
     (of_flags(first), of_flags(others))
 }
 
-/// Neither for a key of which no more is told than that it is there, or how large it is: any right to it will do.
+/// The result is neither reading nor writing for a key of which only the existence or size is told:
+/// any right to it will do.
 fn of_flags(flags: &[&str]) -> u8 {
     let each = flags.iter().map(|flag| match *flag {
         "access" => READS,

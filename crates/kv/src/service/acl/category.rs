@@ -9,7 +9,7 @@ use crate::service::table::{Entry, What};
 /// Categories, as bits in the order of [`NAMES`].
 pub(crate) type Categories = u32;
 
-/// Their names, in the order in which ACL CAT tells them.
+/// Names of the categories, in the order in which ACL CAT tells them.
 pub(crate) const NAMES: [&str; 21] = [
     "keyspace",
     "read",
@@ -34,7 +34,7 @@ pub(crate) const NAMES: [&str; 21] = [
     "scripting",
 ];
 
-/// What only who runs the server should use. All of it is dangerous too.
+/// Commands that only the operator should use. All of it is dangerous too.
 const ADMIN: &[&str] = &[
     "acl|deluser",
     "acl|dryrun",
@@ -131,7 +131,7 @@ const BLOCKING: &[&str] = &[
     "xreadgroup",
 ];
 
-/// Of those that are not about keys.
+/// Fast commands among the ones that are not about keys.
 const FAST_ONES: &[&str] = &[
     "asking",
     "auth",
@@ -190,7 +190,7 @@ pub(crate) fn names(categories: Categories) -> impl Iterator<Item = &'static str
 /// The categories of a command, or of one of its subcommands. A command that is several is only slow.
 pub(crate) fn of(entry: &Entry, sub: Option<&str>) -> Categories {
     let bit = |name: &str| named(name.as_bytes()).unwrap_or_default();
-    // Of those only COMMAND is one by itself too.
+    // Only COMMAND is also a command by itself.
     if entry.has_subcommands() && sub.is_none() && entry.arity != -1 {
         return bit("slow");
     }

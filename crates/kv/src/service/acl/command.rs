@@ -291,7 +291,7 @@ fn generate(call: &mut Call<'_, '_>, bits: Option<&[u8]>) {
                 .error("ERR value is not an integer or out of range");
         }
     };
-    // A password is made of what nobody can foresee; the chance of loops need not be.
+    // A password is made of unpredictable bytes; the chance of loops need not be.
     let digits = bits.div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];
     let read = File::open("/dev/urandom").and_then(|mut chance| chance.read_exact(&mut bytes));

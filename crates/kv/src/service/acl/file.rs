@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AclFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the ACL file {0}: {1}")]
     Read(PathBuf, io::Error),
     /// The settings have a password for the user `default`, and the file has others or none.
@@ -108,7 +108,7 @@ pub(super) fn write(path: &Path, acl: &Acl) -> io::Result<()> {
 
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let _ = fs::remove_file(path);
-    // Hashes of passwords are for nobody else to try words on.
+    // No other user may try words on hashes of passwords.
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

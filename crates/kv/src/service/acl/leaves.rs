@@ -12,7 +12,7 @@ pub(super) struct Leaf {
     pub(super) categories: Categories,
 }
 
-/// All of them. Those of one command stand in a row: itself, then its subcommands in their order.
+/// All of them. Leaves of one command stand in a row: itself, then its subcommands in their order.
 pub(super) struct Leaves {
     all: Vec<Leaf>,
     /// Where each command stands, by its number in the table; and the end.
@@ -37,7 +37,7 @@ pub(super) fn leaves() -> &'static Leaves {
 }
 
 impl Leaf {
-    /// Its name, as in `config|get`.
+    /// Name of the leaf, as in `config|get`.
     pub(super) fn name(&self) -> String {
         match self.sub {
             None => self.entry.name.to_owned(),

@@ -1,4 +1,4 @@
-//! ACL LOG: who was refused what, the newest first.
+//! ACL LOG: what was refused to which user, the newest first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ const SHOWN: usize = 256;
 /// Milliseconds in which refusals that are alike are one entry.
 const GROUPED_MS: u64 = 60_000;
 
-/// What somebody had no right to.
+/// What a user had no right to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Command,
@@ -85,8 +85,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Notes a refusal; the oldest goes when there are more than `most`. `client` is what CLIENT LIST
-    /// shows of who was refused.
+    /// Notes a refusal; the oldest goes when there are more than `most`. `client` is what CLIENT
+    /// LIST shows of the refused client.
     #[cold]
     pub(crate) fn add(
         &self,

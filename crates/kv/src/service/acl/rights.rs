@@ -1,4 +1,4 @@
-//! What a user may do, and how it shows who it is. Never changed: another takes its place.
+//! What a user may do, and how it logs in. Never changed: another takes its place.
 
 use super::leaves::leaves;
 use super::password::Hash;
@@ -20,7 +20,7 @@ pub(crate) enum Denied<'a> {
 }
 
 impl Denied<'_> {
-    /// Of the refusals of several selectors the one that came closest is told.
+    /// The closest of the refusals of several selectors is told.
     fn rank(&self) -> (u8, usize) {
         match self {
             Denied::Command => (0, 0),
@@ -48,7 +48,7 @@ impl Denied<'_> {
         Error::text(format!("{code} {before}{what}"))
     }
 
-    /// The same with the name of the key or channel.
+    /// The refusal with the name of the key or channel.
     pub(super) fn in_full(&self, user: &[u8], call: &str) -> Vec<u8> {
         let of = |what: &str, name: &[u8]| {
             [
@@ -74,7 +74,7 @@ impl Denied<'_> {
 /// Rights and passwords of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct Rights {
-    /// It may be logged in to.
+    /// Whether clients may log in as this user.
     pub(super) on: bool,
     /// Any password will do.
     pub(super) nopass: bool,
@@ -83,12 +83,12 @@ pub(crate) struct Rights {
     pub(super) passwords: Vec<Hash>,
     pub(super) root: Selector,
     pub(super) selectors: Vec<Selector>,
-    /// It may do everything. See [`Rights::settle`].
+    /// The user may do everything. See [`Rights::settle`].
     unrestricted: bool,
 }
 
 impl Rights {
-    /// Of a user that is new: none.
+    /// The rights of a new user: none.
     pub(super) fn none(all_channels: bool) -> Rights {
         Rights {
             on: false,
@@ -101,7 +101,7 @@ impl Rights {
         }
     }
 
-    /// Of the user `default` if nobody said otherwise: all, with a password if there is one.
+    /// The default rights of the user `default`: all, with a password if there is one.
     pub(super) fn of_default(password: Option<&str>) -> Rights {
         let mut rights = Rights {
             on: true,
@@ -158,7 +158,7 @@ impl Rights {
 
     /// Whether a call may run, which has enough arguments and a subcommand that there is.
     pub(crate) fn check<'a>(&self, entry: &Entry, args: &[&'a [u8]]) -> Result<(), Denied<'a>> {
-        // Who may do nothing else may still become somebody else, or go.
+        // A user without rights may still become another user, or go.
         if self.unrestricted || matches!(entry.name, "auth" | "hello" | "quit" | "reset") {
             return Ok(());
         }

@@ -109,7 +109,7 @@ pub(super) fn apply(
     Ok(rights.settle())
 }
 
-/// The rules, with those in parentheses as one each.
+/// The rules, with each group in parentheses as one.
 fn joined(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, Bad> {
     let mut all = Vec::new();
     let mut open: Option<Vec<u8>> = None;

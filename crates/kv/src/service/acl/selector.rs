@@ -29,7 +29,7 @@ pub(super) enum Wrong {
 const PATTERNS_MAX: usize = 1 << 20;
 const PATTERN_COST: usize = 64;
 
-/// A pattern of keys, and what may be done with those that match.
+/// A pattern of keys, and what may be done with keys that match.
 #[derive(Clone, Debug)]
 struct KeyPattern {
     text: Box<[u8]>,
@@ -238,7 +238,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Keeps a rule in the place of those that it overrides.
+    /// Keeps a rule in the place of rules that it overrides.
     fn remember(&mut self, may: bool, name: &str) {
         self.rules.retain(|rule| {
             let rest = rule[1..].strip_prefix(name);
@@ -366,7 +366,7 @@ impl Selector {
         self.all_keys || self.keys.iter().any(all)
     }
 
-    /// A pattern is subscribed to only by who has the right to just that one.
+    /// A pattern may be subscribed to only with the right to just that one.
     pub(super) fn may_hear(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.all_channels
             || self.channels.iter().any(|known| match is_pattern {

@@ -1,4 +1,4 @@
-//! All users, and how a change of one reaches those who are it.
+//! All users, and how a change of one reaches its connections.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,14 +24,14 @@ const EACH: usize = 256;
 pub(super) enum Refused {
     /// There are as many as there may be.
     Users,
-    /// They take as much memory as they may.
+    /// The users take as much memory as they may.
     Memory,
 }
 
-/// Who everybody is at first.
+/// The user of every connection at first.
 pub(super) const DEFAULT: &[u8] = b"default";
 
-/// A user, by whom connections hold on to it.
+/// A user, as connections hold on to it.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) name: Box<[u8]>,
@@ -76,7 +76,7 @@ type Accounts = BTreeMap<Box<[u8]>, Arc<Account>>;
 const OPEN: u8 = 1;
 /// Any password would do for it, or would if it were on.
 const NOPASS: u8 = 2;
-/// It may do everything.
+/// The user may do everything.
 const UNRESTRICTED: u8 = 4;
 
 /// All users, and what there is beside them.
@@ -84,7 +84,7 @@ const UNRESTRICTED: u8 = 4;
 pub(crate) struct Acl {
     accounts: RwLock<Accounts>,
     default: Arc<Account>,
-    /// Of all accounts.
+    /// Bytes of all accounts.
     bytes: AtomicUsize,
     /// What of the default user is asked at every connection.
     default_is: AtomicU8,
@@ -120,7 +120,7 @@ impl Acl {
         acl
     }
 
-    /// Who a connection is at first.
+    /// The user of a connection at first.
     pub(crate) fn default_account(&self) -> &Arc<Account> {
         &self.default
     }
@@ -129,17 +129,17 @@ impl Acl {
         self.default_is.load(Relaxed) & what == what
     }
 
-    /// Whether a connection has to show who it is.
+    /// Whether a connection has to log in.
     pub(crate) fn needs_password(&self) -> bool {
         !self.default_is(OPEN)
     }
 
-    /// Whether nobody has set a password.
+    /// Whether no password is set.
     pub(crate) fn has_no_password(&self) -> bool {
         self.default_is(NOPASS)
     }
 
-    /// Whether everybody may do everything without a password.
+    /// Whether every client may do everything without a password.
     pub(crate) fn is_open(&self) -> bool {
         self.default_is(OPEN | UNRESTRICTED)
     }
@@ -166,7 +166,7 @@ impl Acl {
         self.accounts().values().cloned().collect()
     }
 
-    /// The user who has this name and password, and may be logged in to.
+    /// The user that has this name and password, and may be logged in to.
     pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<Account>> {
         let given = Hash::of(password);
         self.find(name)
@@ -233,7 +233,7 @@ impl Acl {
         Some(account)
     }
 
-    /// Has these users and no others. Those who stay keep who is connected as them.
+    /// Has these users and no others. Users that stay keep their connections.
     pub(super) fn replace(&self, users: Vec<(Box<[u8]>, Rights)>, attention: &Attention) {
         let mut accounts = self
             .accounts

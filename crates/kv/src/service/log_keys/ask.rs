@@ -83,7 +83,7 @@ impl Shown {
                 true => "stream",
                 false => "none",
             }),
-            // It never goes by time as a whole.
+            // The stream never goes by time as a whole.
             "ttl" | "pttl" | "expiretime" | "pexpiretime" => {
                 reply.integer(if self.exists(args[1]) { -1 } else { -2 });
             }
@@ -92,7 +92,7 @@ impl Shown {
         Ok(None)
     }
 
-    /// Whether anybody may read.
+    /// Whether clients may read.
     pub(super) fn open(&self) -> Result<(), Error> {
         match self.is_shut() {
             false => Ok(()),

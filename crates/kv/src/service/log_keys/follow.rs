@@ -55,7 +55,7 @@ pub(crate) struct Reading {
     /// When its time is over.
     until: Option<Instant>,
     state: State,
-    /// It may not be read any more: rights have changed.
+    /// The stream may not be read any more: rights have changed.
     refused: bool,
     /// Where the log was when it was last read; by what clock it is told how long that took.
     begun: Instant,
@@ -97,7 +97,7 @@ impl Ask {
 }
 
 impl Reading {
-    /// Its connection waits for its streams.
+    /// Notes that the connection waits for its streams.
     fn join(&self, id: ConnId, local: &mut RespLocal) {
         let Ask::Behind { streams, .. } = &self.ask else {
             return;
@@ -284,7 +284,7 @@ impl RespConn {
         }
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
         if shared.attention.is_paused() && shared.holds_back(now_ms, false) {
-            // It is looked for again when the pause may be over.
+            // The next look is due when the pause may be over.
             let left = reading.until.map(|until| until - cx.link.now());
             let again = left.map_or(RETRY, |left| left.min(RETRY));
             cx.link.set_timer_after(again);
@@ -333,7 +333,7 @@ impl RespConn {
     /// A thread has read.
     pub(crate) fn log_was_read(&mut self, WasRead(done): WasRead, cx: &mut Cx<'_, RespConn>) {
         let Some(mut reading) = self.reading.take() else {
-            // It was given up.
+            // The wait was given up.
             return;
         };
         let shared = Arc::clone(&cx.local.shared);
@@ -366,7 +366,7 @@ impl RespConn {
         self.end_reading(*reading, &mut reply, cx);
     }
 
-    /// There was nothing where something might have been: waits on.
+    /// Nothing was found where something might have been: waits on.
     fn go_on_following(
         &mut self,
         mut reading: Box<Reading>,
@@ -452,7 +452,7 @@ impl RespConn {
         cx.link.resume();
     }
 
-    /// Nobody is there any more for what it reads.
+    /// Gives a read up: the connection that asked has gone.
     pub(crate) fn give_reading_up(&mut self, id: ConnId, local: &mut RespLocal) {
         if self.reading.take().is_some() {
             local.followers.remove(id);

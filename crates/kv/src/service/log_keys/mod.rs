@@ -1,4 +1,5 @@
-//! Keys that are streams of the log of messages: whoever speaks Redis's protocol reads what was ingested.
+//! Keys that are streams of the log of messages: clients of Redis's protocol read what was
+//! ingested.
 //!
 //! The one idea: nothing of them is in the store. A command that names such a key is recognised before it runs. What needs no
 //! disk is answered on the loop ([`ask`]); the rest is read by threads ([`read`]) while the connection waits
@@ -48,7 +49,7 @@ pub struct LogKeys {
 }
 
 impl LogKeys {
-    /// Bytes of a reply of entries, if nobody says.
+    /// Default bytes of a reply of entries.
     pub const REPLY_MAX: usize = 16 << 20;
 }
 
@@ -76,14 +77,14 @@ pub struct LogCounters {
 pub(crate) struct Shown {
     keys: LogKeys,
     log: Arc<dyn Log>,
-    /// Nobody may read it for now.
+    /// Set while no client may read the log.
     shut: AtomicBool,
     alarm: Arc<Alarm<Message>>,
     reads: AtomicU64,
     entries: AtomicU64,
     bytes: AtomicU64,
     refused: AtomicU64,
-    /// Of log lines about replies that are too long.
+    /// Throttle of log lines about replies that are too long.
     refusals: Throttle,
     /// Has the log ring the alarm.
     _watch: Watch,
@@ -148,10 +149,10 @@ impl Shown {
         self.shut.load(Relaxed)
     }
 
-    /// From now on nobody may read it, or everybody again.
+    /// From now on no client may read the log, or all again.
     pub(crate) fn set_shut(&self, shut: bool) {
         self.shut.store(shut, Relaxed);
-        // Those that wait are told at once.
+        // Waiting clients are told at once.
         self.alarm.ring();
     }
 
@@ -164,7 +165,7 @@ impl Shown {
         }
     }
 
-    /// A key of the store that nobody can use any more, and its database.
+    /// A key of the store that no client can use any more, and its database.
     pub(crate) fn hidden(&self, store: &Store, now_ms: u64) -> Option<(u16, Vec<u8>)> {
         let databases = 0..store.databases();
         databases

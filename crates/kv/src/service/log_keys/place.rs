@@ -29,7 +29,7 @@ pub(super) fn behind(id: StreamId) -> Option<u64> {
     from(id.next()?)
 }
 
-/// One past the last position whose id is this or an earlier one.
+/// The position after the last one whose id is this or an earlier one.
 pub(super) fn end(id: StreamId) -> u64 {
     behind(id).unwrap_or(u64::MAX)
 }

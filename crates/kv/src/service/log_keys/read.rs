@@ -22,10 +22,10 @@ const BACK: u64 = 4096;
 /// What became of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Its reply.
+    /// The reply of the command.
     Reply(Vec<u8>),
-    /// There is nothing yet. Where reading goes on in each stream, as far as that is known: what was lost
-    /// in damage is behind it.
+    /// Nothing is there yet. Where reading goes on in each stream, as far as that is known: what
+    /// was lost in damage is behind it.
     Nothing(Vec<Option<u64>>),
     /// The reply is longer than a client's output may be.
     TooMuch,
@@ -36,9 +36,9 @@ pub(crate) enum Answer {
 pub(super) struct Read {
     pub(super) answer: Answer,
     pub(super) entries: u64,
-    /// Of payloads.
+    /// Bytes of payloads.
     pub(super) bytes: u64,
-    /// It was refused because the reply would have been too long.
+    /// The command was refused because the reply would have been too long.
     pub(super) refused: bool,
 }
 
@@ -129,7 +129,7 @@ struct Record<'a> {
     position: u64,
     id: u64,
     timestamp_us: u64,
-    /// Empty if nobody said a name.
+    /// Empty for an anonymous producer.
     producer: &'a str,
     payload: &'a [u8],
 }
@@ -164,7 +164,7 @@ impl Pace {
     fn credit(&self) -> Credit {
         let left = self.most.saturating_sub(self.records);
         let typical = match self.records {
-            // One, however long it is.
+            // One record, however long it is.
             0 => 1,
             records => self.bytes / records,
         };
@@ -272,8 +272,8 @@ impl Reading<'_> {
         Ok((n, next))
     }
 
-    /// XREAD: what is behind. Each stream has its share of what the reply may hold, and what those before
-    /// it have left. Where reading goes on if there was nothing.
+    /// XREAD: what is behind. Each stream has its share of what the reply may hold, and what the
+    /// streams before it have left. Where reading goes on if there was nothing.
     fn behind(
         &mut self,
         streams: &[Wanted],
@@ -296,7 +296,7 @@ impl Reading<'_> {
             let start = self.reply.len();
             let end = start + share;
             let (n, next) = self.entries(stream, from..u64::MAX, most, end)?;
-            // One that was deleted meanwhile may come again, and goes on where it ended.
+            // A stream that was deleted meanwhile may come again, and goes on where it ended.
             let end = self.log.range(stream).map_or(from, |range| range.next);
             nexts.push(Some(next.min(end).max(from)));
             if n == 0 {
@@ -378,7 +378,7 @@ impl Reading<'_> {
         let written = self.entries > 0;
         let mut is_long = false;
         walk(self.log, stream, positions, u64::MAX, &mut |record| {
-            // It stands in front of others already, or has some in front of it.
+            // The stream stands in front of others already, or has some in front of it.
             is_long = stretch.len() >= room && (written || !starts.is_empty());
             if is_long {
                 return ControlFlow::Break(());

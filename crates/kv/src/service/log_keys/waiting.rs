@@ -1,11 +1,12 @@
-//! Who waits for which streams, so that what is committed to one wakes nobody who waits for others.
+//! Which connections wait for which streams, so that a commit to one stream wakes no waiter of
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tidewire::ConnId;
 
-/// Who waits for which streams.
+/// Which connections wait for which streams.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     by_stream: HashMap<Arc<str>, Followed>,
@@ -15,15 +16,15 @@ pub(super) struct Waiting {
 /// Where a stream was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// Nobody has looked since the first began to wait for it.
+    /// The stream was not looked at since the first waiter came.
     Never,
     At(Option<u64>),
 }
 
-/// A stream that somebody waits for.
+/// A stream that a connection waits for.
 #[derive(Debug)]
 struct Followed {
-    /// Its next position when it was last looked at, if there was one.
+    /// The stream's next position when it was last looked at, if there was one.
     next: Seen,
     conns: BTreeSet<ConnId>,
 }
@@ -65,7 +66,8 @@ impl Waiting {
         self.conns.keys().copied().collect()
     }
 
-    /// Those that wait for a stream that has moved since this was asked last; `next` tells where one is.
+    /// Connections that wait for a stream that has moved since this was asked last; `next` tells
+    /// where one is.
     pub(super) fn moved(&mut self, next: impl Fn(&str) -> Option<u64>) -> Vec<ConnId> {
         let mut moved = BTreeSet::new();
         #[expect(clippy::iter_over_hash_type, reason = "what moved is put in order")]
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_are_woken_whose_stream_has_moved() {
+    fn clients_are_woken_whose_stream_has_moved() {
         let mut waiting = Waiting::default();
         let conn = ConnId::from_bits;
         let on = |streams: &[&str]| -> std::vec::IntoIter<Arc<str>> {
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!(moved(&mut waiting, Some(5), None), []);
         assert_eq!(moved(&mut waiting, Some(6), None), [1, 2]);
         assert_eq!(moved(&mut waiting, Some(6), Some(0)), [2, 3]);
-        // One that comes before the others have looked does not hide what they have not seen.
+        // A client that comes before the others have looked does not hide what they have not seen.
         waiting.add(conn(4), on(&["a"]));
         assert_eq!(moved(&mut waiting, Some(7), Some(0)), [1, 2, 4]);
         assert_eq!(waiting.all(), [1, 2, 3, 4].map(conn));

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::inbox::Published;
 use crate::reply::{Proto, Reply};
 
-/// One message as it goes out, in each form of the protocol that somebody has asked for.
+/// One message as it goes out, in each form of the protocol that a subscriber has asked for.
 pub(crate) struct Frame<'a> {
     message: &'a Published,
     pattern: Option<&'a [u8]>,
@@ -23,7 +23,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What must have settled before anybody hears it.
+    /// The ticket that must have settled before a subscriber hears it.
     pub(crate) fn ticket(&self) -> u64 {
         self.message.ticket
     }

@@ -19,7 +19,8 @@ use crate::types::glob::Glob;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InboxFull;
 
-/// Beyond so many patterns that an event may match, its loops find out which: whoever makes events holds locks.
+/// Beyond so many patterns that an event may match, its loops find out which: the maker of events
+/// holds locks.
 const FEW: usize = 32;
 
 /// Bytes that a channel is held against, of its own and for each pattern, from which on that is done
@@ -30,11 +31,11 @@ pub(super) const TURN: usize = 1000;
 /// Steps of matching between two times that others have their turn: about a millisecond.
 const STEPS: u64 = 1 << 20;
 
-/// Whom a message concerns, as far as it was found out.
+/// The subscribers of a message, as far as they were found.
 pub(crate) struct Audience<M> {
     channel: Box<[u8]>,
     cursor: Cursor,
-    /// By their addresses; those of the channel's own name are not among them.
+    /// Inboxes by their addresses; subscribers of the channel's own name are not among them.
     inboxes: BTreeMap<usize, Arc<Inbox<M>>>,
     receivers: usize,
 }
@@ -210,7 +211,7 @@ impl<M> Hub<M> {
         candidates.saturating_mul(channel.len()) > COSTLY
     }
 
-    /// Finds out more of whom a message concerns, for about a millisecond; whether that is all.
+    /// Finds more subscribers of a message, for about a millisecond; whether that is all.
     pub(crate) fn look_on(&self, audience: &mut Audience<M>) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let (inboxes, receivers) = (&mut audience.inboxes, &mut audience.receivers);
@@ -236,7 +237,7 @@ impl<M> Hub<M> {
         audience
     }
 
-    /// Sends a message to all subscribers, who hear it when `ticket` has settled; how many
+    /// Sends a message to all subscribers, which hear it when `ticket` has settled; how many
     /// subscriptions it matches.
     ///
     /// # Errors
@@ -260,7 +261,8 @@ impl<M> Hub<M> {
         send(places, found, (sharded, channel, payload), overfill, ticket)
     }
 
-    /// Sends a message to an audience that was found out, and to those who have subscribed to the channel by its name.
+    /// Sends a message to an audience that was found out, and to subscribers of the channel by its
+    /// name.
     ///
     /// # Errors
     /// As [`publish`](Hub::publish).

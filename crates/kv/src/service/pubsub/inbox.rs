@@ -22,7 +22,7 @@ pub(crate) struct Published {
     pub(crate) payload: Bytes,
     /// For subscribers of sharded channels, not for the others.
     pub(crate) sharded: bool,
-    /// What must have settled before anybody hears it.
+    /// The ticket that must have settled before a subscriber hears it.
     pub(crate) ticket: u64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Published {
 pub(crate) struct Inbox<M> {
     queue: Mutex<Queue>,
     at: LoopHandle<M>,
-    /// Of all inboxes, how many are full.
+    /// How many of all inboxes are full.
     full: Arc<AtomicUsize>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Inbox<M> {
 struct Queue {
     messages: VecDeque<(u64, Arc<Published>)>,
     bytes: usize,
-    /// It counts as full.
+    /// The inbox counts as full.
     is_full: bool,
     /// An event was left out.
     is_lossy: bool,
@@ -74,7 +74,7 @@ impl<M> Inbox<M> {
         self.at.signal();
     }
 
-    /// The same, of an event; false if there is too much already, and then who listens to events is cut.
+    /// Pushes an event; false if there is too much already, and then listeners to events are cut.
     pub(super) fn push_unless_over(&self, message: &Arc<Published>) -> bool {
         let mut queue = self.queue();
         let fits = queue.bytes < EVENTS_MAX;

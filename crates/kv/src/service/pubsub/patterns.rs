@@ -1,6 +1,7 @@
 //! Patterns, found by what they begin with.
 //!
-//! A name is held only against those whose plain beginning it has: of a hundred thousand that differ there, one.
+//! A name is compared only with patterns whose plain beginning it has: of a hundred thousand that
+//! differ there, with one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -11,10 +12,10 @@ use crate::types::glob::Glob;
 /// Bytes of a beginning that count.
 const PREFIX_MAX: usize = 64;
 
-/// Those that begin alike, by their texts.
+/// Patterns that begin alike, by their texts.
 type Alike<V> = BTreeMap<Arc<[u8]>, Pattern<V>>;
 
-/// Steps that a pattern costs beside those of the match.
+/// Steps that a pattern costs beside the match.
 const EACH: u64 = 16;
 
 /// How far a channel was held against patterns, whatever comes and goes meanwhile.
@@ -22,7 +23,7 @@ const EACH: u64 = 16;
 pub(super) struct Cursor {
     /// Bytes of the beginnings that are looked at.
     len: usize,
-    /// The last one of those that was looked at.
+    /// The last pattern there that was looked at.
     behind: Option<Arc<[u8]>>,
 }
 
@@ -112,7 +113,7 @@ impl<V> Patterns<V> {
         self.beginning(channel).map(Alike::len).sum()
     }
 
-    /// Those that a channel matches.
+    /// The patterns that a channel matches.
     pub(super) fn matching<'m>(
         &'m self,
         channel: &'m [u8],
@@ -123,8 +124,8 @@ impl<V> Patterns<V> {
             .map(|(name, pattern)| (&**name, &pattern.value))
     }
 
-    /// Shows those that a channel matches from a place on, until so many steps are used up; whether that was all. One that is
-    /// there all the time is looked at once.
+    /// Shows the patterns that a channel matches from a place on, until so many steps are used up;
+    /// whether that was all. One that is there all the time is looked at once.
     pub(super) fn match_some(
         &self,
         channel: &[u8],
@@ -164,7 +165,7 @@ impl<V> Patterns<V> {
         all.map(|(name, pattern)| (&**name, &pattern.value))
     }
 
-    /// Those with each of the beginnings of a channel.
+    /// The patterns with each of the beginnings of a channel.
     fn beginning<'m>(&'m self, channel: &'m [u8]) -> impl Iterator<Item = &'m Alike<V>> {
         let most = channel.len().min(PREFIX_MAX);
         (0..=most)
@@ -179,7 +180,7 @@ mod tests {
     use crate::types::glob;
 
     #[test]
-    fn a_name_is_held_against_those_that_begin_as_it_does() {
+    fn a_name_is_held_against_patterns_with_its_beginning() {
         let mut patterns: Patterns<usize> = Patterns::default();
         for n in 0..10_000 {
             *patterns

@@ -19,10 +19,10 @@ const TURN_DELIVERIES: usize = 10_000;
 /// Steps of matching before that: some milliseconds.
 const TURN_STEPS: u64 = 1 << 21;
 
-/// Who listens to one name, each with the number of the last message that was before its time.
+/// The listeners to one name, each with the number of the last message that was before its time.
 type Since = BTreeMap<ConnId, u64>;
 
-/// Who on this loop listens to what.
+/// The listeners on this loop, and their names.
 pub(crate) struct Subscribers<M> {
     names: Names<Since>,
     /// Made for the first subscriber.
@@ -49,7 +49,7 @@ impl<M> Default for Subscribers<M> {
 }
 
 impl<M> Subscribers<M> {
-    /// Whether anybody on this loop has ever subscribed.
+    /// Whether any client on this loop has ever subscribed.
     pub(crate) fn any(&self) -> bool {
         self.inbox.is_some()
     }
@@ -116,7 +116,8 @@ impl<M> Subscribers<M> {
         }
     }
 
-    /// Who may have listened to an event that was left out for want of room, since this was asked last.
+    /// Clients that may have listened to an event that was left out for want of room, since this
+    /// was asked last.
     pub(crate) fn deceived(&self) -> Vec<ConnId> {
         if !self.inbox.as_ref().is_some_and(|inbox| inbox.was_lossy()) {
             return Vec::new();

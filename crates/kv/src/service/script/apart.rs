@@ -1,8 +1,9 @@
-//! The thread for scripts that may take long: those that nobody has seen run yet, and those that have taken long before.
+//! The thread for scripts that may take long: scripts that were not seen to run yet, and scripts
+//! that have taken long before.
 //!
-//! While one runs there the loops serve on. They answer others with BUSY when it has taken too long, and hear who wants
-//! to end it. A script that was quick runs on the loops from then on, which costs no change of threads; one that has
-//! become slow and changed nothing begins anew here.
+//! While one runs there the loops serve on. The loops answer others with BUSY when it has taken too
+//! long, and hear SCRIPT KILL. A script that was quick runs on the loops from then on, which costs
+//! no change of threads; one that has become slow and changed nothing begins anew here.
 
 #![expect(
     clippy::disallowed_methods,
@@ -76,7 +77,7 @@ struct Job {
     work: Work,
     args: Arc<Vec<Vec<u8>>>,
     seed: u64,
-    /// Of the loop's clock, now.
+    /// Time of the loop's clock, now.
     now_ms: u64,
     permit: Permit<Message>,
 }
@@ -143,7 +144,7 @@ impl Apart {
         wall()
     }
 
-    /// Tells those that have come meanwhile that a script takes long.
+    /// Tells clients that have come meanwhile that a script takes long.
     pub(super) fn turn_away(&mut self) {
         while let Ok(job) = self.jobs.try_recv() {
             let mut reply = Reply::new(job.session.proto);
@@ -323,7 +324,7 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
         }
         let (barrier, _) = batch.commit();
         drop(batch);
-        // They have its keys from now on.
+        // Waiting commands have its keys from now on.
         shared.scripts.wake_parked();
         let ticket = barrier.max(conn.session.barrier);
         let published = !apart.published.is_empty();

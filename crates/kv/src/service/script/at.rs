@@ -140,7 +140,7 @@ impl At<'_, '_> {
         }
     }
 
-    /// Those that have come since a script runs here that takes long are told so.
+    /// Tells clients that a long script runs here, if they have come since it began.
     pub(super) fn turn_away(&mut self) {
         if let At::Apart(apart) = self {
             apart.turn_away();

@@ -17,7 +17,7 @@ use super::shebang::{self, Flags};
 use crate::commands::Error;
 use crate::service::message::Message;
 
-/// Scripts that EVAL leaves behind, at most; those used longest ago go first.
+/// Scripts that EVAL leaves behind, at most; the ones used longest ago go first.
 const EVAL_MAX: usize = 500;
 /// Bytes of all scripts together, at most.
 pub(super) const BYTES_MAX: usize = 64 << 20;
@@ -29,16 +29,16 @@ const EACH: usize = 256;
 /// A script that is known.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// Its hash in hexadecimal digits.
+    /// Hash of the script in hexadecimal digits.
     pub(super) name: String,
     /// What is compiled: a first line for the server is empty in it.
     pub(super) text: Arc<[u8]>,
     pub(super) flags: Flags,
     /// The library that it is a function of; `text` is that of the library then.
     pub(super) library: Option<u64>,
-    /// It may take long, as far as anybody knows: it runs beside the loops.
+    /// The script may take long, as far as is known: it runs beside the loops.
     pub(super) slow: AtomicBool,
-    /// Whether its text bounds what it can do, once somebody has looked.
+    /// Whether the script's text bounds what it can do, once it was looked at.
     is_brief: OnceLock<bool>,
 }
 
@@ -60,11 +60,12 @@ impl Script {
         *self.is_brief.get_or_init(|| is_brief(&self.text))
     }
 
-    /// It has run beside the loops for so long, and has perhaps changed something: whether it runs there again.
+    /// Notes how long the script ran beside the loops, and whether it changed something: that
+    /// decides whether it runs there again.
     pub(super) fn note_time(&self, took: Duration, wrote: bool) {
-        /// A script that takes less runs on the loops from then on: it holds up nobody there.
+        /// A script that takes less runs on the loops from then on: it delays no client there.
         const QUICK: Duration = Duration::from_millis(5);
-        // One that has written could not be ended there.
+        // A script that has written could not be ended there.
         let is_long = took > QUICK || self.text.len() > TEXT_ON_LOOP || wrote && !self.is_brief();
         self.slow.store(is_long, Relaxed);
     }
@@ -74,7 +75,7 @@ impl Script {
     }
 }
 
-/// One in the cache.
+/// A script in the cache.
 #[derive(Debug)]
 struct Kept {
     script: Arc<Script>,
@@ -99,7 +100,8 @@ pub(crate) struct Scripts {
     /// How many SCRIPT FLUSH there were.
     pub(super) flushes: AtomicU64,
     pub(super) evicted: AtomicU64,
-    /// Scripts that were ended for the time they took or by SCRIPT KILL, and those that ran into the limit of memory.
+    /// Scripts that were ended for the time they took or by SCRIPT KILL, and scripts that ran into
+    /// the limit of memory.
     pub(super) stopped: AtomicU64,
     pub(super) out_of_memory: AtomicU64,
     /// Bytes that the interpreters of all loops take, as of the last script of each.
@@ -116,7 +118,7 @@ pub(crate) struct Scripts {
     /// The loops, which have connections that wait for what a script keeps.
     loops: Mutex<BTreeMap<u64, LoopHandle<Message>>>,
     loops_begun: AtomicU64,
-    /// There may be a thread for scripts, and the way to it.
+    /// Whether there may be a thread for scripts, and the way to it.
     pub(super) apart: AtomicBool,
     pub(super) thread: Thread,
     pub(super) functions: Functions,
@@ -159,7 +161,7 @@ impl Scripts {
     /// The script of a text.
     ///
     /// # Errors
-    /// Its first line is for the server and wrong.
+    /// The script's first line is for the server and wrong.
     pub(super) fn of(&self, text: &[u8]) -> Result<Arc<Script>, Error> {
         let name = name_of(text);
         if let Some(script) = self.find(name.as_bytes()) {
@@ -236,7 +238,7 @@ impl Scripts {
         self.loops().remove(&name);
     }
 
-    /// Has those connections look again that wait for what a script keeps.
+    /// Has connections look again that wait for what a script keeps.
     pub(crate) fn wake_parked(&self) {
         self.loops().values().for_each(LoopHandle::signal);
     }
@@ -258,7 +260,7 @@ impl Scripts {
 }
 
 impl Cache {
-    /// Forgets the script that nobody has used for the longest time; false if all are to stay.
+    /// Forgets the script that was not used for the longest time; false if all are to stay.
     fn evict(&mut self) -> bool {
         #[expect(clippy::disallowed_methods, reason = "no two were used at one time")]
         let old = self.all.iter().filter(|(_, kept)| !kept.loaded);

@@ -76,7 +76,7 @@ enum Policy {
     New,
     Append,
     Replace,
-    /// There is none: all are removed before.
+    /// No library of that name is left: all are removed before.
     Flush,
 }
 
@@ -332,7 +332,7 @@ fn apply(
             return Err(Error::new(busy_text(batch.shared)));
         }
     }
-    // Under the locks of all shards, so that nobody else puts one in meanwhile.
+    // Under the locks of all shards, so that no other client adds one meanwhile.
     let done = functions::current(batch.libraries_seen(), at).and_then(|known| {
         for change in plan.changes(&known)? {
             let mut answer = Reply::new(Proto::Resp2);

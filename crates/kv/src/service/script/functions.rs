@@ -54,8 +54,8 @@ impl Known {
     }
 }
 
-/// What all loops know of functions; made anew by the first that looks after a change. Those that are committed, and
-/// those of the last unit that has looked at what it had changed itself.
+/// What all loops know of functions; made anew by the first that looks after a change. The
+/// committed ones, and the ones of the last unit that has looked at what it had changed itself.
 #[derive(Debug, Default)]
 pub(super) struct Functions(Mutex<[Arc<Known>; 2]>);
 
@@ -64,7 +64,7 @@ impl Functions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are committed, as they were when somebody last looked.
+    /// The committed functions, as they were at the last look.
     pub(super) fn known(&self) -> Arc<Known> {
         self.both()[0].clone()
     }

@@ -43,7 +43,7 @@ const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scrip
 
 /// Stops a script that has done nothing, for it to be run again a little later.
 pub(super) const LATER: &str = "later";
-/// The same, for it to be run on the thread for scripts.
+/// The error by which a script is run again on the thread for scripts.
 pub(super) const ELSEWHERE: &str = "elsewhere";
 
 #[expect(
@@ -79,13 +79,13 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) at: &'a mut At<'b, 'c>,
     pub(super) reply: &'a mut Reply,
     pub(super) read_only: bool,
-    /// There was no room when it began.
+    /// Memory had no room when the script began.
     pub(super) out_of_memory: bool,
-    /// It may be run again if there is no room in the log.
+    /// The script may be run again if there is no room in the log.
     pub(super) may_wait: bool,
-    /// It may be run again on the thread for scripts if it takes long.
+    /// The script may be run again on the thread for scripts if it takes long.
     pub(super) may_move: bool,
-    /// Its text bounds what it can do: it may write on a loop.
+    /// The script's text bounds what it can do: it may write on a loop.
     pub(super) is_brief: bool,
     /// Between its commands it has no locks, and its keys are kept.
     pub(super) leaves: bool,
@@ -95,7 +95,7 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     /// What FUNCTION STATS tells of it.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
-    /// It takes long, and others are told so.
+    /// The script takes long, and others are told so.
     pub(super) busy: Option<Busy<'s>>,
 }
 
@@ -245,7 +245,8 @@ impl Commands<'_, '_, '_, '_> {
                 if says {
                     let wrote = self.batch.shared.scripts.wrote.load(Relaxed);
                     self.stay_to_write(wrote)?;
-                    // Nobody takes it before the script ends: so it is bounded as what the script has itself.
+                    // No subscriber takes it before the script ends: so it is bounded like the
+                    // script's own memory.
                     let more = SAID_COST + args[1].len() + args[2].len();
                     if self.said.saturating_add(more) > limit {
                         let scripts = &self.batch.shared.scripts;

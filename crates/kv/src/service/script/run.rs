@@ -78,9 +78,9 @@ struct Given<'x> {
     keys: usize,
     /// The command.
     args: &'x [&'x [u8]],
-    /// There was no room when it began.
+    /// Memory had no room when the script began.
     out_of_memory: bool,
-    /// It is no part of a transaction.
+    /// The script is no part of a transaction.
     alone: bool,
 }
 
@@ -110,7 +110,7 @@ impl RespConn {
         }
         let outcome = self.run_alone(kind, &script, keys, args, batch, reply, &mut At::Loop(cx));
         if outcome == Outcome::Later {
-            // It says so again when it runs again.
+            // The script publishes again when it runs again.
             cx.local.published.clear();
         }
         if batch.shared.durable.get().is_some() {
@@ -124,7 +124,8 @@ impl RespConn {
         outcome
     }
 
-    /// The same with what was found, wherever it runs. It is to be run elsewhere, and has done nothing, if it
+    /// Runs a script that was found, wherever it runs. It is to be run elsewhere, and has done
+    /// nothing, if it
     /// [waits](Outcome::Waits).
     #[expect(clippy::too_many_arguments, reason = "what a script is run with")]
     pub(super) fn run_alone(
@@ -145,8 +146,9 @@ impl RespConn {
             return Outcome::Done;
         }
         let writes = !kind.read_only && !flags.no_writes;
-        // If there never will be room it may read all the same: what writes is refused by itself. That the unit
-        // may grow is asked for by the first that writes, when no other script holds up the answer.
+        // If there never will be room, the script may still read: commands that write are refused
+        // one by one. That the unit may grow is asked for by the first that writes, when no other
+        // script holds up the answer.
         if writes
             && let Err(NoRoom::Busy) = batch.reserve_some()
             && batch.is_patient()
@@ -255,7 +257,7 @@ impl RespConn {
                 *at.interpreter() = Some(interpreter);
                 return Outcome::Done;
             }
-            // One that is not to stay always finds room, or is not kept.
+            // A script that is not to stay always finds room, or is not kept.
             let _ = shared.scripts.keep(script, false);
         }
         let scripts = &shared.scripts;
@@ -313,7 +315,7 @@ impl RespConn {
                 interpreter.vm.call(call, &mut commands)
             }
         };
-        // Its keys are kept until it is committed.
+        // The script's keys are kept until it is committed.
         drop(commands.busy.take());
         interpreter.running.begun.set(None);
         scripts.runs.store(false, Relaxed);

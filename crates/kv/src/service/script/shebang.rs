@@ -8,16 +8,16 @@ use crate::resp::split;
 /// What a script or a function says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
-    /// It changes no key.
+    /// The script changes no key.
     pub(super) no_writes: bool,
-    /// It may run when memory is short.
+    /// The script may run when memory is short.
     pub(super) allow_oom: bool,
-    /// It said anything: then the limit of memory is looked at before it begins.
+    /// The script declared flags: then the limit of memory is looked at before it begins.
     pub(super) declared: bool,
 }
 
 impl Flags {
-    /// Of a function: it has declared itself, whatever it has said.
+    /// The flags of a function, which counts as declared.
     pub(super) fn of_function(flags: &[Vec<u8>]) -> Flags {
         let mut all = Flags {
             declared: true,
@@ -98,7 +98,7 @@ pub(super) fn read_library(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
 /// What the first line says, and the text to compile, in which that line is empty.
 ///
 /// # Errors
-/// It is for the server and wrong.
+/// The line is for the server and wrong.
 pub(super) fn read(text: &[u8]) -> Result<(Flags, Vec<u8>), Error> {
     if !text.starts_with(b"#!") {
         return Ok((Flags::default(), text.to_vec()));

@@ -24,11 +24,13 @@ pub(super) struct Running {
 /// What runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A script that nobody else could end: it is ended when it takes too long and has written nothing.
+    /// A script that no client could end: it is ended when it takes too long and has written
+    /// nothing.
     Alone,
-    /// One on a loop that begins anew on the thread for scripts when it takes longer than others of the loop may wait.
+    /// A script on a loop that begins anew on the thread for scripts when it takes longer than
+    /// others of the loop may wait.
     Here,
-    /// One on that thread, which others can end.
+    /// A script on that thread, which other clients can end.
     Apart,
     /// A library that is being loaded.
     Library,
@@ -130,7 +132,7 @@ impl Interpreter {
     /// A new one.
     ///
     /// # Errors
-    /// It does not fit into the limit of memory.
+    /// The interpreter does not fit into the limit of memory.
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Interpreter, String> {
         let running = Rc::new(Running {
             begun: Cell::new(None),
@@ -151,7 +153,8 @@ impl Interpreter {
         })
     }
 
-    /// Whether it can be used for another script: those that are kept, of all loops, take no more together than one may.
+    /// Whether it can be used for another script: kept interpreters of all loops together take no
+    /// more than one may.
     pub(super) fn is_fresh(&mut self, shared: &Shared) -> bool {
         let flushes = shared.scripts.flushes.load(Relaxed);
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
@@ -159,7 +162,7 @@ impl Interpreter {
         }
         let functions = shared.store.library_changes(Seen::Committed);
         if std::mem::replace(&mut self.functions, functions) != functions {
-            // Those of a unit under way too, which this loop may be running.
+            // Libraries of a unit under way, too, which this loop may be running.
             let mut known = shared.store.libraries_as(Seen::Committed);
             known.extend(shared.store.libraries_as(Seen::Newest));
             self.vm

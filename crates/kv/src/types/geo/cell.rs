@@ -23,7 +23,7 @@ impl Cell {
         Cell::within(point, steps, LATITUDE_MAX)
     }
 
-    /// The same where the northernmost is another.
+    /// The cell of a point where the northernmost latitude is another.
     fn within(point: Point, steps: u32, latitude_max: f64) -> Cell {
         let share = |x: f64, most: f64| (x + most) / (most - -most);
         let cells = f64::from(1u32 << steps);
@@ -34,7 +34,7 @@ impl Cell {
         }
     }
 
-    /// The cell of these bits, those of rows and columns in turn from the lowest.
+    /// The cell of these bits, which are bits of rows and columns in turn from the lowest.
     pub(super) fn of_bits(bits: u64, steps: u32) -> Cell {
         Cell {
             row: every_other(bits),
@@ -43,13 +43,13 @@ impl Cell {
         }
     }
 
-    /// Its number.
+    /// Number of the cell.
     pub(super) fn bits(self) -> u64 {
         spread(self.row) | spread(self.column) << 1
     }
 
-    /// So many cells to the north and to the east, round and round. What is not moved stays: a place at the very
-    /// end of the map is in a cell beyond the last.
+    /// The cell that is `north` cells to the north and `east` to the east, round and round. What is
+    /// not moved stays: a place at the very end of the map is in a cell beyond the last.
     pub(super) fn moved(self, north: i32, east: i32) -> Cell {
         let mask = (1 << self.steps) - 1;
         let moved = |at: u32, by: i32| match by {
@@ -68,7 +68,7 @@ impl Cell {
         self.span(self.row, LATITUDE_MAX)
     }
 
-    /// The same, in degrees east.
+    /// West and east edge of the cell, in degrees east.
     pub(super) fn longitudes(self) -> (f64, f64) {
         self.span(self.column, LONGITUDE_MAX)
     }

@@ -1,5 +1,6 @@
-//! Places on Earth as scores of sorted sets: 26 bits of latitude and of longitude in turn, so that what is
-//! near is often next to each other in the order. The numbers are those of Redis, to the last digit.
+//! Places on Earth as scores of sorted sets: 26 bits of latitude and of longitude in turn, so that
+//! what is near is often next to each other in the order. The numbers equal Redis's, to the last
+//! digit.
 
 mod cell;
 mod point;
@@ -16,7 +17,7 @@ mod tests {
 
     /// The examples of Redis's documentation.
     #[test]
-    fn places_and_distances_are_those_that_are_documented() {
+    fn places_and_distances_are_as_documented() {
         let palermo = Point::new(13.361389, 38.115556).unwrap();
         let catania = Point::new(15.087269, 37.502669).unwrap();
         assert_eq!(palermo.score(), 3479099956230698.0);

@@ -1,4 +1,5 @@
-//! Which cells have all that is within a shape: nine at most, the one of its centre and those around it.
+//! Which cells have all that is within a shape: nine at most, the one of its centre and its
+//! neighbours.
 
 use super::cell::Cell;
 use super::point::{EARTH_RADIUS, Point, degrees, north_distance, radians};
@@ -76,7 +77,7 @@ impl Bounds {
             latitude,
         } = centre;
         let up = degrees(y / EARTH_RADIUS);
-        // It is widest where it is nearest to a pole.
+        // The shape is widest where it is nearest to a pole.
         let edge = if latitude < 0.0 {
             latitude - up
         } else {
@@ -154,7 +155,7 @@ pub fn areas(centre: Point, shape: Shape) -> Vec<Cell> {
     let mut areas = Vec::with_capacity(AROUND.len());
     for (up, right) in AROUND {
         let area = cell.moved(up, right);
-        // Of few cells some are neighbours in two ways.
+        // If there are few cells, some are neighbours in two ways.
         if !is_useless((up, right)) && areas.last() != Some(&area) {
             areas.push(area);
         }

@@ -16,7 +16,7 @@ const STAR: u8 = 2;
 const RANGES: u8 = 3;
 /// Behind it, a bit for each byte.
 const BITS: u8 = 4;
-/// Bytes of those bits.
+/// Bytes of a class's bits.
 const ALL: usize = 32;
 /// Most ranges that are shorter than the bits.
 const RANGES_MAX: usize = (ALL - 1) / 2;
@@ -26,9 +26,9 @@ const RANGES_MAX: usize = (ALL - 1) / 2;
 pub(super) enum Token<'c> {
     Byte(u8),
     Any,
-    /// Those from the first to the last of each pair.
+    /// Bytes from the first to the last of each pair.
     Ranges(&'c [u8]),
-    /// Those whose bits are set.
+    /// Bytes whose bits are set.
     Bits(&'c [u8]),
     /// Any number of bytes.
     Star,
@@ -100,7 +100,7 @@ pub(super) fn put_star(code: &mut Vec<u8>) {
     code.extend([MARK, STAR]);
 }
 
-/// Puts a class of those bytes whose bits are set, in its shortest form.
+/// Puts a class of the bytes whose bits are set, in its shortest form.
 pub(super) fn put_class(bits: &[u64; 4], code: &mut Vec<u8>) {
     let has = |byte: u8| bits[usize::from(byte / 64)] >> (byte % 64) & 1 == 1;
     let mut ranges: Vec<[u8; 2]> = Vec::new();

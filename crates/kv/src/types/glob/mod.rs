@@ -128,7 +128,8 @@ impl Glob {
         self.run(text, &mut 0)
     }
 
-    /// Whether all of `text` matches, and about how many steps that has taken beside those counted before.
+    /// Whether all of `text` matches, and about how many steps that has taken beside the ones
+    /// counted before.
     pub(crate) fn matches_counting(&self, text: &[u8], steps: &mut u64) -> bool {
         self.run(text, steps)
     }
@@ -319,7 +320,7 @@ mod tests {
         assert!(found > 1000, "{found}");
     }
 
-    /// Whatever it is made of, as it is kept as long as somebody listens, or a user has it.
+    /// Whatever a pattern is made of, as it is kept as long as a client listens, or a user has it.
     #[test]
     fn no_pattern_is_kept_in_more_than_twice_its_length() {
         let odd: String = (b'!'..=b'~')

@@ -5,7 +5,7 @@ use super::here;
 
 /// Longest piece that is compared anew at each place.
 const SHORT: usize = 64;
-/// The same of one in which all bytes stand for themselves.
+/// Longest such piece in which all bytes stand for themselves.
 const SHORT_PLAIN: usize = 16;
 
 /// Where the first place ends that matches a piece of so many tokens.

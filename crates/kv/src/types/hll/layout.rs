@@ -15,8 +15,8 @@ pub(super) const STALE: u8 = 1 << 7;
 /// What is wrong with a string that should be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It is none.
+    /// The string is no HyperLogLog.
     Other,
-    /// Its registers are no registers.
+    /// The string's registers are damaged.
     Corrupt,
 }

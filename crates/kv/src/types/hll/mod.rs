@@ -1,7 +1,7 @@
 //! HyperLogLogs: how many different elements there were, about, in at most 12 KiB.
 //!
-//! They are strings in the form that Redis has for them, so that they can be read, dumped and restored
-//! as such, and they count what Redis counts:
+//! HyperLogLogs are strings in the form that Redis has for them, so that they can be read, dumped
+//! and restored as such, and they count what Redis counts:
 //!
 //! ```text
 //! "HYLL" | form:u8, 0 dense or 1 sparse | three bytes unused | count kept:u64, its highest bit if it is stale
@@ -42,7 +42,7 @@ pub fn empty() -> Vec<u8> {
 /// Whether a string is one, by its header.
 ///
 /// # Errors
-/// It is none.
+/// The string is no HyperLogLog.
 pub fn check(hll: &[u8]) -> Result<(), Wrong> {
     let is_one = match hll {
         [b'H', b'Y', b'L', b'L', 0, ..] => hll.len() == DENSE,
@@ -62,7 +62,7 @@ pub fn is_dense(hll: &[u8]) -> bool {
 /// becomes dense.
 ///
 /// # Errors
-/// It is none.
+/// The string is no HyperLogLog.
 pub fn add(hll: &mut Vec<u8>, element: &[u8], sparse_max: usize) -> Result<bool, Wrong> {
     let (index, value) = register(element);
     raise(hll, index, value, sparse_max)
@@ -107,10 +107,10 @@ fn raise(hll: &mut Vec<u8>, index: usize, to: u8, sparse_max: usize) -> Result<b
     Ok(changed)
 }
 
-/// Raises all registers to those of others. If any of them was dense, so is the result.
+/// Raises all registers to the registers of others. If any of them was dense, so is the result.
 ///
 /// # Errors
-/// It is none.
+/// The string is no HyperLogLog.
 pub fn raise_all(
     hll: &mut Vec<u8>,
     others: &Registers,
@@ -137,7 +137,7 @@ pub fn outdate(hll: &mut [u8]) {
 /// Brings it into the dense form.
 ///
 /// # Errors
-/// It is none.
+/// The string is no HyperLogLog.
 pub fn make_dense(hll: &mut Vec<u8>) -> Result<(), Wrong> {
     check(hll)?;
     if is_dense(hll) {
@@ -158,7 +158,7 @@ pub fn make_dense(hll: &mut Vec<u8>) -> Result<(), Wrong> {
 /// The count of one.
 ///
 /// # Errors
-/// It is none.
+/// The string is no HyperLogLog.
 pub fn count(hll: &[u8]) -> Result<u64, Wrong> {
     check(hll)?;
     if hll[HEADER - 1] & STALE == 0 {
@@ -173,7 +173,7 @@ pub fn count(hll: &[u8]) -> Result<u64, Wrong> {
 /// The runs of a sparse one as text, in a form for people.
 ///
 /// # Errors
-/// It is none, or dense.
+/// The string is no HyperLogLog, or dense.
 pub fn decode(hll: &[u8]) -> Result<String, Wrong> {
     check(hll)?;
     if is_dense(hll) {
@@ -184,10 +184,10 @@ pub fn decode(hll: &[u8]) -> Result<String, Wrong> {
 }
 
 impl Registers {
-    /// Raises them to those of one.
+    /// Raises the registers to the registers of one HyperLogLog.
     ///
     /// # Errors
-    /// It is none.
+    /// The string is no HyperLogLog.
     pub fn join(&mut self, hll: &[u8]) -> Result<(), Wrong> {
         check(hll)?;
         if is_dense(hll) {

@@ -20,7 +20,7 @@ const NEAR: usize = 5;
 
 /// What came of raising a register.
 pub(super) enum Fitted {
-    /// It was that high.
+    /// The register was that high.
     Same,
     Raised,
     /// The value, or all of it, is too large for this form; nothing was changed.

@@ -178,7 +178,8 @@ pub(super) fn short_size(descriptor: u8) -> u8 {
 /// Bytes of the payloads of all of these; `None` if one has a length of its own.
 #[inline]
 pub(super) fn sizes(descriptors: &[u8]) -> Option<usize> {
-    /// So many sizes add up to less than 2^16, which as many numbers as possible are added at once in.
+    /// This number of sizes adds up to less than 2^16, so that as many numbers as possible are
+    /// added at once.
     const AT_ONCE: usize = 256;
     let (mut all, mut has_long) = (0, false);
     for some in descriptors.chunks(AT_ONCE) {
@@ -261,7 +262,7 @@ pub(super) fn listed(descriptor: u8, payload: &[u8]) -> usize {
 
 /// Bytes of a number, or of a text of so many bytes.
 fn listed_as(number: Option<i64>, len: usize) -> usize {
-    // Numbers that fit so few bytes, and how many those are.
+    // Numbers that fit so few bytes, and how many bytes these are.
     const RANGES: [(RangeInclusive<i64>, usize); 5] = [
         (0..=0x7f, 1),
         (-0x1000..=0xfff, 2),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_are_documented() {
+    fn the_bytes_are_as_documented() {
         for (text, bytes) in [
             (&b""[..], &b"\0"[..]),
             (b"abc", b"\x03abc"),

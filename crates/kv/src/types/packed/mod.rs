@@ -6,10 +6,10 @@
 //! | payloads, the first one first | free | descriptors, the last one first |
 //! ```
 //!
-//! A [descriptor](code) is a byte that says how long a payload is and what it means. So the place of an
-//! element is a sum over a row of bytes, which a processor adds up many at a time; whoever looks for an
-//! element compares descriptors and touches payloads of the same length only; both ends are found at
-//! once; and nothing is moved to add behind the last.
+//! A [descriptor](code) is a byte that says how long a payload is and what it means. So the place
+//! of an element is a sum over a row of bytes, which a processor adds up many at a time; a search
+//! for an element compares descriptors and touches only payloads of equal length; both ends are
+//! found at once; and nothing is moved to add behind the last.
 
 mod code;
 
@@ -116,7 +116,7 @@ impl Packed {
         payload.get(..wanted.size()).is_some_and(|p| wanted.is(p))
     }
 
-    /// The first element that is this one, of those at `first`, `first + step`, ...
+    /// The first element that is this one, among elements at `first`, `first + step`, ...
     pub(super) fn find(&self, wanted: &Code<'_>, first: usize, step: usize) -> Option<usize> {
         Some(self.find_place(wanted, first, step)?.0)
     }
@@ -141,7 +141,7 @@ impl Packed {
         None
     }
 
-    /// The element behind the first one that is this, of those at 0, 2, ...
+    /// The element behind the first one that is this, among elements at 0, 2, ...
     pub(super) fn find_behind(&self, wanted: &Code<'_>) -> Option<Text<'_>> {
         let (at, offset) = self.find_place(wanted, 0, 2)?;
         let payload = &self.room[offset + wanted.size()..self.payload as usize];
@@ -306,7 +306,7 @@ pub(super) struct Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// The next element, of which nobody has said yet what it is.
+    /// The next element, which is not decoded yet.
     #[inline]
     pub(super) fn advance(&mut self) -> Option<Raw<'a>> {
         if self.at == self.end {
@@ -343,7 +343,7 @@ impl<'a> Iter<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a> {
     descriptor: u8,
-    /// Its payload, and what is behind it.
+    /// Payload of the element, and what is behind it.
     from: &'a [u8],
 }
 

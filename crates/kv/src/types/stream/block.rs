@@ -9,15 +9,16 @@ use crate::allocator::block;
 
 /// Most bytes of a block, unless one entry alone has more.
 const BYTES: usize = 4096;
-/// Most entries, those that were removed since included: as Redis has it, because trimming by whole blocks shows.
+/// Most entries, including ones removed since: as Redis has it, because trimming by whole blocks
+/// shows.
 pub(super) const ENTRIES: u32 = 100;
 
 /// Entries with rising ids, at least one.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    /// Of the entry that it began with.
+    /// Id of the entry that it began with.
     pub(super) first: StreamId,
-    /// Of the entry that was added last.
+    /// Id of the entry that was added last.
     pub(super) last: StreamId,
     /// The names of fields, then the entries: size of what follows, id, 0 or the number of fields, values or
     /// pairs.
@@ -35,7 +36,7 @@ pub(super) struct Block {
 /// An entry, where it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// Its id.
+    /// Id of the entry.
     pub id: StreamId,
     /// The names of its fields, if it shares them.
     names: Option<&'a [u8]>,
@@ -50,7 +51,7 @@ impl<'a> Item<'a> {
         self.count as usize
     }
 
-    /// Its fields and their values, in order.
+    /// Fields of the entry and their values, in order.
     pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let (mut names, mut rest) = (self.names, self.rest);
         (0..self.count).map_while(move |_| {
@@ -67,7 +68,7 @@ impl<'a> Item<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Measure {
     shares: bool,
-    /// Of what follows the size.
+    /// Size of what follows.
     size: usize,
 }
 
@@ -204,8 +205,8 @@ impl Block {
         Some((item, end))
     }
 
-    /// The offset of the first entry whose id is at least this one, or behind all. Reads nothing else of those
-    /// in front: who reads on goes over half a block each time.
+    /// The offset of the first entry whose id is at least this one, or behind all. Reads nothing
+    /// else of the entries in front: a reader that goes on passes half a block each time.
     fn seek(&self, from: StreamId) -> usize {
         let mut at = self.start as usize;
         if from <= self.first {

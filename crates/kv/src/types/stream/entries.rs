@@ -1,4 +1,4 @@
-//! The entries of a stream in their blocks, and what is known of those that there were.
+//! The entries of a stream in their blocks, and what is known of removed ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::allocator::block_of;
 /// Which entries are trimmed: the oldest, as long as this is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// There are more than so many.
+    /// Entries beyond this number.
     MaxLen(u64),
-    /// Their ids are below this one.
+    /// Entries with ids below this one.
     MinId(StreamId),
 }
 
@@ -23,14 +23,14 @@ pub enum Trim {
 #[derive(Debug, Default)]
 pub struct Entries {
     blocks: VecDeque<Block>,
-    /// It is being written down as it was.
+    /// Set while a snapshot writes the entries down as they were.
     pub(super) numbered: Option<Box<Numbered>>,
     len: u64,
     /// Bytes of memory of all blocks.
     heap: usize,
-    /// Of the last entry that there is.
+    /// Id of the last entry that there is.
     top: StreamId,
-    /// Of the last entry that ever was, or as it was set.
+    /// Id of the last entry that ever was, or as it was set.
     pub(super) last_id: StreamId,
     /// The greatest that was deleted.
     pub(super) max_deleted: StreamId,
@@ -38,7 +38,7 @@ pub struct Entries {
     pub(super) added: u64,
 }
 
-/// A copy is another stream, which nobody writes down.
+/// A copy is another stream, which no snapshot writes down.
 impl Clone for Entries {
     fn clone(&self) -> Entries {
         let blocks = self.blocks.clone();
@@ -55,7 +55,7 @@ impl Clone for Entries {
 #[derive(Debug)]
 pub(super) struct Numbered {
     pub(super) frozen: Frozen,
-    /// Of the blocks there are now; [`NEW`] for those that came later.
+    /// Numbers of the present blocks; [`NEW`] for later ones.
     numbers: VecDeque<u32>,
 }
 
@@ -138,7 +138,7 @@ impl Entries {
             }
             _ => {
                 if measure.is_some() {
-                    // It stays as it is, if it is being written down.
+                    // The block stays as it is, if it is being written down.
                     let block = &mut self.blocks[last];
                     let held = block.heap();
                     block.close();
@@ -210,7 +210,7 @@ impl Entries {
             .take_while(move |item| item.id <= to)
     }
 
-    /// The same, the last first.
+    /// The entries in a range, the last first.
     pub fn range_back(&self, from: StreamId, to: StreamId) -> impl Iterator<Item = Item<'_>> {
         let end = self.block_of(to).map_or(0, |number| number + 1);
         self.blocks
@@ -333,7 +333,7 @@ impl Entries {
         None
     }
 
-    /// Puts in a block of a snapshot; false if it does not fit between those that are there.
+    /// Puts in a block of a snapshot; false if it does not fit between the present ones.
     pub(super) fn put_block(&mut self, block: Block) -> bool {
         let at = self
             .blocks
@@ -384,7 +384,7 @@ impl Entries {
             return true;
         };
         let mut bytes = frozen.take(to);
-        // Those that stay have kept their order, and those in front of `next` are done.
+        // The remaining blocks have kept their order, and the ones in front of `next` are done.
         let done = numbers.partition_point(|number| (*number as usize) < frozen.next);
         for (&number, block) in numbers.iter().zip(&self.blocks).skip(done) {
             if bytes >= most {
@@ -406,7 +406,7 @@ impl Entries {
         self.blocks.iter().for_each(show);
     }
 
-    /// Frees up to about `most` entries of what nobody will look at any more; how many.
+    /// Frees up to about `most` entries of what is not used any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most

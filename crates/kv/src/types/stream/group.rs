@@ -8,14 +8,14 @@ use super::id::StreamId;
 use super::ordered::{Keyed, Ordered};
 use crate::allocator::{block, block_of};
 
-/// The groups of a stream by their names. Each is shared with whoever writes it down, and copied when it
-/// changes meanwhile.
+/// The groups of a stream by their names. Each is shared with a snapshot that writes it down, and
+/// copied when it changes meanwhile.
 pub(super) type Groups = BTreeMap<Box<[u8]>, Arc<Group>>;
 
 /// An entry that a consumer was given and has not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its id.
+    /// Id of the entry.
     pub id: StreamId,
     /// When it was given last: milliseconds since 1970.
     pub delivered_ms: u64,
@@ -31,7 +31,7 @@ impl Keyed for Pending {
     }
 }
 
-/// One that reads.
+/// A consumer that reads.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     name: Box<[u8]>,
@@ -42,7 +42,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Its name.
+    /// Name of the consumer.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
@@ -66,7 +66,7 @@ impl Consumer {
         self.pending.len()
     }
 
-    /// The ids of those, from this one on.
+    /// Ids of pending entries, from this one on.
     pub fn pending_from(&self, id: StreamId) -> impl Iterator<Item = StreamId> {
         self.pending.from(id).copied()
     }
@@ -75,7 +75,7 @@ impl Consumer {
 /// A group of consumers.
 #[derive(Debug, Default)]
 pub struct Group {
-    /// The last entry that was given to anybody.
+    /// The last entry that was delivered to a consumer.
     pub(super) last: StreamId,
     /// How many entries had been added then, if it is known.
     pub(super) read: Option<u64>,
@@ -135,13 +135,13 @@ impl Group {
         self.pending.chunks() + 4 * self.names.len()
     }
 
-    /// The last entry that was given to anybody.
+    /// The last entry that was delivered to a consumer.
     #[must_use]
     pub fn last(&self) -> StreamId {
         self.last
     }
 
-    /// How many entries had been added to the stream when the last one was that was given to anybody, if it is
+    /// How many entries had been added to the stream when the last delivered one was, if it is
     /// known.
     #[must_use]
     pub fn read(&self) -> Option<u64> {
@@ -163,7 +163,7 @@ impl Group {
         self.read.filter(|_| !entries.has_gaps_from(self.last))
     }
 
-    /// The entry of this id was given to somebody.
+    /// Notes that the entry of this id was delivered.
     pub fn advance(&mut self, entries: &Entries, id: StreamId) {
         if id <= self.last {
             return;
@@ -296,7 +296,7 @@ impl Group {
         Some((self.pending.first()?.id, self.pending.last()?.id))
     }
 
-    /// Those from this id on.
+    /// Pending entries from this id on.
     pub fn pending_from(&self, id: StreamId) -> impl Iterator<Item = &Pending> {
         self.pending.from(id)
     }
@@ -307,7 +307,7 @@ impl Group {
         self.pending.get(id).copied()
     }
 
-    /// An entry is a consumer's, whoever had it.
+    /// Gives an entry to a consumer, whichever had it before.
     pub fn assign(&mut self, pending: Pending) {
         let Some(known) = self.pending.get_mut(pending.id) else {
             self.pending.insert(pending);
@@ -327,7 +327,7 @@ impl Group {
         }
     }
 
-    /// An entry is acknowledged; whether it was anybody's.
+    /// Acknowledges an entry; returns whether it was pending.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(pending) = self.pending.remove(id) else {
             return false;
@@ -338,7 +338,7 @@ impl Group {
         true
     }
 
-    /// Frees up to about `most` elements of what nobody will look at any more; how many.
+    /// Frees up to about `most` elements of what is not used any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = self.pending.free_some(most);
         while freed < most

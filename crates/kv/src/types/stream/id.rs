@@ -5,7 +5,7 @@
 pub struct StreamId {
     /// Milliseconds since 1970, if the server has chosen it.
     pub ms: u64,
-    /// Tells those of the same time apart.
+    /// Tells ids of one time apart.
     pub seq: u64,
 }
 
@@ -73,7 +73,7 @@ impl IdText {
         }
     }
 
-    /// Its bytes.
+    /// Bytes of the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]

@@ -53,7 +53,7 @@ impl Stream {
             CONSUMER => {
                 let (group, name) = (take_text(bytes)?, take_text(bytes)?);
                 let (seen_ms, active_ms) = (take(bytes)?, take(bytes)?.checked_sub(1));
-                // It may come in front of its group.
+                // A consumer's item may come in front of its group.
                 self.create_group(group, StreamId::MIN, None);
                 self.change_group(group, |_, group| {
                     let (number, _) = group.enter(name, seen_ms);

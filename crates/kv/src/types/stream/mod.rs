@@ -35,14 +35,14 @@ pub struct Stream {
     groups: Option<Arc<Groups>>,
     /// Bytes of memory of the groups, the map not included.
     groups_heap: usize,
-    /// It is being written down as it was.
+    /// Set while a snapshot writes the stream down as it was.
     telling: Option<Box<Telling>>,
 }
 
-/// A copy is another stream, which nobody writes down.
+/// A copy is another stream, which no snapshot writes down.
 impl Clone for Stream {
     fn clone(&self) -> Stream {
-        // Nor does it share its groups: what is counted for both is there twice.
+        // A copy does not share its groups either: what is counted for both is there twice.
         let mut groups_heap = 0;
         let groups = self.groups.as_ref().map(|groups| {
             let own = groups.iter().map(|(name, group)| {
@@ -170,13 +170,13 @@ impl Stream {
         self.entries.thaw(most, to)
     }
 
-    /// Frees up to about `most` elements of a stream that nobody will look into any more; how many.
+    /// Frees up to about `most` elements of a stream that is not used any more; how many.
     pub(crate) fn free_some(&mut self, most: usize) -> usize {
         let freed = self.entries.free_some(most);
         let Some(groups) = self.groups.as_mut().filter(|_| freed < most) else {
             return freed;
         };
-        // Whoever else has them frees them.
+        // The snapshot that shares them frees them.
         let Some(groups) = Arc::get_mut(groups) else {
             return freed;
         };

@@ -22,7 +22,7 @@ impl Keyed for StreamId {
 /// Elements in the order of their ids, each once.
 #[derive(Debug)]
 pub(super) struct Ordered<T> {
-    /// None of them is empty.
+    /// No chunk is empty.
     chunks: VecDeque<Vec<T>>,
     len: usize,
     /// Bytes of memory of all chunks.
@@ -172,7 +172,7 @@ impl<T: Keyed> Ordered<T> {
         self.chunks.back()?.last()
     }
 
-    /// Those whose id is at least this one.
+    /// Elements whose id is at least this one.
     pub(super) fn from(&self, id: StreamId) -> impl Iterator<Item = &T> {
         let (number, at) = match self.find(id) {
             Some((number, Ok(at) | Err(at))) => (number, at),
@@ -186,7 +186,7 @@ impl<T: Keyed> Ordered<T> {
         first.iter().chain(rest.flatten())
     }
 
-    /// Frees up to about `most` elements of what nobody will look at any more; how many.
+    /// Frees up to about `most` elements of what is not used any more; how many.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most

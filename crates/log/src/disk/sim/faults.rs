@@ -60,7 +60,7 @@ impl From<PowerLost> for io::Error {
 /// Which of the changes since the last sync a crash leaves. What was synced is there in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// None of them.
+    /// No unsynced sector survives.
     Nothing,
     /// All of them.
     Everything,

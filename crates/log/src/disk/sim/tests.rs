@@ -33,7 +33,7 @@ fn what_is_synced_always_survives() {
             &[1; 5 * SECTOR + 17],
             "seed {seed}"
         );
-        // And a crash with nothing under way changes nothing.
+        // A crash with nothing under way changes nothing.
         assert_eq!(after.crash().contents("a").unwrap(), kept, "seed {seed}");
     }
 }

@@ -227,7 +227,7 @@ impl World {
     pub(crate) fn verify_damaged(&mut self, flipped: &str) -> Verdict {
         for stream in &self.model.streams {
             if stream.life.was_deleted() && self.log().range(&stream.name).is_none() {
-                // That it was made again may have been in what was cut off.
+                // Making it again may have been in what was cut off.
                 continue;
             }
             let found = reading::range(self.log(), &stream.name);

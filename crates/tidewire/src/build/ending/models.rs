@@ -5,7 +5,7 @@ use loom::thread;
 use super::*;
 
 #[test]
-fn who_waits_is_told_the_first_failure() {
+fn a_waiter_is_told_the_first_failure() {
     loom::model(|| {
         let waiter = Waiter::default();
         let loops = ["a", "b"].map(|name| {
@@ -22,7 +22,7 @@ fn who_waits_is_told_the_first_failure() {
 }
 
 #[test]
-fn who_waits_is_told_one_failure_among_orderly_ends() {
+fn a_waiter_is_told_one_failure_among_orderly_ends() {
     loom::model(|| {
         let waiter = Waiter::default();
         let loops = [false, true].map(|fails| {
@@ -42,7 +42,7 @@ fn who_waits_is_told_one_failure_among_orderly_ends() {
 }
 
 #[test]
-fn who_waits_is_told_when_all_have_ended() {
+fn a_waiter_is_told_when_all_have_ended() {
     loom::model(|| {
         let waiter = Waiter::default();
         let loops = ["a", "b"].map(|name| {

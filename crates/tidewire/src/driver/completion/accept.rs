@@ -94,7 +94,7 @@ impl Listeners {
         let which = done.token.index as usize;
         // SAFETY: the accept has just made this descriptor, and reports it this once.
         let socket = (done.result >= 0).then(|| unsafe { ring.accepted(done) });
-        // Or the listener has been closed without waiting any longer for this.
+        // The listener may have been closed without waiting any longer for this.
         let listener = self.all.get_mut(which)?;
         if !done.more() {
             if !mistaken(Mistake::AcceptNotRearmed) || done.result < 0 {

@@ -9,7 +9,7 @@ use crate::vocabulary::time::Instant;
 
 /// The timer of a loop.
 pub(super) struct Alarm<S: Sys> {
-    /// There is none for want of a descriptor.
+    /// None for want of a descriptor.
     timer: Option<S::Fd>,
     watched: bool,
 }

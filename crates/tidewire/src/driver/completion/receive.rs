@@ -185,7 +185,8 @@ impl<Q: Queues> Sockets<Q> {
                 if swept {
                     self.swept.push(index);
                 }
-                // Also where the core only kept the bytes: what is armed may have to change.
+                // The receive is looked at even where the core only kept the bytes: what is armed
+                // may have to change.
                 core.touch(index);
             }
             (0, _) => {

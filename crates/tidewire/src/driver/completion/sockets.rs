@@ -33,7 +33,7 @@ use crate::vocabulary::endpoint::Endpoint;
 type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
 
 pub(super) struct Sock<S: Sys> {
-    /// None of one in the ring's table: see [`places`](super::places).
+    /// No descriptor for a socket in the ring's table: see [`places`](super::places).
     pub(super) fd: Option<S::Fd>,
     pub(super) generation: u32,
     /// Operations that will still complete. The socket stays open until there are none.

@@ -167,7 +167,7 @@ fn queues_of_a_few_entries_lose_nothing() {
 }
 
 #[test]
-fn two_buffers_serve_everybody_in_turn() {
+fn two_buffers_serve_all_connections_in_turn() {
     let Some(server) = start(Sizes::default(), 2) else {
         return;
     };

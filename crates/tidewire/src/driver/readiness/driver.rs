@@ -59,7 +59,7 @@ impl<P: Poller> Driver for Sockets<P> {
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // There are some if they were found by polling.
+        // Events are there already if polling found them.
         if self.poller.has_event() && !mistaken(Mistake::PolledNewsForgotten) {
             return Ok(());
         }

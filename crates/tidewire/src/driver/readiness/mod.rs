@@ -41,7 +41,7 @@ pub(crate) struct Readiness {
     pub(crate) token: u64,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// There is an urgent mark, at which receiving stops short. Told where only edges are.
+    /// An urgent mark is there, at which receiving stops short. Told where only edges are.
     pub(crate) urgent: bool,
     /// The peer finished sending.
     pub(crate) ended: bool,

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// So much, or a sixteenth for Miri, to which a byte is the work of microseconds.
+/// `n`, or a sixteenth for Miri, to which a byte is the work of microseconds.
 const fn much(n: usize) -> usize {
     if cfg!(miri) { n / 16 } else { n }
 }

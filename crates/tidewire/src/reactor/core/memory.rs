@@ -37,7 +37,7 @@ impl Core {
         self.settle_touched(io);
         self.balance();
         if self.meter.must_look() {
-            // Others may change the sum, and do not wake this loop.
+            // Other loops may change the sum, and do not wake this one.
             let look = (self.env.now + LOOK).as_nanos();
             self.next_deadline_ns = self.next_deadline_ns.min(look);
         }

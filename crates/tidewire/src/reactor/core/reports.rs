@@ -23,7 +23,8 @@ impl Core {
             return;
         }
         if !state.flags.has(Flag::Around) {
-            // Else it is progress only when what is inside is given some of it: a record may come a byte at a time.
+            // Inside a layer it is progress only when what is inside is given some of it: a record
+            // may come a byte at a time.
             state.last_progress = self.env.now;
         }
         let is_plain = state.is_plainly_hungry_for(len) && self.env.making.is_open();

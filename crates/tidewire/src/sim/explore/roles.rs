@@ -392,7 +392,7 @@ impl Server {
     }
 
     fn arm<const A: bool>(&mut self, after: Duration, cx: &mut C<'_, A>) {
-        // One that is set may be moved, to later only.
+        // A timer that is set may be moved, to later only.
         if self.timer.is_none() || cx.link.random().is_multiple_of(4) {
             let at = cx.link.now() + after;
             let at = self.timer.map_or(at, |before| at.max(before));

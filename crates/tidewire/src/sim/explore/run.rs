@@ -221,7 +221,7 @@ impl Run {
         // As many steps, whatever the sizes of what travels.
         let largest = (7 + u64::from(smallest.ilog2())).min(17);
         let network_cuts_nobody = conditions.reset_one_in == 0;
-        // Whose bytes fail, is cut.
+        // A connection whose bytes fail is cut.
         let is_reliable = network_cuts_nobody && faults.bytes_fail_one_in == 0;
         let latency_max = *conditions.latency.end();
         let machine = Machine::new(seed, conditions, faults, &program);
@@ -242,7 +242,7 @@ impl Run {
             is_scarce,
             next_peer: 0,
             dials: 0,
-            // One that waits to be accepted here holds the descriptor that it waits for.
+            // A connection that waits to be accepted here holds the descriptor that it waits for.
             dials_to_come: if is_scarce { 0 } else { rng.below(5) },
             at,
             nobody_answers,
@@ -546,7 +546,8 @@ impl Run {
             self.wrong(format!("{n} linger of {open} that are open"));
         }
         let notes = self.record.lock();
-        // One that waits for ever may have the end of its peer behind bytes that are not taken.
+        // A connection that waits for ever may have the end of its peer behind bytes that are not
+        // taken.
         let waiting = notes.accepted.values().filter(|s| s.waits()).count();
         drop(notes);
         self.check_resets();

@@ -55,7 +55,7 @@ pub struct KernelFaults {
 }
 
 impl KernelFaults {
-    /// None at all.
+    /// No faults.
     #[must_use]
     pub fn none() -> KernelFaults {
         KernelFaults {

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 pub(crate) struct Log {
     hash: u64,
     calls: u64,
-    /// Whose turn it is.
+    /// The loop whose turn it is.
     who: u32,
     words: Option<String>,
 }
@@ -34,7 +34,7 @@ impl Log {
         self.calls
     }
 
-    /// Whose turn it is from here on: the number of a loop.
+    /// Sets the loop whose turn it is from here on, by its number.
     pub(crate) fn turn_of(&mut self, who: u32) {
         self.who = who;
         self.mix(u64::from(who));
@@ -55,7 +55,7 @@ impl Log {
         self.say(|| {
             let (ms, ns) = (now / 1_000_000, now % 1_000_000);
             let result = match result {
-                // Others are sets of bits, of which the highest may be the sign.
+                // Other results are sets of bits, of which the highest may be the sign.
                 -4095..0 => rustix::io::Errno::from_raw_os_error(-result as i32).to_string(),
                 n => n.to_string(),
             };

@@ -197,7 +197,7 @@ impl Kernel {
                     self.go_on(ring, id, n as i32, flags | MORE);
                     taken += n;
                     if share > 0 && taken >= share as usize {
-                        // Others get their turn.
+                        // Other operations get their turn.
                         return self.queue(ring, id);
                     }
                 }
@@ -258,7 +258,7 @@ impl Kernel {
         let told_first = self.rng.below(2) == 0;
         let (mut taken, mut too_late) = (Vec::new(), 0);
         for id in meant {
-            // One that is being worked on goes on, for this time.
+            // An operation that is being worked on goes on, for this time.
             let racing = self.rings[ring].is_queued(id);
             if racing && self.rng.below(2) == 0 {
                 too_late += 1;

@@ -18,7 +18,7 @@ pub(super) struct InFlight {
     pub(super) file: FileId,
     /// What a send sends.
     pub(super) sends: Vec<Sent>,
-    /// And a hash of that, when it was handed over.
+    /// Hash of what is sent, when it was handed over.
     pub(super) sum: u64,
     /// Is ready, or may be: to be worked on.
     pub(super) queued: bool,

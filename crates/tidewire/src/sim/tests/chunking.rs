@@ -192,7 +192,7 @@ fn a_reply_goes_on_when_output_has_drained() {
 }
 
 #[test]
-fn who_goes_on_is_invisible() {
+fn a_service_that_asks_to_go_on_hides_chunks() {
     let long = || {
         service_fn(|_| Long {
             left: 0,
@@ -204,7 +204,7 @@ fn who_goes_on_is_invisible() {
 
 #[test]
 #[should_panic(expected = "a full link shows")]
-fn who_goes_astray_is_found() {
+fn a_service_that_goes_astray_is_found() {
     let long = || {
         service_fn(|_| Long {
             left: 0,

@@ -136,7 +136,7 @@ fn a_stop_answers_what_was_received_before_it() {
 /// The loops have nothing to do and could end long before: a stop is theirs only when their
 /// acceptor has ended.
 #[test]
-fn a_stop_serves_who_waits_for_an_acceptor_that_is_late() {
+fn a_stop_serves_clients_that_wait_for_a_late_acceptor() {
     for placement in [Placement::Acceptor, Placement::LeastConnections] {
         for shape in [Shape::Readiness, Shape::Completion] {
             let mut sim = Sim::under(6, Conditions::calm());
@@ -326,7 +326,7 @@ impl Protocol for Leaves {
 /// Messages are a protocol's code too: one that panics when it is not delivered does not take the
 /// loop with it.
 #[test]
-fn a_message_that_panics_when_it_is_dropped_costs_nobody_the_loop() {
+fn a_message_that_panics_when_it_is_dropped_does_not_end_the_loop() {
     let mut sim = Sim::under(1, Conditions::calm());
     let addr = sim.serve(crate::service_fn(|_| Leaves), Limits::default());
     let (goes, stays) = (sim.plain(&addr), sim.plain(&addr));

@@ -22,7 +22,7 @@ impl Service for Guests {
 }
 
 #[test]
-fn peers_of_tcp_have_addresses_and_those_of_unix_sockets_none() {
+fn peers_of_tcp_have_addresses_and_peers_of_unix_sockets_none() {
     let guests = Guests::default();
     let mut sim = Sim::new(1);
     let at = sim.add_loop();

@@ -94,7 +94,7 @@ fn closing_with_unread_input_resets_but_a_lingering_finish_does_not() {
 }
 
 #[test]
-fn nobody_there_refuses_and_dials_are_tried_again() {
+fn a_missing_listener_refuses_and_dials_are_tried_again() {
     let mut sim = Sim::under(9, Conditions::calm());
     let at = sim.add_loop();
     let client = sim.service(at, Sender { bytes: 10 }, Limits::default());

@@ -147,7 +147,7 @@ fn dials_wait_for_memory() {
 
 /// Connections that wait for each other's memory, with half a frame each, do not wait for ever.
 #[test]
-fn a_shortage_ends_though_nobody_can_give_anything_back() {
+fn a_shortage_ends_though_no_connection_can_give_anything_back() {
     let mut sim = sim();
     let peers: Vec<_> = (0..2)
         .map(|_| {

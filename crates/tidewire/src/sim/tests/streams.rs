@@ -111,7 +111,7 @@ fn many_connections_on_few_buffers() {
 }
 
 #[test]
-fn who_closes_before_it_is_connected_stays_closed() {
+fn a_dial_closed_before_it_is_connected_stays_closed() {
     for seed in 0..300 {
         let mut sim = Sim::new(seed);
         let addr = sim.serve(Echo, no_idle());

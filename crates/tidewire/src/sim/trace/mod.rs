@@ -60,7 +60,7 @@ impl fmt::Display for Event {
 ///
 /// let mut sim = Sim::new(1);
 /// sim.record();
-/// sim.plain("127.0.0.1:1"); // nobody listens there
+/// sim.plain("127.0.0.1:1"); // no service listens there
 /// sim.run_for(Duration::from_secs(1));
 /// assert!(sim.trace().any(|event| event.what == What::Refused));
 /// ```
@@ -148,7 +148,7 @@ impl Trace {
         self.recording = true;
     }
 
-    /// There is one more stream.
+    /// Notes one more stream.
     pub(in crate::sim) fn stream(&mut self, from: &Endpoint, to: &Endpoint) {
         self.streams.push(Stream {
             ends: [from.clone(), to.clone()],

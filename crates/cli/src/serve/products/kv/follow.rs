@@ -152,7 +152,7 @@ impl Drop for Following {
 enum NotBegun {
     /// The step is to be tried again.
     Now(String),
-    /// That would change nothing.
+    /// Another try would change nothing.
     Ever(String),
 }
 

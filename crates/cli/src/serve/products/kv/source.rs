@@ -19,7 +19,7 @@ pub(super) struct KafkaSource {
     target: Target,
     settings: Home,
     reader: Option<Reader>,
-    /// One past the last offset that was read.
+    /// The offset after the last one that was read.
     read: u64,
     start: Instant,
     currency: Currency,
