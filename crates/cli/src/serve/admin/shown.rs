@@ -96,7 +96,7 @@ impl Plan {
         Value::Object(each.collect())
     }
 
-    /// Of the log of messages.
+    /// Settings of the log of messages.
     fn shown_log(&self) -> Value {
         // What is wrong with them has ended the start before.
         let log = self.durable.settings().unwrap_or_default();

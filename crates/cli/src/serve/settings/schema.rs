@@ -89,7 +89,7 @@ impl Schema {
         settings.any(|setting| setting.table.as_deref() == Some(table))
     }
 
-    /// The table that a user perhaps means who writes a setting as a table.
+    /// The table that a user perhaps means when writing a setting as a table.
     pub(crate) fn table_like(&self, name: &str) -> Option<&str> {
         let mut tables = self
             .settings
