@@ -47,7 +47,7 @@ pub(crate) struct Said {
 }
 
 impl Schema {
-    /// Of a command's flags. `table` is that of the file for what stands under a heading of the help.
+    /// The schema of a command's flags. `table` names the table of the file for a heading of the help.
     pub(crate) fn of(command: Command, table: impl Fn(&str) -> String) -> Schema {
         let mut command = command.no_binary_name(true);
         command.build();
