@@ -98,7 +98,7 @@ impl Plan {
 
     /// Settings of the log of messages.
     fn shown_log(&self) -> Value {
-        // What is wrong with them has ended the start before.
+        // Wrong settings have ended the start before.
         let log = self.durable.settings().unwrap_or_default();
         json!({
             "dir": self.durable.dir,

@@ -456,7 +456,7 @@ fn prepare(
 fn cannot_start(error: &StartError) -> Failure {
     let advice = match error {
         StartError::Listen { source, .. } => match source.kind() {
-            // What is found at the path of a Unix socket is said already.
+            // The error already says what is at the path of a Unix socket.
             io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
                 if source.raw_os_error().is_none() =>
             {
