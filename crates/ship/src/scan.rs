@@ -725,8 +725,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                     let is_met = self.tracked.contains(&seen.id) || scan.ignored.contains(&seen.id);
                     !is_met && self.is_wanted(&seen.path)
                 };
-                // What came after names were looked for must be new if it is rotated before the
-                // next look.
+                // A file that was undecided may have grown or been renamed since.
                 let is_undecided =
                     |seen: &Seen| scan.undecided.iter().any(|other| other.id == seen.id);
                 let undecided: Vec<Seen> = all

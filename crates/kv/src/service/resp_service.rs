@@ -249,7 +249,7 @@ impl RespService {
         &self.shared
     }
 
-    /// A batch that began in time may have noted what it read since.
+    /// Connections that are open.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.shared.clients.len()

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// a message of each workload, under valgrind and strace
     #[arg(long)]
     count: bool,
-    /// Writes the result as one page that needs nothing else
+    /// Writes the result as JSON, every run included
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes the result as one page that needs nothing else

@@ -129,21 +129,20 @@ pub(crate) struct Follower<F, L> {
     pub(crate) is_removed: bool,
     /// Since when a copy with the rest of the truncated file is sought.
     seeking: Option<Duration>,
-    /// Since when a copy with the rest of the truncated file is sought.
-    seen_end: (u64, Vec<u8>),
     /// The last bytes that were seen of it, and where they stand, while the buffer is not placed.
+    seen_end: (u64, Vec<u8>),
+    /// Rotated files that came before it were looked for after its beginning was seen; before that nothing is sent.
     pub(crate) is_checked: bool,
     /// The file's beginning was seen before names were looked for last.
     pub(crate) had_head: bool,
-    /// The file's beginning was seen before names were looked for last.
+    /// The server in use has said, since this process began or since a server was set back, how far it has the file.
     pub(crate) is_verified: bool,
-    /// The server in use has said, since this process began or since a server was set back, how far
-    /// it has the file.
+    /// Zeros of a hole that are being passed over, and where they begin.
     zeros: Option<(u64, u64)>,
     buffer: Buffer,
     /// The buffer stands where it should.
     is_placed: bool,
-    /// The buffer stands where it should.
+    /// How the file begins, as far as it was read.
     head: Vec<u8>,
     slot: Option<Slot<L>>,
     /// What was offered on this lane and is not settled: ids of the last of each offer, and messages.
@@ -152,7 +151,7 @@ pub(crate) struct Follower<F, L> {
     waits: bool,
     /// Why the file cannot be read at present.
     trouble: Option<Trouble>,
-    /// Why the file cannot be read at present.
+    /// The server does not take its producer at present.
     crowded: Option<Trouble>,
     /// Whether the missing file was counted as a loss.
     is_loss: bool,
@@ -187,7 +186,7 @@ impl<F, L> std::fmt::Debug for Follower<F, L> {
 pub(crate) struct Driven {
     /// More is to be done at once.
     pub(crate) busy: bool,
-    /// More is to be done at once.
+    /// Something changed that should be written down.
     pub(crate) dirty: bool,
 }
 
