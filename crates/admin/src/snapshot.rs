@@ -111,7 +111,7 @@ impl Snapshot {
                 metric.name
             );
         }
-        // What was added last is added to, mostly.
+        // Mostly the family that was added last gets the next sample.
         let at = self
             .families
             .iter()

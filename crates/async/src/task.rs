@@ -175,7 +175,7 @@ impl Task {
         if link.paused() && shared.unread().is_empty() {
             link.resume();
         }
-        // What was written fits after all.
+        // The written bytes fit after all.
         let writer = if link.full() {
             None
         } else {

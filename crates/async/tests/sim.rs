@@ -312,7 +312,7 @@ fn a_waker_that_is_replaced_may_drop_a_future() {
         waits_twice(Box::new(move |cx| {
             pin!(reader.read(&mut [0])).poll(cx).is_pending()
         }));
-        // What is moved in goes with the closure, and with it the second waker of these.
+        // Values that are moved in go with the closure, and so does their second waker.
         let mut sleep = clock.sleep(hour);
         waits_twice(Box::new(move |cx| pin!(&mut sleep).poll(cx).is_pending()));
         let mut stopping = stream.stopping();

@@ -48,7 +48,7 @@ fn part(directory: PathBuf, is_below: bool) -> Option<Part> {
         .file_name()
         .is_some_and(|name| name == KV_DIRECTORY);
     let by_place = if is_kv { Kind::Keys } else { Kind::Messages };
-    // What is wrong with it is said by the command that reads it.
+    // The command that reads the directory reports what is wrong with it.
     let kind = kind_of(disk).ok().flatten().unwrap_or(by_place);
     Some(Part {
         kind,

@@ -57,7 +57,7 @@ impl FromStr for HostPort {
         let wrong = || format!("{text:?} is not HOST:PORT");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         match port.parse() {
-            // What begins so is a Unix socket.
+            // A text with this beginning is a Unix socket.
             Ok(port) if is_name(host) && host != "unix" => Ok(HostPort {
                 host: host.to_owned(),
                 port,
@@ -79,7 +79,7 @@ impl HostPort {
         let found = (&*self.host, self.port).to_socket_addrs();
         let found = found.map_err(|e| {
             let e = e.to_string();
-            // What it was doing has been said.
+            // The caller says what was attempted.
             let why = e.rsplit(": ").next().unwrap_or(&e);
             format!("cannot find the host {}: {why}", self.host)
         })?;

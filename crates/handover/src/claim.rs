@@ -185,7 +185,7 @@ impl Following {
 fn connect(path: &Path) -> Result<std::os::fd::OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    // Where too many wait, this one is told so instead of waiting for ever.
+    // Where too many successors wait, this one is told so instead of waiting for ever.
     rustix::net::sockopt::set_socket_timeout(
         &socket,
         rustix::net::sockopt::Timeout::Send,

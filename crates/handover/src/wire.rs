@@ -167,7 +167,7 @@ fn parse(text: &[u8]) -> Result<Message, Broken> {
     let shown = || Broken::Unexpected(String::from_utf8_lossy(&text[..text.len().min(100)]).into());
     let value: serde_json::Value = serde_json::from_slice(text).map_err(|_| shown())?;
     let version = value["handover"].as_u64().ok_or_else(shown)?;
-    // What every version understands comes first.
+    // The part that every version understands comes first.
     if let Some(why) = value["refuse"]["why"].as_str() {
         return Err(Broken::Refused(why.into()));
     }

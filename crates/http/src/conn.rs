@@ -770,8 +770,8 @@ impl<H: Handler> Protocol for HttpConn<H> {
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         self.draining = true;
-        // What came before the stop is answered: one more request, if it gives way to others. A head that has begun may
-        // come to its end.
+        // A request that came before the stop is answered: one more, if the connection gives way to
+        // others. A head that has begun may come to its end.
         if matches!(self.stage, Stage::Head) && !self.gives_way && self.looked == 0 {
             cx.link.finish();
         }

@@ -56,7 +56,7 @@ pub(crate) fn parse<'a>(
     places: &'a mut Places<'a>,
     settings: &Settings,
 ) -> Result<Parsed<'a>, Fault> {
-    // What is no text, a TLS handshake for example, need not be waited for.
+    // Bytes that are no text, a TLS handshake for example, need not be waited for.
     if bytes.first().is_some_and(|&b| !is_token(b)) {
         return Err(Fault::bad("this does not begin as a request does"));
     }

@@ -39,7 +39,7 @@ const STRICTER: [&str; 21] = [
     "a chunk that does not end where it should",
     // 6.5.1 of RFC 9110: hyper leaves trailers to the program.
     "a trailer that belongs into the head",
-    // What hyper leaves to the program.
+    // Checks that hyper leaves to the program.
     "this is no proxy",
     "an unknown expectation",
     "the target * is for OPTIONS alone",

@@ -169,7 +169,7 @@ fn persistence_is_what_version_and_connection_say() {
         last(&get("/", "Connection: x\r\nConnection: Close\r\n")),
         (true, close.clone())
     );
-    // What is said once is not taken back by a field behind it.
+    // A later field does not take `close` back.
     for taken_back in [
         "Connection: close\r\nConnection: keep-alive\r\n",
         "Connection: close, keep-alive\r\n",

@@ -322,7 +322,7 @@ impl State {
             let retry_after = Duration::from_millis(50);
             return Err(Refused::DiskFull { retry_after });
         }
-        // What is larger than the queue would never get in.
+        // A group larger than the queue would never get in.
         if self.queued > 0 && self.queued + bytes > self.queue_max {
             return Err(Refused::Busy);
         }

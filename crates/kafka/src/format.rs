@@ -26,7 +26,7 @@ pub(crate) type Mark = (Vec<u8>, Option<Vec<u8>>);
 /// The marks of a transaction of a share.
 pub(crate) fn marks(of: &Transaction, share: Share) -> Vec<Mark> {
     let (log, claim) = (of.owner.log, of.claim);
-    // What belongs to a log stands in a partition that others have too.
+    // Records of a log stand in a partition that other logs use too.
     let own = match share {
         Share::Own { .. } => format!("{LOG}{log:016x}\0"),
         Share::Whole | Share::Partition { .. } => String::new(),

@@ -124,7 +124,7 @@ impl Reply {
         std::mem::take(&mut self.buf)
     }
 
-    /// Of bytes that are a reply already.
+    /// A reply of bytes that are encoded already.
     #[must_use]
     pub fn of(bytes: Vec<u8>, proto: Proto) -> Reply {
         Reply {

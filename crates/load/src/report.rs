@@ -85,7 +85,7 @@ impl<R: Serialize> Report<R> {
         let written = self.write_whole(&partial);
         let replaced = written.and_then(|()| fs::rename(&partial, path));
         if replaced.is_err() {
-            // What is left of the file is of no use; it may also not exist.
+            // The rest of the file is of no use; it may also not exist.
             let _ = fs::remove_file(&partial);
         }
         replaced

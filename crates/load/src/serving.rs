@@ -120,7 +120,7 @@ impl Ends {
         match named.is_known_by() {
             KnownBy::Name => named.clone(),
             KnownBy::Start if all_within => named.clone(),
-            // What the process has become, not a process that had the address before.
+            // The process is what this process has become, not one that had the address before.
             KnownBy::Start => {
                 let begun = owner::started(pid);
                 let away = holders
@@ -251,7 +251,7 @@ mod tests {
             (serving.connections, serving.elsewhere, serving.unknown),
             (4, 0, false)
         );
-        // What the user has named is measured, and it is said that others serve.
+        // The process that the user has named is measured, and a line says that others serve.
         let (found, serving) = find(&one, addr, &me);
         assert_eq!((found, serving.elsewhere), (one, 3));
         assert_eq!(serving.others.len(), 3);

@@ -267,7 +267,7 @@ impl Catalog {
             for entry in extent.entries.iter().filter(behind) {
                 passed += entry.before - at;
                 at = entry.before;
-                // What is before an entry is no younger than it.
+                // Records before an entry are no younger than the entry.
                 let is_old = is_segment_old || entry.timestamp_us < oldest_us;
                 if !is_old && set.retain_bytes.is_none_or(|limit| left <= limit) {
                     return cut;
@@ -347,7 +347,7 @@ impl Catalog {
         });
         let held: u64 = held.sum();
         let before = std::mem::replace(&mut self.streams[id].held, held);
-        // Where an index has become coarser meanwhile, more counts as kept than before.
+        // If an index has become coarser meanwhile, more records count as kept than before.
         self.freed
             .push((id, before.cast_signed() - held.cast_signed()));
     }

@@ -169,7 +169,7 @@ pub(crate) struct Gather {
     pub(crate) reserved: usize,
     /// What it should be, for what was refused.
     pub(crate) wanted: usize,
-    /// The disk has no room for a larger limit.
+    /// There is no room for more than it is.
     pub(crate) is_stuck: bool,
     /// The cause is not a full disk, and no caller is told that it is.
     pub(crate) is_stuck_by_other: bool,
@@ -184,11 +184,11 @@ pub(crate) struct Gather {
     pub(crate) begins_segment: bool,
     /// Something was refused that needs another segment.
     pub(crate) wants_segment: bool,
-    /// The disk had no room for that segment.
+    /// There was no room for it.
     pub(crate) no_segment: bool,
     /// The segment could not be had for another reason; the writer tries again.
     pub(crate) is_segment_blocked: bool,
-    /// The disk had no room for the next segment, though the one in use has some left.
+    /// There was no room for the next segment, though that in use has some left.
     pub(crate) fears_end: bool,
     /// How often the writer was asked to look for room, and the last of these that it had heard of when it last began to look.
     pub(crate) looks_asked: u64,

@@ -90,9 +90,9 @@ pub enum Change<'a> {
         /// Name of the stream.
         stream: &'a str,
     },
-    /// Its records before a position go, for good. Positions stay what they are.
+    /// The stream's records before a position go, for good. Positions stay what they are.
     Trim {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
         /// The first position that stays: at most the one behind the last record.
         before: u64,
@@ -141,9 +141,10 @@ pub struct StreamStatus {
     pub range: Range,
     /// Bytes of these records, as [`StreamSettings`] count them.
     pub bytes: u64,
-    /// Bytes of segments that are on the disk because of this stream, or of it and others: the oldest segments, up to the first one
-    /// that is kept for yet another stream as well, or is in use. Segments go the oldest first, so the records of one stream keep
-    /// those of all others behind them. 0 for streams without records in the oldest segment.
+    /// Bytes of segments that are on the disk because of this stream, or of it and others: the
+    /// oldest segments, up to the first one that is kept for yet another stream as well, or is in
+    /// use. Segments go the oldest first, so the records of one stream keep the records of all
+    /// others behind them. 0 for streams without records in the oldest segment.
     pub pins: u64,
     /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
     pub newest_us: u64,

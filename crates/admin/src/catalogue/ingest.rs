@@ -5,7 +5,7 @@ use crate::metric::metrics;
 metrics! {
     /// Producers welcomed.
     PRODUCERS = Counter "tidewire_ingest_producers_total" [];
-    /// Those of them that had been away for longer than they are remembered.
+    /// Producers that had been away for longer than they are remembered.
     FORGOTTEN = Counter "tidewire_ingest_forgotten_producers_total" [] of "forgotten";
     /// Readers welcomed.
     READERS = Counter "tidewire_ingest_readers_total" [];
@@ -27,7 +27,7 @@ metrics! {
     DROPPED = Counter "tidewire_ingest_dropped_total" [];
     /// Gaps adopted at level received.
     ADOPTED = Counter "tidewire_ingest_adopted_gaps_total" [] of "adopted";
-    /// Ids in those gaps.
+    /// Ids in gaps adopted at level received.
     ADOPTED_IDS = Counter "tidewire_ingest_adopted_ids_total" [];
     /// Connections whose client finished sending in the middle of a frame.
     TRUNCATED = Counter "tidewire_ingest_truncated_total" [];

@@ -148,7 +148,7 @@ fn show(item: &Item<'_>, records: bool, out: &mut impl Write) -> io::Result<()> 
             Ok(())
         }
         Item::Problem(damage) => writeln!(out, "  problem {damage}"),
-        // What later versions of the log may have.
+        // Kinds that later versions of the log may have.
         other => writeln!(out, "  {other:?}"),
     }
 }

@@ -233,7 +233,7 @@ impl Place {
         let mut failure = None;
         for part in self.parts()? {
             tell(&part, out)?;
-            // What is wrong with the one says nothing of the other.
+            // A fault of one log says nothing of the other.
             let found = match run(&Place::of(&part), out) {
                 Err(Ended::Failed(failure)) => Some(failure),
                 shown => shown?,

@@ -107,7 +107,7 @@ impl Partial {
     /// # Errors
     /// What the system says, as text; it is removed then.
     pub(super) fn finish(self) -> Result<(), String> {
-        // What is in it may have been named since anything else was synced.
+        // Files in the directory may have got their names after the last sync.
         let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
         if let Err(e) = synced.and_then(|()| fs::rename(&self.path, &self.to)) {
             self.give_up();

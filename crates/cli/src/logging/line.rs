@@ -216,7 +216,7 @@ fn quoted(out: &mut String, text: &str) -> fmt::Result {
             '\n' => out.write_str("\\n")?,
             '\r' => out.write_str("\\r")?,
             '\t' => out.write_str("\\t")?,
-            // What moves a terminal's cursor is no less a control because JSON allows it.
+            // Characters that move a terminal's cursor are controls, though JSON allows them.
             c => write!(out, "\\u{:04x}", u32::from(c))?,
         }
     }

@@ -238,7 +238,8 @@ fn copy(args: &Args, mut reader: Reader) -> Result<(), Ended> {
     let mut out = Output::stdout(!args.cursor.is_empty())?;
     let ended = records(args, &mut reader, &mut out);
     if !args.cursor.is_empty() {
-        // What was taken counts, however it ended. The server has closed if that was its doing.
+        // The messages that were taken count, however reading ended. The server has closed if it
+        // ended it.
         out.drained();
         let moved = move_cursor(&mut out, &mut reader).and_then(|()| Ok(reader.close()?));
         return ended.and(moved);

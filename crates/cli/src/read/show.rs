@@ -53,7 +53,7 @@ impl Form {
                 let payload = record.payload.utf8_chunks();
                 write!(out, "{position} {at} {producer} {id} ")?;
                 for chunk in payload {
-                    // What a terminal would obey is shown instead.
+                    // Control characters are shown, so that a terminal does not obey them.
                     for c in chunk.valid().chars() {
                         match c {
                             '\t' => out.write_all(b"\t")?,
@@ -110,7 +110,7 @@ fn shown(record: &Record) -> Shown<'_> {
 
 /// Microseconds since the Unix epoch as people write them, in UTC.
 pub(crate) fn time(us: u64) -> String {
-    // What the calendar of the formatter has no name for is no time that anything was received at.
+    // No message was received at a time that the formatter's calendar cannot name.
     const LAST: u64 = 253_402_300_799;
     let since = Duration::from_micros(us).min(Duration::from_secs(LAST));
     humantime::format_rfc3339_micros(UNIX_EPOCH + since).to_string()

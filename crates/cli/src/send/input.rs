@@ -127,7 +127,7 @@ impl Cutter {
             Format::Lines => self.lines(&mut messages),
             Format::LengthPrefixed => self.prefixed(&mut messages),
         };
-        // What is before a bad message is sent nevertheless; that one is met again.
+        // Messages before a bad one are sent; the bad one is met again.
         if messages.is_empty() {
             found?;
         }

@@ -316,7 +316,7 @@ fn send(args: &Args, files: &[PathBuf]) -> Result<Sent, Failure> {
     let watch = Watch::new(signals()?);
     let result = watch.during(&producer, || {
         let ended = sending.all(sources);
-        // What was sent before it went wrong is not given up for that.
+        // Messages that were sent before the failure are not given up.
         let flushed = producer.flush();
         (ended, flushed)
     });
@@ -549,7 +549,7 @@ impl Sending<'_> {
             (Ended::Interrupted { rest: true }, Ok(())) => {
                 wrong("interrupted before the end of the input".into())
             }
-            // What is shorter than what was sent is something else, as after a rotation.
+            // An input that is shorter than what was sent is another file, as after a rotation.
             (Ended::Whole, Ok(())) if self.skip > 0 => wrong(format!(
                 "the files have {} messages, and the server has {} of this producer: these are not the \
                  files that were sent, and nothing of them was. For files that are rotated there is \

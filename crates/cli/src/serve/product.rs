@@ -1,8 +1,9 @@
 //! What a product is to the frame: a service with its settings.
 //!
-//! A product is declared by an [`Entry`]. Its settings are flags of its own; what they come to is a [`Product`], which
-//! is checked beside those of others in a [`Plan`], and served: what runs then is a [`Serving`]. The frame lends it
-//! loops, doors and logs by [`Frame`], and knows no product by name.
+//! A product is declared by an [`Entry`]. Its settings are flags of its own; what they come to is a
+//! [`Product`], which is checked beside other products in a [`Plan`], and served: what runs then is
+//! a [`Serving`]. The frame lends it loops, doors and logs by [`Frame`], and knows no product by
+//! name.
 
 use std::any::Any;
 use std::fmt;
@@ -109,7 +110,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
     /// Takes what the file says under a key of [`Entry::keys`].
     fn take(&mut self, _key: &str, _value: Box<dyn Any>) {}
 
-    /// Makes them complete, before those of other products are.
+    /// Completes the settings, before the settings of other products are checked.
     fn complete(&mut self, _: &Settings) -> Result<(), Failure> {
         Ok(())
     }
@@ -139,7 +140,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         settings.changed(kind, Limits::default())
     }
 
-    /// Adds limits of its own to those that are shown.
+    /// Adds the product's limits to the limits that are shown.
     fn show_limits(&self, _: Kind, _: &Settings, _shown: &mut Value) {}
 
     /// What is in force beside what its flags say, or is another than that: by the names of flags without the service's. Null
@@ -278,10 +279,10 @@ pub(crate) struct Refused {
 /// What a product recovers with.
 pub(crate) struct Recovery<'a> {
     pub(crate) plan: &'a Plan,
-    /// Its own log, if that is open.
+    /// The product's log, if that is open.
     pub(crate) log: Option<&'a OpenLog>,
     pub(crate) panel: &'a Panel,
-    /// Where clients connect already, who are told that it recovers.
+    /// Where clients connect already; they are told that the server recovers.
     pub(crate) at: &'a [(Kind, Endpoint)],
     /// Whether it is to go on, asked meanwhile.
     pub(crate) goes_on: &'a mut dyn FnMut() -> bool,
@@ -352,7 +353,7 @@ impl Plan {
         all.map(|(entry, product)| (entry.service, &**product))
     }
 
-    /// Those that are served.
+    /// The services that are served.
     pub(crate) fn served(&self) -> impl Iterator<Item = (&'static Service, &dyn Product)> {
         self.all().filter(|(service, _)| self.serves(service))
     }
@@ -364,7 +365,7 @@ impl Plan {
         found.expect("each service is one of a product").1
     }
 
-    /// The service that shows the log of messages only to clients who have a secret, if there is one.
+    /// The service that shows the log of messages only to clients with a secret, if there is one.
     pub(crate) fn guards_messages(&self) -> Option<&'static str> {
         let guards = |(service, product): &(&'static Service, &dyn Product)| {
             product.shows_messages() && service.kinds().any(|kind| product.asks_for_secret(kind))
@@ -394,7 +395,7 @@ impl Plan {
             .collect()
     }
 
-    /// Those of them that are a product's own.
+    /// The directories that belong to a product.
     pub(crate) fn store_directories(&self) -> Vec<PathBuf> {
         let own = self
             .served()
@@ -422,7 +423,7 @@ impl Plan {
     }
 }
 
-/// What is not there yet nobody has locked.
+/// A path that is not there yet is not locked.
 fn canonical(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }

@@ -490,7 +490,7 @@ impl Shipping<'_> {
                 PollFd::new(&source.pipe, PollFlags::IN),
                 PollFd::new(ends, PollFlags::IN),
             ];
-            // What is acknowledged while nothing comes moves the origin as well.
+            // Acknowledgements move the origin even while no entry comes.
             let is_owed = !self.passed.is_empty() || self.movable.is_some();
             let most = Timespec::try_from(MOVED_EVERY).expect("it is short");
             match poll(&mut fds, is_owed.then_some(&most)) {

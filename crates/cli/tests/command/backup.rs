@@ -200,7 +200,7 @@ fn segments_under_other_names_are_named_by_a_repair() {
     fs::rename(at(&names[0]), at("aside")).unwrap();
     fs::rename(at(&names[1]), at(&names[0])).unwrap();
     fs::rename(at("aside"), at(&names[1])).unwrap();
-    // What says nothing, and what says what another one says.
+    // An empty segment, and a segment with the content of another.
     fs::write(at("00000000000000000002.seg"), "").unwrap();
     symlink(at(&names[2]), at("00000000000000000003.seg")).unwrap();
     let output = run(&["log", "repair", "--data", &data]);

@@ -68,7 +68,7 @@ fn commands_act_on_messages_and_keys_and_say_so() {
     assert_eq!(kinds.collect::<Vec<_>>(), ["messages", "keys"]);
     let only = run(&["log", "info", "--only", "keys", "--data", &data]);
     assert!(!stdout(&only).contains("messages"), "{}", stdout(&only));
-    // What was restored is what there was.
+    // The restored keys are the keys that there were.
     assert!(matches!(keys(&back, &["DBSIZE"])[..], [Reply::Int(3)]));
     let read = run(&["read", "--data", &back, "--raw"]);
     assert_eq!(stdout(&read), lines(30));

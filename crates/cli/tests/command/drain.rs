@@ -197,7 +197,7 @@ fn each_protocol_says_goodbye_in_its_own_way() {
             let end = client.0.read(&mut [0]);
             assert!(matches!(end, Ok(0)), "{engine}: {what}: {end:?}");
         }
-        // What was gathered is acknowledged, with the last id.
+        // The gathered messages are acknowledged, with the last id.
         let last = cumulative.rest();
         assert_eq!(last, ACK, "{engine}");
         drop(cumulative);

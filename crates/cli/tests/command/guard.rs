@@ -356,7 +356,7 @@ fn certificates_let_other_hosts_in_and_tls_alone_does_not() {
         let mut args = args.clone();
         if certificates {
             args.extend(["--tls-client-ca", files.authority()]);
-            // What asks for certificates is no side door beside a password.
+            // A port that asks for certificates is no side door beside a password.
             args.extend(["kv/binary"]);
         }
         let mut command = tidewire(&args);

@@ -156,7 +156,7 @@ fn all(client: &mut Client) -> Vec<String> {
                 _ => elements(client, &format!("HGETALL {key}")),
             };
             if kind == "hash" || kind == "set" {
-                // What belongs together has the same number.
+                // Lines that belong together have one number.
                 value.sort_by_key(|value| format!("{value:?}"));
             }
             let deadline = client.ask(&format!("PEXPIRETIME {key}")).unwrap();

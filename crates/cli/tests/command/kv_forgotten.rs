@@ -247,7 +247,7 @@ fn a_log_that_ends_before_its_snapshot_is_said_and_what_that_has_is_exported() {
     assert!(server.end().status.success());
     // Taken when nothing is removed any more: SAVE answers before the log is cut behind its snapshot.
     let first = segments(data).remove(0);
-    // What is left is a segment that ends before the next snapshot.
+    // A segment is left that ends before the next snapshot.
     let kv = data.join("kv");
     let kept = fs::read(&first).unwrap();
     let (server, mut client) = serve("sync", data, &args);

@@ -202,7 +202,7 @@ fn histories(engines: &[&str], durability: &str, data: &Path) -> Vec<Vec<Vec<Op>
             }
         }
     }
-    // What there is in the end belongs to it.
+    // The final values belong to the history.
     let (_server, resp, _) = serve("auto", durability, data);
     let mut client = Client::connect(resp);
     for (key, history) in histories.iter_mut().enumerate() {

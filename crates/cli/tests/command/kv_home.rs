@@ -124,7 +124,7 @@ fn an_owner_that_does_not_reach_its_home_serves_at_level_sync_and_says_so() {
     ] {
         assert!(info.contains(line), "{info}");
     }
-    // What is not there gets older.
+    // Changes that are not at home get older.
     while lag_seconds(&mut client) < 1.0 {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }

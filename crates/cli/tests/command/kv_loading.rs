@@ -110,7 +110,7 @@ fn a_client_during_recovery_is_told_so_and_then_served() {
             let last = place.keys - 1;
             let last = client.ask(&format!("GET key:{last}")).unwrap();
             assert_eq!(text(last), (place.keys - 1).to_string());
-            // What is said on this connection is durable, too.
+            // Changes on this connection are durable, too.
             assert_eq!(client.ask("SET mine 1").unwrap(), Reply::Line("OK".into()));
             server.signal(Signal::KILL);
             server.end();

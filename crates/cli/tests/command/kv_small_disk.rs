@@ -177,7 +177,7 @@ impl Scene {
                 key.acknowledged,
                 key.sent
             );
-            // What was not acknowledged may have gone.
+            // Changes that were not acknowledged may have gone.
             (key.sent, key.acknowledged) = (found, found);
         }
     }

@@ -221,7 +221,7 @@ fn segments_are_as_long_as_is_said_and_large_units_are_refused_by_name() {
     assert_eq!(client.ask(&set(3 << 20)).unwrap(), Reply::Line("OK".into()));
     running.signal(Signal::TERM);
     running.end();
-    // What shorter segments would not take is read from the present segments.
+    // Units that shorter segments would not take are read from the present segments.
     let (_running, mut client) = server(data.path(), &[SYNC, &["--segment", "8MiB"]].concat());
     assert_eq!(client.ask("STRLEN large").unwrap(), Reply::Int(3 << 20));
     let refused = client.ask(&set(3 << 20)).unwrap();
@@ -321,7 +321,7 @@ fn on_a_small_disk_there_is_always_room_for_the_next_snapshot() {
         client.ask(&format!("STRLEN large:{}", keys - 1)).unwrap(),
         Reply::Int(1 << 19)
     );
-    // What is removed makes room, once a snapshot has it.
+    // Removals make room once a snapshot has them.
     for key in 0..keys {
         let removed = client.ask(&format!("DEL large:{key}")).unwrap();
         assert_eq!(removed, Reply::Int(1));

@@ -41,7 +41,7 @@ fn where_it_is_not_the_command_says_how_to_get_it() {
             assert!(said.contains(part), "{words:?}: {said}");
         }
     }
-    // What does not need it does without.
+    // Commands that do not need the lab work without it.
     let help = stdout(&ended(alone(place.path()).arg("--help")));
     assert!(
         help.contains("  bench ") && help.contains("  lab "),

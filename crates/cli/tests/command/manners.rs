@@ -194,7 +194,7 @@ fn the_file_is_flags_and_they_go_before_the_environment_and_it_before_the_file()
         stderr(&output)
     );
     refused(&["config", "check", "/nowhere/at/all.toml"], 2);
-    // What a server could not have is found, too.
+    // `config check` finds settings that a server could not have, too.
     fs::write(&file, "tls-key = 'k.pem'\n").unwrap();
     let checked = run(&["config", "check", path]);
     assert_eq!(checked.status.code(), Some(1));
@@ -250,7 +250,7 @@ fn shells_and_man_are_served() {
     }
     let serve = fs::read_to_string(to.join("tidewire-serve.1")).unwrap();
     assert!(serve.contains("maxmemory"), "{serve}");
-    // What `-h` does not show is described all the same.
+    // Flags that `-h` does not show are described in man pages.
     assert!(serve.contains("Longest time to poll before"), "{serve}");
     // A place that cannot be.
     refused(&["man", "/proc/nowhere/man1"], 1);
@@ -318,7 +318,7 @@ fn a_check_reads_the_files_of_secrets_and_users() {
         let said_by = refused(&["config", "check", file.to_str().unwrap()], 1);
         assert!(said_by.contains(said), "{text}: {said_by}");
     }
-    // What is not served is not asked for.
+    // No secret is asked for of a service that does not run.
     fs::write(&file, "services = ['echo']\nkv-password-file = 'nofile'\n").unwrap();
     let checked = run(&["config", "check", file.to_str().unwrap()]);
     assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));

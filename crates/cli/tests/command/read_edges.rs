@@ -125,7 +125,7 @@ fn a_cursor_stands_where_the_output_was_taken() {
         pipe.read_line(&mut line).unwrap();
         assert_eq!(line, format!("line {n}\n"));
     }
-    // What `head` took and did not show is lost to it; no more than that is.
+    // `head` loses the bytes that it took and did not show, and no more.
     let took = pipe.buffer().to_vec();
     drop(pipe);
     let mut said = String::new();

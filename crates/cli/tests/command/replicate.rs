@@ -92,7 +92,7 @@ fn a_server_that_does_not_reach_its_home_serves_at_level_durable_and_says_so() {
     assert_code(&server.send(&[], "one\ntwo\n"), 0);
     let output = server.send(&["--level", "replicated", "--retry", "0"], "three\n");
     assert!(!output.status.success());
-    // What it can promise is not known yet: a client comes again.
+    // The server does not know yet what it can promise: a client comes again.
     let said = stderr(&output);
     assert!(
         said.contains("stopping") && said.contains("has not reached the home of its log yet"),

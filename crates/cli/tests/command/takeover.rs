@@ -448,7 +448,7 @@ fn settings_that_do_not_fit_are_refused_and_the_old_one_goes_on() {
         "in use",
         1,
     );
-    // What is new is bound.
+    // A new listener is bound.
     let new = Server::start(
         &with(&args, &["--listen", "discard=0", "discard", "--takeover"]),
         2,

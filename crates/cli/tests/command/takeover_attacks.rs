@@ -422,7 +422,7 @@ fn another_user_gets_nothing() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     open(place.0.to_str().unwrap(), 0o755);
-    // Where the program stands others may not go.
+    // Other users may not enter the program's directory.
     let program = place.path("tidewire");
     std::fs::copy(env!("CARGO_BIN_EXE_tidewire"), &program).unwrap();
     open(&program, 0o755);

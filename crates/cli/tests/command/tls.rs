@@ -15,7 +15,7 @@ use tidewire_tls::rustls::HandshakeKind;
 
 /// Starts a server; one address for each line that says where it listens.
 fn serve(args: &[&str], lines: usize) -> (Running, Vec<String>) {
-    // What is listed, and nothing else.
+    // Listed services run, and no others.
     let listed = args.iter().filter_map(|arg| Some(arg.split_once('=')?.0));
     let named: Vec<&str> = listed.filter(|arg| !arg.starts_with('-')).collect();
     let mut server = Running::start(&[&["serve", "--workers", "2"], &named[..], args].concat());
@@ -153,7 +153,7 @@ fn files_are_read_again_under_load_and_no_handshake_fails() {
                 "{engine}: the new certificate is not shown"
             );
         }
-        // What is no good changes nothing, and is told of.
+        // A bad file changes nothing, and is reported.
         std::fs::write(&files.key, "no key").unwrap();
         server.signal(Signal::HUP);
         server.hear("nothing has changed");

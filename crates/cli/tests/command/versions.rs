@@ -281,7 +281,8 @@ fn repaired(place: &Place, older: Older<'_>) {
     }
 }
 
-/// Its first record is of a kind that 0.2.0 does not know: it serves nothing of it, and leaves it as it was.
+/// The store's first record is of a kind that 0.2.0 does not know: 0.2.0 serves nothing of it, and
+/// leaves it as it was.
 fn refuses_a_store_that_was_taken_over(place: &Place, older: Older<'_>) {
     let taken = place.path("taken");
     let keys = Path::new(&taken).join("kv");
@@ -291,7 +292,7 @@ fn refuses_a_store_that_was_taken_over(place: &Place, older: Older<'_>) {
     };
     let (log, _) = EmbeddedLog::start(&keys, settings).unwrap();
     let stream = log.stream("kv").unwrap();
-    // Its id, its size, and the kind.
+    // The record's id, size and kind.
     let frames = [&1_u64.to_le_bytes()[..], &1_u32.to_le_bytes(), &[3]].concat();
     let run = Run {
         stream,

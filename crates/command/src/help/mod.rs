@@ -56,7 +56,7 @@ fn dress(mut command: Command, words: &str, help: Help, texts: Texts) -> Command
     let mut long = notes.unwrap_or_default();
     // Also one that does something of its own where no command below it is named.
     if !command.has_subcommands() || command.is_subcommand_negates_reqs_set() {
-        // What is wrong with -1 says what it is for, and not that no flag is called so.
+        // The error about -1 says what the value is for, and not that no such flag exists.
         command = command.mut_args(|arg| match arg.get_action().takes_values() {
             true => arg.allow_negative_numbers(true),
             false => arg,
@@ -110,7 +110,7 @@ fn shortened(mut command: Command, words: &str, help: Help, texts: Texts) -> Com
                 let help = help.cloned().unwrap_or_default();
                 arg.long_help(help).hide_short_help(true)
             }
-            // What is changed for the short help alone must not be seen in the other.
+            // Changes for the short help must not be seen in the long one.
             Some(_) if help == Help::Long => arg,
             Some((_, is)) => {
                 let says_default = is.contains("[default: ") || arg.is_hide_default_value_set();

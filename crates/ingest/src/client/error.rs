@@ -88,7 +88,7 @@ impl Error {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            // What TLS finds wrong stays wrong.
+            // Errors of TLS are permanent.
             Error::Connection { source, .. } => source.kind() != io::ErrorKind::InvalidData,
             // A name may be known later; what is no address never becomes one.
             Error::Address { source, .. } => source.kind() != io::ErrorKind::InvalidInput,

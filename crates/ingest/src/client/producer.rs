@@ -250,7 +250,7 @@ impl Producer {
         len: usize,
     ) -> Result<MutexGuard<'a, State>, Error> {
         state.check()?;
-        // What was taken before is sent, whatever becomes of this one.
+        // Messages taken before are sent, whatever becomes of this one.
         self.shared.rouse(&mut state);
         match why {
             NotTaken::Full => {

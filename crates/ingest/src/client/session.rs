@@ -284,7 +284,7 @@ impl Session {
         let produce = Produce {
             level: Some(self.wants.level),
             sparse: self.wants.sparse,
-            // What was acknowledged as received may have been lost in a crash of the server.
+            // Messages acknowledged as received may have been lost in a crash of the server.
             adopt: resumes && self.wants.level == Level::Received,
             window_messages: self.wants.window.messages.try_into().unwrap_or(u32::MAX),
             window_bytes: self.wants.window.bytes,
@@ -449,7 +449,7 @@ impl Session {
         if let Some(acknowledged) = self.settled
             && mark.is_none_or(|mark| mark < acknowledged)
             && self.wants.level >= Level::Durable
-            // What was forgotten with the producer is not lost, and a caller that goes on then has
+            // Messages of a forgotten producer are not lost, and a caller that goes on then has
             // agreed to that.
             && !welcome.forgotten
         {

@@ -164,7 +164,8 @@ impl Admin {
     ) -> Done {
         self.change(stream, shared, cx, |shared| {
             let Some(before) = shared.log.stream_status(stream) else {
-                // Where messages go that name no stream: it is as good as there before the first one comes.
+                // The default stream, for messages that name none: it counts as there before the
+                // first message comes.
                 let settings = wanted.over(Default::default());
                 let made = Change::Create { stream, settings };
                 return Some(made).filter(|_| stream == DEFAULT_STREAM);

@@ -16,7 +16,7 @@ counters! {
     messages,
     /// Payload bytes of these messages.
     payload_bytes,
-    /// Batches that they were handed over in.
+    /// Batches in which messages were handed to the log.
     batches,
     /// Acknowledgements written, without keep-alives.
     acks,
@@ -52,7 +52,7 @@ counters! {
     cursors,
     /// Administrators welcomed.
     administrators,
-    /// Streams created, changed or deleted at their request.
+    /// Streams created, changed or deleted by administrators.
     stream_changes,
     /// Refused: not this protocol.
     refused_malformed,

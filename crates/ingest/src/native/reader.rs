@@ -133,7 +133,7 @@ impl Reader {
                 Begin::Position(self.asked.unwrap_or(0))
             }
         };
-        // What it says before it is welcomed has to wait.
+        // Bytes that the reader sends before it is welcomed have to wait.
         cx.link.pause();
         self.ask(Want::Place(begin), shared, cx);
     }

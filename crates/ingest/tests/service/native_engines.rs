@@ -153,7 +153,7 @@ fn produced_read_back_and_found_again() {
         for client in clients {
             client.join().unwrap();
         }
-        // What was only received is written when the next group is.
+        // Messages that were only received are written with the next group.
         assert_eq!(
             produced(addr, produce("last"), 1..=1).last(),
             Some(&Frame::Ack(1))

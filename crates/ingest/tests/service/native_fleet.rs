@@ -92,7 +92,7 @@ fn a_producer_of_this_partition_goes_on_behind_the_home_and_others_are_sent_away
     assert_eq!(world.frames(&mut new), [welcome(Level::Durable, None)]);
     assert_eq!(world.frames(&mut theirs), [refusal(0, Reason::Moved)]);
     assert_eq!(world.frames(&mut nobody), [welcome(Level::Durable, None)]);
-    // What is at home is known as sent, what is not is new.
+    // Messages at home are duplicates; the others are new.
     world.send(a, &messages(9..=12));
     world.log.commit_all();
     assert_eq!(world.frames(&mut a), [Frame::Ack(10), Frame::Ack(12)]);

@@ -385,7 +385,7 @@ fn a_full_disk_refuses_and_goes_on_where_it_stopped() {
         world.send(a, &messages(4..=9));
         assert_eq!(world.frames(&mut a), [full]);
         world.log.disk_full(false);
-        // What is still on its way is dropped.
+        // Messages still on their way are dropped.
         world.send(a, &messages(10..=12));
         assert_eq!(world.frames(&mut a), []);
         let mut again = messages(11..=12);
@@ -521,7 +521,7 @@ fn a_quota_refuses_and_lets_go_on() {
     let mut world = World::with(SteppedLog::new().auto(), settings, 1);
     world.sim.run_for(Duration::from_secs(10));
     let mut a = world.producer(produce("a"));
-    // What one chunk brings is taken whole; this fits a small receive buffer.
+    // The messages of one chunk are taken whole; this fits a small receive buffer.
     world.send(a, &messages(1..=250));
     assert_eq!(world.frames(&mut a), [Frame::Ack(250)]);
     world.send(a, &messages(251..=260));

@@ -131,7 +131,7 @@ fn an_acknowledgement_waits_for_the_home_and_that_of_others_does_not() {
     assert_eq!(world.frames(&mut a), []);
     home(&world.log, 1);
     assert_eq!(world.frames(&mut a), [Frame::Ack(10)]);
-    // What is at home already is not sent there twice, and the rest is still on its way.
+    // Messages at home are not sent there twice, and the rest is still on its way.
     world.send(a, &messages(5..=20));
     assert_eq!(world.frames(&mut a), []);
     home(&world.log, 3);

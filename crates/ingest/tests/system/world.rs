@@ -84,7 +84,7 @@ impl World {
     fn new(seed: u64, mistakes: Mistakes) -> World {
         let mut rng = Rng::with_seed(seed);
         let mut conditions = Conditions::from_seed(rng.u64(..));
-        // What single bytes do is tried elsewhere: here they would only make it long.
+        // Other tests try single bytes: here they would only take long.
         conditions.segment_max = conditions.segment_max.max(100);
         conditions.receive_max = conditions.receive_max.max(100);
         conditions.accept_max = conditions.accept_max.max(100);

@@ -190,7 +190,7 @@ impl Transactional {
 impl Drop for Transactional {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // What waits is not to be sent while the thread ends.
+        // Waiting records are not to be sent while the thread ends.
         self.producer
             .purge(PurgeConfig::default().queue().inflight());
     }

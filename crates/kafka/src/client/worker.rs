@@ -139,7 +139,7 @@ impl Worker {
     fn open(&mut self) -> Result<Answer, String> {
         self.producer = None;
         self.producer = Some(Transactional::open(&self.config(), OPEN)?);
-        // What was under way is committed or aborted now, and no other process can begin anything.
+        // Transactions under way are committed or aborted now, and no other process can begin one.
         let held = marks::read(&self.target, self.share, &self.settings, marks::Until::End)?;
         Ok(Answer::Held(held))
     }

@@ -163,7 +163,7 @@ fn marks_that_go_by_their_age_are_refused_and_so_are_marks_that_have_gone() {
     );
     drop(running);
 
-    // What their age would have done.
+    // The marks are removed, as retention by age would have done.
     let mut all = TopicPartitionList::new();
     let marks = target.marks();
     all.add_partition_offset(&marks, 0, Offset::End)

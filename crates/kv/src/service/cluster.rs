@@ -1,5 +1,5 @@
-//! What clients ask of servers of a cluster: there are no others, and the answers are those of a
-//! Redis without a cluster and without replicas.
+//! What clients ask of servers of a cluster: there are no other servers, and the answers are as of
+//! a Redis without a cluster and without replicas.
 
 use super::call::{Call, Flow};
 use super::hello::REDIS_VERSION;

@@ -577,7 +577,7 @@ impl RespConn {
     }
 
     fn cut(&mut self, input: &mut Input<'_>, reply: &mut Reply, cx: &mut Cx<'_, Self>) -> Next {
-        // Its memory goes, which is as much as a client may have.
+        // The reply's memory is freed, which is as much as a client may have.
         drop(reply.take());
         reply.clear();
         input.consume(input.len());
@@ -723,7 +723,7 @@ impl RespConn {
     /// Hands a published message to this subscriber, or cuts it if it takes none.
     pub(crate) fn deliver(&mut self, frame: &mut Frame<'_>, most: usize, cx: &mut Cx<'_, Self>) {
         if !self.session.is_subscribed() {
-            // It has gone, and its subscriptions are not all removed yet.
+            // The client has gone, and its subscriptions are not all removed yet.
             return;
         }
         if cx.local.shared.attention.differs(self.session.seen()) {

@@ -20,9 +20,9 @@ pub enum Message {
         /// Answer with an error instead of the reply of a timeout.
         error: bool,
     },
-    /// It may not run the command that it waits in any more.
+    /// The client may no longer run the command that it waits in.
     Refused,
-    /// What it has asked to be told of has changed, or what another has for whom it listens.
+    /// A key has changed that this client tracks, or a client that redirects its notes here.
     Changed(Arc<Tracker>),
     /// The connection that was told in its place has gone.
     RedirectGone,

@@ -53,7 +53,8 @@ fn more_memory(call: &Call<'_, '_>, kind: Kind, each: impl Fn(&[u8]) -> usize) -
     new.map(|name| each(name)).sum()
 }
 
-/// Whether the patterns of a call fit into what those of a client may take; else it is told.
+/// Whether the patterns of a call fit into the limit of a client's patterns; else the client is
+/// told.
 fn may_keep_patterns(call: &mut Call<'_, '_>) -> bool {
     let known = call.session.listening.as_deref();
     let taken = known.map_or(0, Listening::pattern_cost);
@@ -102,7 +103,7 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
         let listening = local.subscribers.listening(&call.shared.hub, &local.at);
         card.names().listening = Arc::downgrade(&listening);
         if card.gone.load(Relaxed) {
-            // It was ended by another client before it could be found there.
+            // Another client ended this one before it could be found there.
             call.shared.hub.depart(&listening);
         }
         listening

@@ -232,7 +232,8 @@ impl RespService {
         }
     }
 
-    /// What clients keep of what they have read is trusted no longer when another server may change it, and those changes are not told here.
+    /// Clients' caches are no longer valid when another server may change the keys: its changes are
+    /// not told here.
     fn tell_readers_of_loss(&self) {
         let is_former = replication::is_former_owner(&self.shared);
         let was_former = self.shared.was_former_owner.swap(is_former, Relaxed);

@@ -54,7 +54,8 @@ pub(crate) struct Session {
     pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) listening: Option<Arc<Listening<Message>>>,
-    /// Whom the message concerns that it is about to publish, as far as it was found out.
+    /// The subscribers of the message that the client is about to publish, as far as they were
+    /// found.
     pub(crate) audience: Option<Box<Audience<Message>>>,
     /// The client is shown all commands.
     pub(crate) monitor: Option<Arc<Monitor>>,

@@ -12,8 +12,8 @@ pub(crate) struct AsIs(u64);
 
 impl Hasher for AsIs {
     fn finish(&self) -> u64 {
-        // Its twelve highest bits say the shard, and the bits that are looked at are equal for all.
-        // The map goes by the lowest bits, and by the seven highest.
+        // The key's twelve highest bits say the shard, and the bits that are looked at are equal
+        // for all. The map goes by the lowest bits, and by the seven highest.
         self.0.rotate_left(32)
     }
 

@@ -175,8 +175,9 @@ pub trait Effects: Send + Sync {
         usize::MAX
     }
 
-    /// Promises that the unit of who has `promised` bytes may [`grow`](Effects::grow) to the largest size
-    /// there is. One at a time, until [`end_growing`](Effects::end_growing). One that `removes` has another way on a full disk.
+    /// Promises that a unit with `promised` bytes may [`grow`](Effects::grow) to the largest size
+    /// there is. One at a time, until [`end_growing`](Effects::end_growing). One that `removes` has
+    /// another way on a full disk.
     ///
     /// # Errors
     /// See [`NoRoom`].

@@ -303,9 +303,10 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// Reserves what the next command of a transaction may change of which it was not known that it comes:
-    /// that of a script. Before the first that changes something this says whether there is room for all
-    /// there may be of them. On a full disk there is room for those that make room, and for no other.
+    /// Reserves what the next command of a transaction may change of which it was not known that it
+    /// comes: that of a script. Before the first that changes something this says whether there is
+    /// room for all there may be of them. On a full disk there is room for commands that make room,
+    /// and for no other.
     ///
     /// # Errors
     /// There is no room. Behind the first only because the unit would be too large, the log has failed, or the disk is full.
@@ -325,7 +326,7 @@ impl<'s> Runner<'s> {
     /// # Errors
     /// The log does not take it.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
-        // It may be one that makes room.
+        // The unit may be one that makes room.
         self.guards.removes = true;
         self.guards.reserve(1, self.now_ms)
     }

@@ -177,7 +177,8 @@ fn at_another_level_an_owner_without_its_lease_serves_on() {
     }
 }
 
-/// It was answered nil, as if there had been nothing, though another server may have had something for it.
+/// The command was answered nil, as if there had been nothing, though another server may have had
+/// something for it.
 #[test]
 fn a_command_that_waits_is_refused_when_its_time_is_over_behind_the_lease() {
     let mut owner = Owner::new(true);

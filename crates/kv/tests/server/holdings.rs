@@ -490,8 +490,8 @@ fn libraries_and_users_count_and_users_are_bounded() {
     assert_eq!(info(&mut w, &mut c, "mem_users"), users);
 }
 
-/// Its loop takes thousands of subscriptions out of the tables over many turns. From the command on that ends it none of
-/// them counts, also for what is asked in the same flight.
+/// The client's loop takes thousands of subscriptions out of the tables over many turns. From the
+/// command on that ends it none of them counts, also for what is asked in the same flight.
 #[test]
 fn a_client_with_a_hundred_thousand_subscriptions_is_gone_at_once() {
     on_every_shape(|| {

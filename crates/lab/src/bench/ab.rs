@@ -354,7 +354,7 @@ impl Loads<Args> {
         let outcome = workload::run(&plan, &stand.generator, target, &mut |_| {
             !watcher.interrupted()
         });
-        // What a run that was cut short did not come to is no fault of the server.
+        // Messages that a shortened run did not reach are no fault of the server.
         let outcome = match outcome {
             Err(_) if watcher.interrupted() => return Err(RunError::Interrupted),
             outcome => outcome?,

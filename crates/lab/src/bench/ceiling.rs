@@ -89,7 +89,8 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
             let executable = std::env::current_exe()
                 .map_err(|e| Failure::failed(format!("cannot find this executable: {e}")))?;
             let words = std::env::args_os().skip(1).chain(["--null".into()]);
-            // What is not UTF-8 is a name of a file to write, which that server does not.
+            // An argument that is not UTF-8 is the name of a file to write, which that server does
+            // not do.
             let words = std::iter::once(executable.into()).chain(words);
             let words = words.map(|word: OsString| word.to_string_lossy().into_owned());
             (Server::Program(words.collect()), workload.clone())

@@ -446,7 +446,7 @@ fn markdown(rows: &[Row], verdict: &str, metric: &str) -> String {
     let mut out = format!("**{verdict}**\n\n`{metric}`, B/A of medians with 95 % intervals\n\n");
     out += "| | B/A | interval | p | A/A | |\n|---|---:|---|---:|---:|---|\n";
     for cells in rows.iter().map(cells) {
-        // What would end a cell, or the line.
+        // Characters that would end a cell or the line.
         let clean = cells.map(|cell| cell.replace('|', "\\|").replace(['\n', '\r'], " "));
         let _ = writeln!(out, "| {} |", clean.join(" | "));
     }

@@ -50,7 +50,7 @@ impl Live {
         if self.drawn.is_none_or(|drawn| at.elapsed >= drawn + EVERY) {
             self.drawn = Some(at.elapsed);
             self.view.take(at);
-            // What cannot be drawn is no reason to stop; the result is shown at the end.
+            // A failed drawing is no reason to stop; the result is shown at the end.
             let _ = self.terminal.draw(|frame| self.view.draw(frame));
         }
         !ended().unwrap_or(false)

@@ -262,7 +262,7 @@ pub(crate) fn write<R: Serialize>(
     environment: Environment,
     result: R,
 ) -> Result<(), Failure> {
-    // What is not UTF-8 is a name of a file, and no reason to fail at the end.
+    // An argument that is not UTF-8 is the name of a file, and no reason to fail at the end.
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let report = Report::new(kind, words, environment, result);
     report

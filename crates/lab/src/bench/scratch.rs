@@ -32,7 +32,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is found in a place for temporary files.
+        // A directory that cannot be removed stays among temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -61,7 +61,7 @@ impl Ready {
                             Some(pid) => Some(Process::new(*pid).with_children()),
                             None => found(*addr),
                         },
-                        // Where it may run is not known here; what is measured is one loop.
+                        // The server's cores are not known here; one loop is measured.
                         cores: 1,
                     },
                     engine: None,

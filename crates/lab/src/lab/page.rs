@@ -135,7 +135,7 @@ fn cell(value: f64, times: f64, more_is_better: bool, is_shown: bool) -> Cell {
         1000.0.. => grouped(value),
         value => figure(value),
     };
-    // Where the base had nothing, nothing is to be said of it.
+    // Where the base had no value, there is no ratio.
     let times = Some(times).filter(|times| times.is_finite() && *times > 0.0);
     let beside = times.map_or_else(String::new, |times| format!(" ({times:.2}x)"));
     Cell {

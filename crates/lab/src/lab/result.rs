@@ -219,7 +219,7 @@ impl Row {
                 continue;
             }
             let other = samples(column);
-            // What one of them cannot tell is compared with nothing.
+            // A value that one of the two does not have is not compared.
             let recording = Recording::of(base.clone(), other, control.clone()).common();
             let compared = recording.compare(&name, &column.name, &Bootstrap::default());
             let compared =

@@ -119,7 +119,7 @@ fn ship(
     if !status.success() {
         let mut said = String::new();
         if let Some(mut stderr) = child.stderr.take() {
-            // What it said is shown as far as it can be read.
+            // The output of the command is shown as far as it can be read.
             let _ = stderr.read_to_string(&mut said);
         }
         return Err(Failure::failed(format!(

@@ -265,7 +265,7 @@ fn redis_runs_scripts_and_any_command() {
         "--reply",
         "bulk:{value}",
     ]);
-    // What the script stored is what GET has to find.
+    // GET has to find the value that the script stored.
     with(&[
         "--keys",
         "200",

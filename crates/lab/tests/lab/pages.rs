@@ -201,7 +201,7 @@ fn they_are_drawn_in_a_browser_and_nothing_in_them_runs() {
         }
         let told = browser.value("document.querySelector('.verdict').innerText");
         assert!(!told.as_str().unwrap().is_empty(), "{name}");
-        // What is offered for download is the result.
+        // The file offered for download is the result.
         let data = "JSON.parse(decodeURIComponent(document.querySelector('a[download]').href.split(',').slice(1).join(',')))";
         assert!(browser.value(data).is_object(), "{name}");
     }

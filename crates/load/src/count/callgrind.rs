@@ -70,7 +70,7 @@ impl Callgrind {
             "--separate-threads=yes",
             "--trace-children=yes",
             "--fair-sched=try",
-            // Where vgdb cannot wake it, the next message finds the question soon.
+            // Where vgdb cannot wake the server, it finds the question at its next message.
             "--vgdb-poll=20",
         ]
         .map(OsString::from)

@@ -136,7 +136,7 @@ impl Table {
             if !costs && calls.is_none() {
                 continue;
             }
-            // What is lumped together in the table is lumped together now, too.
+            // Paths that the table lumps together are lumped together now, too.
             let listed = |name: &str| {
                 before
                     .profile

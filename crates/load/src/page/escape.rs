@@ -20,7 +20,7 @@ impl fmt::Display for Escaped<'_> {
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
-                // What no document may hold.
+                // Characters that no document may hold.
                 c if c.is_control() && !matches!(c, '\n' | '\t') => f.write_char('\u{fffd}')?,
                 c => f.write_char(c)?,
             }

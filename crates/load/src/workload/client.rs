@@ -137,7 +137,8 @@ impl<D: Driver> Client<D> {
         if phase == Phase::Ending && !self.ended {
             self.ended = true;
             if cx.local.is_open_loop() {
-                // What is due and has room goes out: a timer that is late by a moment drops nothing.
+                // Messages that are due and have room go out: a timer that is late by a moment
+                // drops nothing.
                 self.driver.send(&mut cx.link, cx.local);
             } else if self.driver.is_waiting() {
                 cx.local.owed_at_end();

@@ -259,7 +259,7 @@ impl Messages {
             bytes[at]
         );
         let here = self.received_to + at as u64;
-        // What follows, if it is enough not to be like any other part by chance.
+        // The bytes that follow, if they are enough not to equal another part by chance.
         let rest = &bytes[at..bytes.len().min(at + COMPARED)];
         let is = |position: u64| rest.len() >= 8 && pattern.difference(position, rest).is_none();
         let again = here - self.start >= size && is(here - size);

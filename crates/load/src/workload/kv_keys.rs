@@ -183,7 +183,7 @@ mod tests {
                 );
             }
         }
-        // What tells right from nearly right.
+        // A nearly right distribution is told from the right one.
         assert!(misfit(100, 0.99, 0.95) > 5.0);
     }
 

@@ -228,7 +228,7 @@ impl Driver for Native {
             return Err(format!("it takes payloads of at most {most} bytes").into());
         }
         if let Some(refused) = refused {
-            // What is refused for a while is no load that could be measured.
+            // A load that is refused for a while cannot be measured.
             return Err(refused.into());
         }
         if newly.messages > 0 {

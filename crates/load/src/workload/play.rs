@@ -37,7 +37,7 @@ impl<'a> Play<'a> {
         let loops = stage.signal();
         if let Some(sent) = sent {
             self.wait(|| rounds.have_sent(connections))?;
-            // What was sent in a turn is in the kernel when the next turn has begun.
+            // Bytes sent in a turn are in the kernel when the next turn has begun.
             rounds.ask();
             stage.signal();
             self.wait(|| rounds.have_flushed(loops))?;

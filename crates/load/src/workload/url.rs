@@ -30,7 +30,7 @@ impl FromStr for Url {
             "https" => true,
             _ => return Err(wrong("the scheme is http or https")),
         };
-        // What stands behind # is never sent.
+        // The part behind # is never sent.
         let rest = rest.split('#').next().unwrap_or(rest);
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-/// The streams that the oldest segments are kept for, and those segments' bytes.
+/// The streams that the oldest segments are kept for, and these segments' bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pins {
     streams: BTreeSet<u32>,

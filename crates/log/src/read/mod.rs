@@ -103,7 +103,7 @@ impl<D: Disk> Shared<D> {
         let mut left = credit;
         while read.next < end && (left > 0 || read.runs.is_empty()) {
             let is_more = match self.next_frames(&mut walk, &mut read, left) {
-                // What stands before is whole; the next read reports the error.
+                // The records before are whole; the next read reports the error.
                 Err(_) if !read.runs.is_empty() => return Ok(read),
                 found => found?,
             };

@@ -114,7 +114,7 @@ impl<F: DiskFile> Bytes for Window<F> {
         if !is_here {
             let ahead = self.length.saturating_sub(offset).min(AHEAD as u64);
             let fresh = ahead.max(wanted) as usize;
-            // What is there of it already stays.
+            // The bytes that are there already stay.
             let here = begin.filter(|begin| *begin < self.bytes.len() as u64);
             let kept = here.map_or(0, |begin| self.bytes.len() - begin as usize);
             let from = self.bytes.len() - kept;

@@ -304,7 +304,7 @@ fn a_stream_is_trimmed_to_a_position_and_stays_so() {
     let gone = open.0.read("s", 3, Credit(1000));
     assert_eq!(gone, Err(ReadError::Gone { asked: 3, first: 4 }));
     assert_eq!(ids(&open.0, "s", 4, 1000), [5, 6, 7, 8, 9]);
-    // What is not there any more is trimmed already.
+    // Records that are gone are trimmed already.
     administer(&mut open, trim(2));
     assert_eq!(range(&open.0, "s"), (4, 9));
     let beyond = open.0.administer(trim(10));

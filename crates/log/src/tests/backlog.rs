@@ -158,7 +158,7 @@ fn a_log_without_a_home_keeps_and_bounds_nothing_for_it() {
         ..told
     };
     log.carried(earlier);
-    // What is at home stays there.
+    // Records at home stay there.
     assert_eq!(log.progress().replicated, Some(Ticket(5)));
     assert_eq!(log.backlog_bytes(), 0);
 }

@@ -173,7 +173,7 @@ fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
             // The file of claims tells where the new one ended; others may have come and gone before it.
             assert_eq!(open.range(&nameless).1, 11);
         }
-        // What stayed is there, and readers are told of the gap.
+        // The remaining records are there, and readers are told of the gap.
         let read = open
             .log
             .read("s", 0, Credit(1000))
@@ -187,7 +187,7 @@ fn an_old_stream_goes_on_behind_the_one_that_may_have_followed_it() {
             ids(&open.log, &nameless, 8, 1).get(..3),
             Some(&[4, 5, 6][..])
         );
-        // What its producer has sent is not known, over the next opening, too.
+        // The producer's mark is unknown, after the next opening, too.
         for _ in 0..2 {
             let stream = open.log.stream("s").expect("known");
             let producer = open.log.producer(stream, "p").expect("known");

@@ -484,7 +484,7 @@ fn without_syncs_what_was_finished_is_claimed_after_a_while_all_the_same() {
         all >= 60 && segments >= 4,
         "{all} batches in {segments} segments"
     );
-    // What earlier openings have written is proven meanwhile, and what is written now is synced.
+    // Batches of earlier openings are proven meanwhile, and new ones are synced.
     let stream = log.stream("s").expect("a stream");
     append(&log, stream, ProducerId::ANONYMOUS, 3001..=3050).expect("room");
     for seconds in [1, 61, 62, 121, 122] {

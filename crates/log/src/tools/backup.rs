@@ -29,7 +29,7 @@ pub struct Backup {
     pub bytes: u64,
     /// How many of the segments an earlier copy had already.
     pub shared_segments: u64,
-    /// Their bytes.
+    /// Bytes of the shared segments.
     pub shared_bytes: u64,
 }
 
@@ -74,8 +74,9 @@ pub fn backup<S: Disk, T: Disk>(source: &S, into: &T) -> Result<Backup, BackupEr
     backup_since(source, into, None::<&Earlier<'_, T>>)
 }
 
-/// As [`backup`], without copying the segments that an earlier copy has: those in which every byte is as in the log. The newest
-/// segment of either is copied, because it goes on where the copy is opened. The copy does not need the earlier one afterwards.
+/// As [`backup`], without copying the segments that an earlier copy has: segments in which every
+/// byte is as in the log. The newest segment of either is copied, because it goes on where the copy
+/// is opened. The copy does not need the earlier one afterwards.
 ///
 /// # Errors
 /// As [`backup`].

@@ -144,7 +144,7 @@ impl Check {
 
     fn segment<F: DiskFile>(&mut self, bytes: &mut Window<F>, number: u64) -> io::Result<()> {
         if number < self.next_batch && self.report.batches > 0 {
-            // What is in it stands in an earlier one; opening sets it aside.
+            // The segment's batches stand in an earlier one; opening sets it aside.
             let expected = format!("a segment that begins with batch {}", self.next_batch);
             let fault = Fault::new(0, expected, format!("one that begins with batch {number}"));
             self.problem(number, fault, None);
@@ -173,7 +173,7 @@ impl Check {
             }
             match self.batch(rest, offset, number) {
                 Ok(batch) => {
-                    // What is in it may make no sense though it is what was written.
+                    // A batch may be as it was written and still make no sense.
                     if let Err(fault) = inside::look(&batch, rest, offset) {
                         self.problem(number, fault, None);
                     }

@@ -133,7 +133,7 @@ impl Heads {
                 }
             }
         };
-        // Where a stream ends that is deleted has to be known before.
+        // The end of a deleted stream has to be known before.
         pass_records(state, gap, false);
         for (id, name) in self.streams {
             if id == state.streams.next_number() {

@@ -200,7 +200,7 @@ fn proven_without_header(
                 log: known.log,
                 segment,
                 number: known.number,
-                // What it claimed is lost with its header.
+                // The batch's claim is lost with its header.
                 durable_through: 0,
                 written_us: 0,
                 length: u32::try_from(aligned - offset).ok()?,

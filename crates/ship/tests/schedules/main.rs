@@ -46,7 +46,7 @@ fn files_that_are_renamed() {
     all(Profile::Renamed);
 }
 
-/// Of files of one birth, the larger number was always taken for the older one.
+/// Among files of one birth, the larger number was always taken for the older one.
 #[test]
 fn files_that_are_renamed_within_one_tick_of_the_clock() {
     all(Profile::Ticks);

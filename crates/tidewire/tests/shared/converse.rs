@@ -32,7 +32,7 @@ pub(crate) fn converse<S: Service>(
     conditions.late_one_in = [0, 4, 64][(seed / 5 % 3) as usize];
     conditions.kernel.accept_aborts_one_in = if breaks { 20 } else { 0 };
     conditions.kernel.watch_fails_one_in = if breaks { 20 } else { 0 };
-    // What single bytes do is tried elsewhere: here they would only make it long.
+    // Other tests try single bytes: here they would only take long.
     conditions.segment_max = conditions.segment_max.max(40);
     conditions.receive_max = conditions.receive_max.max(40);
     conditions.accept_max = conditions.accept_max.max(40);

@@ -54,7 +54,7 @@ pub(crate) fn start(
         Some(At::Place { place, .. }) => (place.clone(), true),
         None | Some(At::Host { .. }) => (default_place().into(), false),
     };
-    // What is asked for at another place moves, as this is no service.
+    // An admin listener that is asked for at another place moves: it is no service.
     let same = |at: &Endpoint| *at == place || (place.port() == Some(0) && at.ip() == place.ip());
     let (place, listen) = match inherited {
         Some((at, listen)) if !asked || same(&at) => (at, listen),

@@ -14,10 +14,10 @@ use crate::serve::listeners::tls::{Front, TlsOptions};
 use crate::serve::settings::defaults::with_default;
 use crate::serve::settings::given::Need;
 
-/// Its port, if nobody says.
+/// The port, if none is given.
 const PORT: u16 = 7480;
 
-/// Where it is if nobody says.
+/// Default port of the admin listener.
 pub(crate) fn default_place() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))
 }

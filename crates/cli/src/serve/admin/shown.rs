@@ -96,9 +96,9 @@ impl Plan {
         Value::Object(each.collect())
     }
 
-    /// Of the log of messages.
+    /// Settings of the log of messages.
     fn shown_log(&self) -> Value {
-        // What is wrong with them has ended the start before.
+        // Wrong settings have ended the start before.
         let log = self.durable.settings().unwrap_or_default();
         json!({
             "dir": self.durable.dir,

@@ -73,8 +73,8 @@ impl Takeover {
         Err(failed(&why))
     }
 
-    /// Has the running server let go of the logs that these settings need too. Until this process serves, whoever
-    /// connects waits.
+    /// Has the running server let go of the logs that these settings need too. Until this process
+    /// serves, new clients wait.
     pub(crate) fn release_logs(&self, settings: &Plan) -> Result<(), Failure> {
         let ours = settings.log_directories();
         let common: Vec<&PathBuf> = ours

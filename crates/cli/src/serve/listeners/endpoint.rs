@@ -51,7 +51,8 @@ impl Endpoint {
 }
 
 /// What is to listen where. Services that are named in neither list are left out; if none is named
-/// at all, those run that are for everybody. A service with places of its own gets none by default.
+/// at all, the services run that are for every server. A service with places of its own gets none
+/// by default.
 ///
 /// # Errors
 /// A host has no address.

@@ -1,5 +1,5 @@
-//! Which clients are let in. A service that asks nobody for a secret serves only this host, unless `--open` says
-//! that everybody who reaches it may use it; and a secret guards every port of what it guards.
+//! Which clients are let in. A service without a secret serves only this host, unless `--open` says
+//! that all clients that reach it may use it; and a secret guards every port of what it guards.
 
 use crate::secret;
 use crate::serve::listeners::endpoint::Endpoint;
@@ -8,15 +8,15 @@ use crate::serve::product::Plan;
 /// How the clients of a listener are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
-    /// They must show a secret.
+    /// Clients must show a secret.
     Secret,
-    /// They must show a certificate of an authority that is named.
+    /// Clients must show a certificate of an authority that is named.
     Certificate,
-    /// Only those of this host are served.
+    /// Only clients of this host are served.
     ThisHost,
-    /// Nobody is turned away, as `--open` says.
+    /// No client is turned away, as `--open` says.
     Open,
-    /// Nobody is turned away: nothing is kept here that could be read or spoiled.
+    /// No client is turned away: nothing is kept here that could be read or spoiled.
     Harmless,
 }
 
@@ -33,7 +33,7 @@ impl Plan {
         }
     }
 
-    /// Logs what an operator should know about who is let in.
+    /// Logs what an operator should know about admitted clients.
     pub(crate) fn warn_of_strangers(&self) {
         for said in &self.left_out {
             tracing::info!("{said}");

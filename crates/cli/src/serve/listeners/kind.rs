@@ -1,4 +1,4 @@
-//! The services, by name. Which there are is told once, by whoever lists the products.
+//! The services, by name. The list of products says once which kinds there are.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ pub(crate) struct Service {
     pub(crate) modes: &'static [Mode],
     /// Served where no service is named.
     pub(crate) is_default: bool,
-    /// Its clients send messages, which the log of messages may keep.
+    /// The service's clients send messages, which the log of messages may keep.
     pub(crate) takes_messages: bool,
-    /// It speaks HTTP, as clients of TLS may ask.
+    /// The service speaks HTTP, as clients of TLS may ask.
     pub(crate) is_http: bool,
 }
 
@@ -38,7 +38,7 @@ impl Service {
         }
     }
 
-    /// Its mode of this number.
+    /// The service's mode of this number.
     pub(crate) fn kind(&'static self, mode: usize) -> Kind {
         Kind {
             service: self,

@@ -1,5 +1,5 @@
-//! The durable logs of the services that need one: that of messages, and those of products,
-//! each in a directory of its own, because they are shortened by rules of their own.
+//! The durable logs of the services that need one: the log of messages and the logs of products,
+//! each in its own directory, because each is shortened by its own rules.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::serve::logs::replica::{Replica, collect};
 #[derive(Default)]
 pub(crate) struct Logs {
     pub(crate) messages: Option<OpenLog>,
-    /// Of products, by the names of their services.
+    /// Logs of products, by the names of their services.
     pub(crate) own: Vec<(&'static str, OpenLog)>,
 }
 

@@ -61,8 +61,8 @@ pub(crate) struct LogOptions {
     #[arg(long = "remember-producers", value_name = "TIME", default_value_t = Span(PRODUCER_IDLE))]
     pub(crate) remember: Span,
 
-    /// What is checked when the log is opened: all, or tail (the newest segment; of the older ones
-    /// those without a valid index)
+    /// What is checked when the log is opened: all, or tail (the newest segment, and older ones
+    /// without a valid index)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = VerifyName::All)]
     pub(crate) verify: VerifyName,
 
@@ -183,7 +183,7 @@ impl LogOptions {
     /// What must be there for a flag of this name to have an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         match flag {
-            // It says where there is to be one.
+            // The flag says where there is to be one.
             "data" => None,
             "replicate" => Some(Need::Messages),
             "replicate-config" | "replicate-unsafe" | "backlog-bytes" => Some(Need::Home),

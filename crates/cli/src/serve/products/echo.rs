@@ -35,7 +35,7 @@ struct EchoOptions {}
 #[derive(Debug, clap::Args)]
 struct DiscardOptions {}
 
-/// They count nothing of their own.
+/// These services count nothing.
 struct Uncounted;
 
 impl Serving for Uncounted {}

@@ -120,7 +120,7 @@ impl Product for HttpOptions {
 
     fn limits(&self, kind: Kind, settings: &Settings) -> Limits {
         Limits {
-            // It has times of its own for heads and bodies, and words for who is late.
+            // HTTP has times of its own for heads and bodies, and a reply for late clients.
             request: None,
             ..settings.changed(kind, self.plan.limits())
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::serve::handover::inherit::Inherited;
 
-/// How often it is said that one which holds a log keeps everybody waiting.
+/// How often a warning says that a successor which holds a log keeps all clients waiting.
 pub(crate) const SAID: Duration = Duration::from_secs(60);
 
 /// How it has ended.

@@ -50,7 +50,7 @@ pub(crate) struct Life<'a> {
     pub(crate) logs: Logs,
     pub(crate) services: Arc<Services>,
     pub(crate) running: Running,
-    /// The end was asked for before everything was recovered: nobody was served keys.
+    /// The end was asked for before everything was recovered: no client was served keys.
     was_cut_short: bool,
 }
 
@@ -79,7 +79,8 @@ impl<'a> Life<'a> {
         origin: Origin,
         events: &mut Events,
     ) -> Result<Life<'a>, Failure> {
-        // Before a log is opened, which may take a while: whoever asks is told that this server recovers.
+        // Before a log is opened, which may take a while: requests are answered that this server
+        // recovers.
         let panel = listener::panel(plan, logging);
         let fronts = Fronts::new(plan.handshake);
         let admin = listener::start(plan, &fronts, &panel, inherited.take_admin())?;
@@ -406,7 +407,8 @@ impl<'a> Life<'a> {
     }
 }
 
-/// A server with a loop missing is worse than none: connections hang, and nobody restarts it.
+/// A server with a loop missing is worse than none: connections hang, and no supervisor restarts
+/// it.
 fn watch(ended: impl FnOnce() + Send + 'static, alarm: Arc<Alarm>) {
     // Not joined: it ends with the loops.
     std::thread::spawn(move || {
@@ -454,7 +456,7 @@ fn prepare(
 fn cannot_start(error: &StartError) -> Failure {
     let advice = match error {
         StartError::Listen { source, .. } => match source.kind() {
-            // What is found at the path of a Unix socket is said already.
+            // The error already says what is at the path of a Unix socket.
             io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
                 if source.raw_os_error().is_none() =>
             {

@@ -96,7 +96,7 @@ impl Services {
         self.each().for_each(Serving::stop_following);
     }
 
-    /// Tells those that care where they listen.
+    /// Tells services that need to know where they listen.
     pub(crate) fn listening(&self, endpoints: &[Endpoint], addrs: &[tidewire::Endpoint]) {
         for (endpoint, addr) in endpoints.iter().zip(addrs) {
             self.each()
@@ -162,7 +162,7 @@ impl Services {
 
 fn listen(endpoint: &Endpoint, settings: &Settings, inherited: &mut Inherited) -> Listen {
     let listen = match inherited.listen(endpoint) {
-        // Whoever made its file has said who may connect.
+        // The maker of the socket's file has decided which users may connect.
         Some(inherited) => inherited,
         None => endpoint.shield.access.of(Listen::at(&endpoint.place)),
     };

@@ -97,7 +97,7 @@ impl File {
         for e in errors {
             reading.wrong(e.span().unwrap_or_default(), e.message());
         }
-        // What comes after a mistake of grammar may be taken for something else.
+        // Settings behind a mistake of grammar may be misread.
         if reading.problems.is_empty() {
             reading.root(root.into_inner());
         }

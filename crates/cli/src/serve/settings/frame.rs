@@ -167,7 +167,7 @@ impl Settings {
         !self.kinds_of(service).is_empty()
     }
 
-    /// Whether everybody who reaches this service may use it.
+    /// Whether every client that reaches this service may use it.
     pub(crate) fn is_open(&self, kind: Kind) -> bool {
         self.open.iter().any(|open| open.covers(kind))
     }

@@ -1,4 +1,4 @@
-//! The flags that were given, of those that are for something that may not be there.
+//! The given flags of features that may be absent.
 
 use crate::serve::listeners::kind::Named;
 
@@ -13,7 +13,7 @@ pub(crate) enum Need {
     Home,
     /// A log of messages that has one.
     Replicated,
-    /// One that is synced before anybody is answered.
+    /// A log that is synced before any client is answered.
     SyncedLog,
     Tls,
     Admin,
@@ -22,7 +22,7 @@ pub(crate) enum Need {
     Prefixes,
 }
 
-/// The flags that were given, of those that are for something that may not be there.
+/// The given flags of features that may be absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     /// With the tables that they stand in.

@@ -47,7 +47,7 @@ pub(crate) struct Said {
 }
 
 impl Schema {
-    /// Of a command's flags. `table` is that of the file for what stands under a heading of the help.
+    /// The schema of a command's flags. `table` names the table of the file for a heading of the help.
     pub(crate) fn of(command: Command, table: impl Fn(&str) -> String) -> Schema {
         let mut command = command.no_binary_name(true);
         command.build();
@@ -89,7 +89,7 @@ impl Schema {
         settings.any(|setting| setting.table.as_deref() == Some(table))
     }
 
-    /// The table that a user perhaps means who writes a setting as a table.
+    /// The table that a user perhaps means when writing a setting as a table.
     pub(crate) fn table_like(&self, name: &str) -> Option<&str> {
         let mut tables = self
             .settings

@@ -16,8 +16,8 @@ use crate::serve::settings::file::{Beside, File};
 use crate::serve::settings::given::Given;
 use crate::serve::settings::schema::{Said, Schema, Setting, variable};
 
-/// Names of one thing: who says one of them means none of the others that somebody else has said. Beside these, those of
-/// a secret.
+/// Names of one thing: a source that gives one of them hides the others that an earlier source
+/// gives. Names of a secret stand beside these.
 const TOGETHER: [&[&str]; 2] = [
     &["tls-cert", "tls-key"],
     &["admin-tls-cert", "admin-tls-key"],
@@ -104,7 +104,7 @@ pub(crate) struct Sources {
     config: Option<PathBuf>,
 }
 
-/// The flags of `serve`: those of the frame, then those of the products, each under its heading.
+/// The flags of `serve`: flags of the frame, then flags of the products, each under its heading.
 fn with_flags(command: Command) -> Command {
     let command = Flags::augment_args(command);
     let command = entries().iter().fold(command, |command, entry| {

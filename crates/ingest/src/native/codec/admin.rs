@@ -134,7 +134,7 @@ pub enum AdminFrame<'a> {
     },
     /// The records of a stream before a position are to go.
     Trim {
-        /// Its name.
+        /// Name of the stream.
         stream: &'a str,
         /// The first position that stays.
         before: u64,

@@ -97,7 +97,7 @@ impl Producer {
         if self.has_refused() {
             return;
         }
-        // What follows a refused message is dropped, whole or not.
+        // Bytes behind a refused message are dropped, whole messages or not.
         self.ending = if unread > 0 && self.refused.is_none() {
             Ending::Refused {
                 id: self.ids.next().unwrap_or(u64::MAX),

@@ -177,7 +177,7 @@ impl Producer {
             cx.link.pause();
             return false;
         }
-        // What the welcome names is acknowledged by it.
+        // The welcome acknowledges the ids that it names.
         let home = match &self.bound {
             Some(bound) => bound.hold().replicated(),
             None => progress.replicated,

@@ -49,7 +49,7 @@ impl Producer {
                 }
                 Part::Duplicates(run) => {
                     cx.local.tally.add(Count::duplicates, run.count);
-                    // What is not yet committed of them is acknowledged with its batch.
+                    // Messages that are not yet committed are acknowledged with their batch.
                     if self.level == Level::Received || !self.owes() {
                         self.due = self.due.max(Some(run.last)).max(self.acked);
                     }

@@ -67,7 +67,7 @@ pub struct LogCounters {
     pub reads: u64,
     /// Entries that were shown.
     pub entries: u64,
-    /// Bytes of their payloads.
+    /// Payload of entries of the log that commands have shown; bytes.
     pub bytes: u64,
     /// Commands refused because their reply would have been too long.
     pub refused: u64,

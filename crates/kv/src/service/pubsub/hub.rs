@@ -94,7 +94,7 @@ impl<M> Places<M> {
 /// What has subscribers.
 struct Known<M> {
     names: Names<Places<M>>,
-    /// Where anybody has subscribed to any pattern.
+    /// The places of subscribers to any pattern.
     by_pattern: Places<M>,
     /// What clients that have gone had subscribed to. What of it stands in the tables counts no more.
     departed: Vec<Arc<Listening<M>>>,
@@ -388,8 +388,8 @@ impl<M> Hub<M> {
     }
 }
 
-/// Sends a message to those found already and to those at more places, each with how many subscribers count there; how many
-/// subscriptions it matches.
+/// Sends a message to the places found already and to more places, each with how many subscribers
+/// count there; how many subscriptions it matches.
 fn send<'m, M: 'm>(
     places: impl Iterator<Item = (&'m Places<M>, usize)>,
     (mut inboxes, mut receivers): (BTreeMap<usize, &'m Arc<Inbox<M>>>, usize),

@@ -204,7 +204,7 @@ impl State {
         }
         let len = self.inode(inode).len() as u64;
         if let Err(full) = self.grow(inode, offset + bytes.len() as u64) {
-            // What fits into the blocks the file already has may be written.
+            // Bytes that fit into the file's blocks may be written.
             let room = (Inode::room(len)).saturating_sub(offset);
             let part = part.min(usize::try_from(room).unwrap_or(usize::MAX));
             self.inode(inode).write(at, &bytes[..part], from);

@@ -161,8 +161,8 @@ struct Ingest {
 }
 
 impl Serving for Ingest {
-    /// Reads the tokens again. Files that now hold none are taken for a mistake: without tokens everybody on this host would
-    /// be let in.
+    /// Reads the tokens again. Files that now hold none are taken for a mistake: without tokens
+    /// every client on this host would be let in.
     fn reload(&self, again: &dyn Product, guarded: &dyn Fn(bool)) {
         let Some(options) = (again as &dyn Any).downcast_ref::<IngestOptions>() else {
             return;
@@ -172,7 +172,7 @@ impl Serving for Ingest {
                 tracing::error!("SIGHUP: there would be no tokens any more: nothing has changed");
             }
             Ok(tokens) if self.had_tokens || !tokens.is_empty() => {
-                // Before anybody counts on them.
+                // This comes before any client relies on the tokens.
                 guarded(!tokens.is_empty());
                 let count = tokens.len();
                 self.service.change_tokens(tokens);

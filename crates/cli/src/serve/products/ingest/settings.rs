@@ -61,8 +61,8 @@ pub(super) struct IngestOptions {
     )]
     pub(super) admin_token_file: Option<PathBuf>,
 
-    /// Which streams there are: auto (a producer's hello makes the one that it names) or declared (only
-    /// those that `tidewire stream create` has made)
+    /// Which streams there are: auto (a producer's hello makes the one that it names) or declared
+    /// (only streams that `tidewire stream create` has made)
     #[arg(long = "streams", id = "ingest_streams", value_name = "WHICH", value_enum, default_value_t = StreamsName::Auto)]
     pub(super) streams: StreamsName,
 
@@ -82,9 +82,9 @@ pub(super) struct IngestOptions {
 /// Which streams there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum StreamsName {
-    /// Those that producers name.
+    /// Streams that producers name.
     Auto,
-    /// Those that were created.
+    /// Streams that were created.
     Declared,
 }
 

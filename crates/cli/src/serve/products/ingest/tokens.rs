@@ -24,7 +24,7 @@ pub(super) struct TokenEntry {
     sha256: String,
     #[serde(default)]
     streams: Vec<String>,
-    /// If absent, reading and writing.
+    /// What the token may do; if absent, reading and writing.
     rights: Option<Vec<RightName>>,
 }
 

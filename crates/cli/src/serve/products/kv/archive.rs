@@ -168,7 +168,8 @@ impl Needs {
         let (target, home) = (&self.target, &self.home);
         let sent = tidewire_kafka::send_snapshot(target, home, what, &mut file, &mut goes_on);
         let sent = sent.map_err(|e| e.to_string())?;
-        // What is in it has to be there before it, or a takeover would find more than the home has.
+        // The changes in the snapshot have to be at home before it, or a takeover would find more
+        // than the home has.
         let is_home = || {
             let home = self.shown.status().home;
             home.get(STREAM).is_some_and(|&home| home >= position)

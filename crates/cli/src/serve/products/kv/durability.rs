@@ -24,7 +24,7 @@ impl Durability {
         match self {
             Durability::None => None,
             Durability::Here(policy) => Some(policy),
-            // What is at home is to be here, too.
+            // Changes at home are to be here, too.
             Durability::Replicated => Some(Commits::Sync),
         }
     }

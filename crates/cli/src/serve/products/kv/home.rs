@@ -213,7 +213,7 @@ impl Carried {
             true => LeaseShown::Held,
             false => LeaseShown::Lapsed,
         };
-        // What it proves is that the home is reached.
+        // The lease proves that the home is reached.
         to.is_linked &= to.lease == LeaseShown::Held;
         to.position = home_of(&status);
         to.lag = self.lag(&status);
@@ -244,7 +244,7 @@ impl Oldest {
         }
         let read = log.read(STREAM, position, Credit(1));
         let run = read.ok().and_then(|read| read.runs.into_iter().next());
-        // What cannot be read is not older than this.
+        // A record that cannot be read is not older than this.
         let at_ms = run.map_or_else(now_ms, |run| run.timestamp_us / 1000);
         *known = Some((position, at_ms));
         at_ms

@@ -17,7 +17,7 @@ pub(super) fn kv_directory(options: &LogOptions) -> PathBuf {
     options.dir.join(KV_DIRECTORY)
 }
 
-/// A disk has room for so many segments of the key-value store's log, if nobody says how long they are.
+/// A disk has room for so many segments of the key-value store's log, by default.
 const SEGMENTS_OF_A_DISK: u64 = 16;
 
 /// Settings of the key-value store's log, with segments that suit the disk of its directory unless their

@@ -206,7 +206,8 @@ fn is_binary_open(plan: &Plan) -> bool {
 }
 
 impl KvOptions {
-    /// Refuses to show the log as keys where it would be read by who may not, or where there is none.
+    /// Refuses to show the log as keys where clients without the right would read it, or where
+    /// there is none.
     fn check_log_keys(&self, prefix: &str, plan: &Plan) -> Result<(), Failure> {
         if !(1..=LOG_KEYS_MAX).contains(&prefix.len()) {
             return Err(Failure::usage(format!(

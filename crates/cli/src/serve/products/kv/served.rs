@@ -395,7 +395,7 @@ impl Serving for Kv {
         Some(log)
     }
 
-    /// Where ingest asks for tokens, nobody reads its log here, unless that is meant.
+    /// Where ingest asks for tokens, no client reads its log here, unless that is asked for.
     fn log_is_guarded(&self, asks: bool) {
         if self.options.log_keys.is_none() || self.options.log_past_tokens {
             return;

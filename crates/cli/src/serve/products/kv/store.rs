@@ -26,7 +26,7 @@ const LOG_READERS: usize = 2;
 /// What the log may grow before a snapshot is made.
 const GROWTH: u64 = 256 << 20;
 
-/// A disk has room for so many of these at least, if nobody says how much that is.
+/// A disk has room for so many of these at least, by default.
 const GROWTHS_OF_A_DISK: u64 = 8;
 
 impl KvOptions {
@@ -67,7 +67,7 @@ impl KvOptions {
 
     pub(super) fn services(&self, settings: &Settings) -> Result<KvSettings, Failure> {
         let bounds = self.bounds(settings);
-        // Nobody could ask for more, and what is smaller serves nobody.
+        // No client could ask for more, and a smaller buffer serves none.
         let query_buffers = KvSettings::QUERY_BUFFER_MIN..=u32::MAX as usize;
         if !query_buffers.contains(&bounds.query_buffer) {
             return Err(Failure::usage(format!(
@@ -119,7 +119,7 @@ impl KvOptions {
     pub(super) fn resp_limits(&self, settings: &Settings) -> Limits {
         let own = self.bounds(settings).limits();
         Limits {
-            // It looks itself whether a command is half there, or --kv-timeout has passed.
+            // The service itself looks whether a command is half there, or --kv-timeout has passed.
             idle: own.idle,
             ..settings.changed(resp(), own)
         }
