@@ -16,6 +16,7 @@ use super::durable::Durable;
 use super::local::RespLocal;
 use super::log_keys::{Followers, LogCounters, LogKeys, Shown};
 use super::message::Message;
+use super::registry;
 use super::replication::Replication;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -85,7 +86,7 @@ impl RespService {
     /// Serves `store`.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: Settings) -> RespService {
-        RespService::of(Shared::new(store, settings, None))
+        RespService::of(store, settings, None)
     }
 
     /// Serves the store of `log`, and answers as that promises.
@@ -101,7 +102,7 @@ impl RespService {
     /// [has loaded](Store::end_loading), [`recovered`](RespService::recovered) is to be called.
     #[must_use]
     pub fn recovering(store: Arc<Store>, settings: Settings, policy: Policy) -> RespService {
-        RespService::of(Shared::new(store, settings, Some(policy)))
+        RespService::of(store, settings, Some(policy))
     }
 
     /// A reply has waited so long for the log.
@@ -131,8 +132,9 @@ impl RespService {
         self.shared.replication.get_or_init(|| replication);
     }
 
-    fn of(shared: Shared) -> RespService {
-        let shared = Arc::new(shared);
+    fn of(store: Arc<Store>, settings: Settings, promised: Option<Policy>) -> RespService {
+        registry::install();
+        let shared = Arc::new(Shared::new(store, settings, promised));
         let _last = Arc::new(LastHandle(shared.clone()));
         RespService { shared, _last }
     }

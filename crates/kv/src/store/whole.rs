@@ -2,7 +2,8 @@
 //! others go from shard to shard with one lock at a time, unless they run in a transaction.
 
 use super::effect::Gone;
-use super::shard::{Place, Shard};
+use super::place::Place;
+use super::shard::Shard;
 use super::tracking::Untold;
 use super::value::ValueRef;
 use super::view::View;
