@@ -1,5 +1,6 @@
 //! Commands about strings.
 
+use super::expire::Unit;
 use super::parse::{integer, is, range};
 use super::{BRIEF, Ctx, Done, Error, FAST, Keys, MEMORY, READ, REMOVES, Spec, WRITE};
 use crate::reply::decimal;
@@ -87,52 +88,6 @@ impl Options {
             options.deadline_ms = Some(unit.deadline_ms(value, ctx)?);
         }
         Ok(options)
-    }
-}
-
-/// How a time is said.
-#[derive(Clone, Copy)]
-pub(super) struct Unit {
-    pub(super) seconds: bool,
-    pub(super) absolute: bool,
-}
-
-impl Unit {
-    fn of(option: &[u8]) -> Option<Unit> {
-        let unit = |seconds, absolute| Some(Unit { seconds, absolute });
-        match () {
-            () if is(option, "ex") => unit(true, false),
-            () if is(option, "px") => unit(false, false),
-            () if is(option, "exat") => unit(true, true),
-            () if is(option, "pxat") => unit(false, true),
-            () => None,
-        }
-    }
-
-    /// Milliseconds since 1970 of a time to come, which is above zero.
-    fn deadline_ms(self, value: &[u8], ctx: &Ctx<'_, '_>) -> Result<u64, Error> {
-        let value = integer(value)?;
-        let at = if value <= 0 {
-            None
-        } else {
-            self.at_ms(value, ctx.now_ms)
-        };
-        let at = at.and_then(|at| u64::try_from(at).ok());
-        at.ok_or_else(|| Error::expire_time(ctx.name))
-    }
-
-    /// Milliseconds since 1970; `None` if that does not fit.
-    pub(super) fn at_ms(self, value: i64, now_ms: u64) -> Option<i64> {
-        let ms = if self.seconds {
-            value.checked_mul(1000)?
-        } else {
-            value
-        };
-        if self.absolute {
-            Some(ms)
-        } else {
-            ms.checked_add(now_ms as i64)
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidewire::{Cx, Instant, Permit};
+use tidewire::{Cx, Permit};
 
 use super::acl::{Account, Denied, Where};
 use super::batch::Batch;
@@ -16,39 +16,16 @@ use super::call::TOO_MUCH_HELD;
 use super::conn::{PATIENCE_MS, RETRY, RespConn};
 use super::holdings::{Holding, arguments_memory, waiting_memory};
 use super::message::Message;
-use super::replication;
-use super::run::{Outcome, count_error};
+use super::outcome::{Outcome, count_error};
+use super::ownership;
 use super::table::table;
-use crate::commands::Spec;
+use super::wait::{Over, Wait};
+use crate::commands::{Signature, Spec};
 use crate::reply::Reply;
 use crate::store::{Blocked, Deliver, Nothing, Ran, Store, Waiter};
 
-/// A connection's wait.
-#[derive(Debug)]
-pub(crate) struct Wait {
-    waiter: Arc<Waiter>,
-    /// How long the command ran before it had to wait; `None` if it was not timed.
-    pub(crate) took: Option<Duration>,
-    /// When its time is over.
-    until: Option<Instant>,
-    /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
-    unblocked: Option<bool>,
-    /// The command was refused: rights had changed when its key was ready, or nothing could be said
-    /// of the store when its time was over.
-    refused: bool,
-    /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
-    busy_since: Option<Instant>,
-}
-
 /// What a client is told that CLIENT UNBLOCK has ended a wait of with an error.
 pub(super) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-
-/// Why a wait is over without a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    TimedOut,
-    Unblocked { error: bool },
-}
 
 /// The place in the mailbox of the connection that waits.
 struct Place {
@@ -79,7 +56,7 @@ impl Deliver for Place {
         self.post(Message::TryAgain);
     }
 
-    fn refuses(&self, spec: &Spec, args: &[&[u8]]) -> bool {
+    fn refuses(&self, spec: &Signature, args: &[&[u8]]) -> bool {
         let refuses = !may_run(&self.account, spec, args);
         if refuses {
             self.post(Message::Refused);
@@ -89,22 +66,10 @@ impl Deliver for Place {
 }
 
 /// Whether a command may still run in the name of this user.
-pub(super) fn may_run(account: &Account, spec: &Spec, args: &[&[u8]]) -> bool {
+pub(super) fn may_run(account: &Account, spec: &Signature, args: &[&[u8]]) -> bool {
     let rights = account.rights();
     let entry = table().find(spec.name.as_bytes());
     !account.is_gone() && entry.is_some_and(|entry| rights.check(entry, args).is_ok())
-}
-
-impl Wait {
-    /// Gives up. False if a reply is on its way already.
-    pub(crate) fn cancel(&self, store: &Store) -> bool {
-        self.is_busy() || store.cancel(&self.waiter)
-    }
-
-    /// Whether it is to run its command again.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.busy_since.is_some()
-    }
 }
 
 impl RespConn {
@@ -194,7 +159,7 @@ impl RespConn {
         let waited = wait.busy_since.map_or(Duration::ZERO, |since| now - since);
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
-        if !may_run(self.session.account(), waiter.spec, &args) {
+        if !may_run(self.session.account(), waiter.signature, &args) {
             self.wait = Some(wait);
             return self.wait_refused(cx);
         }
@@ -203,7 +168,7 @@ impl RespConn {
         let mut batch = Batch::new(&shared, waiter.db, now_ms, cx.link.random());
         let is_patient = waited < Duration::from_millis(PATIENCE_MS);
         batch.set_patient(is_patient || shared.awaits_snapshot());
-        let ran = batch.run(waiter.spec, &args, &mut reply);
+        let ran = batch.run(waiter.spec(), &args, &mut reply);
         self.wait = Some(wait);
         match ran {
             Ran::Later | Ran::Kept => return cx.link.set_timer_after(RETRY),
@@ -215,7 +180,7 @@ impl RespConn {
                 cx.link.clear_timer();
                 blocked.timeout = until.map(|until| until - now);
                 let outcome =
-                    self.begin_wait(waiter.spec, blocked, &args, &mut batch, &mut reply, cx);
+                    self.begin_wait(waiter.spec(), blocked, &args, &mut batch, &mut reply, cx);
                 self.note_commit(&mut batch);
                 if outcome == Outcome::Waits {
                     self.wait.as_mut().expect("it waits").took = took;
@@ -245,7 +210,7 @@ impl RespConn {
             return cx.link.finish();
         }
         let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
-        let entry = table().find(waiter.spec.name.as_bytes());
+        let entry = table().find(waiter.signature.name.as_bytes());
         let entry = entry.expect("it was run by this name");
         let rights = self.session.rights().clone();
         // Whatever has changed since, it was refused then.
@@ -282,7 +247,7 @@ impl RespConn {
             return;
         }
         let mut reply = Reply::new(self.session.proto);
-        match (over, replication::stale(&shared)) {
+        match (over, ownership::stale(&shared)) {
             (Over::Unblocked { error: true }, _) => reply.error(UNBLOCKED),
             // Another server may own the store, and have had something in it.
             (Over::Unblocked { error: false } | Over::TimedOut, Some(error)) => {
@@ -304,7 +269,7 @@ impl RespConn {
     pub(crate) fn end_wait(&mut self, reply: &mut Reply, cx: &mut Cx<'_, RespConn>) {
         // What it took is the work, not the wait.
         if let Some(wait) = self.wait.take()
-            && let Some(entry) = table().find(wait.waiter.spec.name.as_bytes())
+            && let Some(entry) = table().find(wait.waiter.signature.name.as_bytes())
         {
             if let Some(took) = wait.took {
                 let args: Vec<&[u8]> = wait.waiter.args.iter().map(|arg| &arg[..]).collect();
@@ -316,7 +281,7 @@ impl RespConn {
                     true => counts.rejected.add(1),
                     false => counts.failed.add(1),
                 }
-                count_error(reply.bytes(), cx);
+                count_error(reply.bytes(), &cx.local.stats);
             }
         }
         self.card().wait.store(0, Relaxed);

@@ -1,15 +1,15 @@
 //! A command that is about the connection or the server rather than about keys, while it runs.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
-use tidewire::Cx;
+use tidewire::Link;
 
 use super::clients::Card;
-use super::conn::RespConn;
+use super::local::RespLocal;
 use super::session::Session;
 use super::shared::{Here, Shared};
-use super::table;
+use super::table::{Entry, table};
 use crate::commands::{Error, subcommands};
 use crate::reply::Reply;
 
@@ -24,6 +24,31 @@ pub(crate) enum Flow {
     Done,
     /// The command cannot run now, and has done nothing: to be tried again a little later.
     Later,
+}
+
+/// Runs a command that is about the connection or the server.
+pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
+
+/// By the numbers of their entries.
+static RUNS: OnceLock<Vec<Option<Run>>> = OnceLock::new();
+
+/// What is run for a command about the connection or the server.
+pub(crate) fn run_of(entry: &Entry) -> Run {
+    let runs = RUNS.get().expect("installed");
+    runs[usize::from(entry.id)].expect("a command about the connection or the server")
+}
+
+/// Says what is run for which command. The first call counts.
+pub(super) fn install(all: impl Iterator<Item = (&'static str, Run)>) {
+    RUNS.get_or_init(|| {
+        let mut runs = vec![None; table().all().len()];
+        for (name, run) in all {
+            if let Some(entry) = table().find(name.as_bytes()) {
+                runs[usize::from(entry.id)] = Some(run);
+            }
+        }
+        runs
+    });
 }
 
 /// What a command is given that is about neither the connection nor the loop.
@@ -63,7 +88,10 @@ pub(crate) struct Call<'a, 'c> {
     pub(crate) shared: Here,
     pub(crate) session: &'a mut Session,
     pub(crate) card: &'a Arc<Card>,
-    pub(crate) cx: &'a mut Cx<'c, RespConn>,
+    /// The connection's way out.
+    pub(crate) link: &'a mut Link<'c>,
+    /// What its loop has.
+    pub(crate) local: &'a mut RespLocal,
     pub(crate) reply: &'a mut Reply,
     /// The name first.
     pub(crate) args: &'a [&'a [u8]],
@@ -74,7 +102,7 @@ pub(crate) struct Call<'a, 'c> {
 impl Call<'_, '_> {
     /// Milliseconds of the loops' clock.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.cx.link.now().as_nanos() / 1_000_000
+        self.link.now().as_nanos() / 1_000_000
     }
 
     /// Whether so many bytes more may stay because of this client; else it is told.
@@ -84,7 +112,7 @@ impl Call<'_, '_> {
             return true;
         }
         self.reply.error(TOO_MUCH_HELD);
-        self.cx.local.note_refused(limit, &self.cx.link);
+        self.local.note_refused(limit, self.link);
         false
     }
 
@@ -108,10 +136,10 @@ impl Call<'_, '_> {
 
     /// The name of the running command, with its subcommand if it is the one that runs.
     pub(crate) fn full_name(&self, id: u32) -> String {
-        let name = table::table().name(id as u16);
+        let name = table().name(id as u16);
         let runs = self.args[0].eq_ignore_ascii_case(name.as_bytes());
         match self.args.get(1) {
-            Some(sub) if runs && table::table().entry(id as u16).has_subcommands() => {
+            Some(sub) if runs && table().entry(id as u16).has_subcommands() => {
                 format!(
                     "{name}|{}",
                     String::from_utf8_lossy(sub).to_ascii_lowercase()

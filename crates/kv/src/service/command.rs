@@ -3,7 +3,6 @@
 use super::acl;
 use super::acl::category::{self, Categories};
 use super::call::{Asked, Call, Flow};
-use super::docs;
 use super::key_flags;
 use super::key_specs;
 use super::records::{NONE, Record};
@@ -156,12 +155,12 @@ fn one(reply: &mut Reply, name: &str, arity: i16, record: &Record, categories: C
 }
 
 fn write_docs(reply: &mut Reply, entry: &Entry) {
-    let (since, summary) = docs::of(entry.name).unwrap_or_default();
+    let record = entry.record;
     reply.map(4);
     for (name, value) in [
-        ("summary", summary),
-        ("since", since),
-        ("group", entry.group()),
+        ("summary", record.summary),
+        ("since", record.since),
+        ("group", record.group),
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());

@@ -13,9 +13,9 @@ use super::settings::Settings;
 use super::shared::Shared;
 use super::thresholds::{self, Threshold};
 use super::tuning::{self, Tuning};
+use super::values::{between, memory};
 use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
-use crate::number::parse_integer;
 use crate::store::Policy;
 use crate::store::events::{classes_text, parse_classes};
 use crate::types::glob;
@@ -592,33 +592,6 @@ fn write_script_ms(shared: &Shared, value: &str, take: bool) -> Result<(), Strin
 
 fn yes_no(on: bool) -> &'static str {
     if on { "yes" } else { "no" }
-}
-
-pub(super) fn between(value: &str, least: i64, most: i64) -> Result<i64, String> {
-    let n = parse_integer(value.as_bytes()).ok_or("argument couldn't be parsed into an integer")?;
-    if !(least..=most).contains(&n) {
-        return Err(format!(
-            "argument must be between {least} and {most} inclusive"
-        ));
-    }
-    Ok(n)
-}
-
-/// A number of bytes with or without a unit, as in a configuration file of Redis.
-pub(crate) fn memory(value: &str) -> Option<u64> {
-    let value = value.to_ascii_lowercase();
-    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u64 = match &value[digits.len()..] {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// The hard limits of normal clients and of subscribers are taken; there are no replicas, and no soft

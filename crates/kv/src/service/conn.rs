@@ -5,21 +5,22 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire::{Closed, ConnId, Cx, Input, Next, Protocol, Turn};
+use tidewire::{Closed, ConnId, Conns, Cx, Input, Next, Protocol, Turn};
 
 use super::batch::Batch;
-use super::blocking::{Over, Wait};
 use super::clients::Card;
 use super::holdings::IN_PASSING;
-use super::local::{Command, KEPT_REPLY, RespLocal};
+use super::local::{Command, GIVING_BACK, KEPT_REPLY, RespLocal};
 use super::log_keys::Reading;
 use super::message::Message;
+use super::outcome::Outcome;
 use super::pubsub::Frame;
-use super::run::Outcome;
 use super::script::Away;
 use super::session::Session;
+use super::settings::FLUSH;
 use super::shared::Shared;
 use super::table::{What, table};
+use super::wait::{Over, Wait};
 use crate::commands::Spec;
 use crate::reply::Reply;
 use crate::resp::{Bounds, Parser, Step};
@@ -27,8 +28,6 @@ use crate::store::AHEAD;
 
 /// Commands that are parsed before the first of them runs.
 const BATCH: usize = 256;
-/// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
-pub(super) const FLUSH: usize = 48 << 10;
 /// When a command that could not run is tried again.
 pub(super) const RETRY: Duration = Duration::from_millis(2);
 
@@ -782,6 +781,29 @@ impl RespConn {
             );
         }
         cx.link.abort_because("subscriber output limit");
+    }
+}
+
+impl RespLocal {
+    /// Looks again at connections that had much input or output under way; whether that is to be done again.
+    pub(crate) fn look_at_busy(&mut self, all: &mut Conns<'_, RespConn>) -> bool {
+        let busy = std::mem::take(&mut self.busy);
+        for id in busy {
+            let mut still = false;
+            all.with(id, self, |conn, cx| still = conn.look_again(cx));
+            if still {
+                self.busy.push(id);
+            } else {
+                self.giving_back = GIVING_BACK;
+            }
+        }
+        // What has grown by doubling leaves its halves behind, also while it is there.
+        let again = self.is_busy();
+        self.giving_back = self.giving_back.saturating_sub(1);
+        if again {
+            crate::allocator::give_back();
+        }
+        again
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::acl::{Account, Reason, Where};
 use super::call::{Asked, Call, Flow};
 use super::client::{proto_number, rename};
-use super::replication;
+use super::ownership;
 use super::session::{Replies, Session};
 use super::shared::Shared;
 use crate::commands::Error;
@@ -95,7 +95,7 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
     call.reply.bulk(b"mode");
     call.reply.bulk(b"standalone");
     call.reply.bulk(b"role");
-    let is_slave = replication::is_slave(&call.shared);
+    let is_slave = ownership::is_slave(&call.shared);
     call.reply
         .bulk(if is_slave { b"replica" } else { b"master" });
     call.reply.bulk(b"modules");
@@ -114,7 +114,7 @@ fn wrong_password(call: &mut Call<'_, '_>, user: &[u8], what: &[u8]) {
     let local = call.shared.local_addr();
     let command = String::from_utf8_lossy(what).to_ascii_lowercase();
     let client = call.card.logged_line(&local, call.now_ms(), &command);
-    let now_ms = call.cx.link.wall().as_millis() as u64;
+    let now_ms = call.link.wall().as_millis() as u64;
     let what_for = (Reason::Auth, Where::TopLevel);
     let most = acl.log_max.load(Relaxed);
     acl.log.add(what_for, what, user, client, now_ms, most);
@@ -178,10 +178,10 @@ pub(super) fn database(number: &[u8], shared: &Shared) -> Result<u16, &'static s
 
 pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     super::pubsub_commands::leave_all(call);
-    super::multi::forget(call);
+    super::transaction_commands::forget(call);
     super::tracking::end(call);
     super::monitor::end(call);
-    let trusted = call.shared.trusts(call.cx.link.peer());
+    let trusted = call.shared.trusts(call.link.peer());
     // What was answered and not sent yet waits as before.
     let mut session = Session::new(&call.shared, trusted);
     (session.barrier, session.written) = (call.session.barrier, call.session.written);

@@ -6,11 +6,8 @@
 //! `maxmemory-clients`: beyond it the largest client is evicted, as in Redis. What stays because of
 //! one client is bounded by `client-query-buffer-limit`: a command that would exceed it is refused.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-
-use super::clients::{Card, Clients};
-use super::shared::Shared;
 
 /// Bytes that the server holds for a connection that has done nothing yet, about.
 pub(crate) const BASE: u64 = 1536;
@@ -48,7 +45,7 @@ pub(crate) struct Holdings {
     by_kind: [AtomicU64; HOLDINGS],
     sum: AtomicU64,
     /// What the sum of all clients knows of it.
-    known: AtomicU64,
+    pub(super) known: AtomicU64,
 }
 
 impl Holdings {
@@ -77,7 +74,7 @@ impl Holdings {
     }
 
     #[inline]
-    fn rounded(&self, passing: u64) -> u64 {
+    pub(super) fn rounded(&self, passing: u64) -> u64 {
         let passing = if passing > IN_PASSING { passing } else { 0 };
         (self.sum() + passing) / STEP * STEP
     }
@@ -86,11 +83,11 @@ impl Holdings {
 /// The sum of all clients' accounts, and what it may be.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
-    bytes: AtomicI64,
+    pub(super) bytes: AtomicI64,
     /// As CONFIG SET was given it: bytes; percent of `maxmemory` if negative; 0 for any number.
     limit: AtomicI64,
     /// Held by the loop that looks for clients to evict.
-    evicting: Mutex<()>,
+    pub(super) evicting: Mutex<()>,
 }
 
 /// How much all clients may hold.
@@ -126,96 +123,8 @@ impl Total {
         self.limit.store(limit, Relaxed);
     }
 
-    fn change(&self, before: u64, now: u64) {
+    pub(super) fn change(&self, before: u64, now: u64) {
         self.bytes.fetch_add(now as i64 - before as i64, Relaxed);
-    }
-}
-
-impl Clients {
-    /// Brings the sum up to date with one client; `passing` is its input and output.
-    pub(crate) fn account(&self, card: &Card, passing: u64) {
-        let now = match card.gone.load(Relaxed) {
-            true => 0,
-            false => card.holdings.rounded(passing),
-        };
-        self.total
-            .change(card.holdings.known.swap(now, Relaxed), now);
-    }
-
-    /// This client holds nothing any more, as far as other threads can tell.
-    pub(crate) fn forget_account(&self, card: &Card) {
-        self.total.change(card.holdings.known.swap(0, Relaxed), 0);
-    }
-}
-
-impl Shared {
-    /// Bytes that all clients may hold together; 0 for any number.
-    pub(crate) fn clients_limit(&self) -> u64 {
-        match self.clients.total.limit() {
-            ClientsLimit::Bytes(bytes) => bytes,
-            ClientsLimit::Percent(percent) => {
-                let most = self.store.maxmemory();
-                (u128::from(most) * u128::from(percent) / 100) as u64
-            }
-        }
-    }
-
-    /// By how many bytes clients hold more than they may.
-    #[inline]
-    pub(crate) fn clients_excess(&self) -> u64 {
-        let limit = self.clients_limit();
-        if limit == 0 {
-            return 0;
-        }
-        let accounts = self.clients.total.bytes.load(Relaxed).max(0) as u64;
-        let base = self.clients.len() as u64 * BASE;
-        let tracked = self.store.tracking().bytes() as u64;
-        (accounts + base + tracked).saturating_sub(limit)
-    }
-
-    /// A client has gone, as far as others can tell: it is not listed, counts nowhere and holds nothing, whenever its loop
-    /// comes to close it.
-    pub(crate) fn let_go(&self, card: &Card) {
-        self.clients.remove(card.id);
-        card.gone.store(true, Relaxed);
-        self.clients.forget_account(card);
-        let listening = card.names().listening.upgrade();
-        if let Some(listening) = listening {
-            self.hub.depart(&listening);
-        }
-    }
-
-    /// Evicts the largest clients until all hold no more than they may; how many went. Clients that said
-    /// CLIENT NO-EVICT ON stay.
-    #[cold]
-    pub(crate) fn evict_clients(&self) -> u64 {
-        let Ok(_one) = self.clients.total.evicting.try_lock() else {
-            // Another loop is at it.
-            return 0;
-        };
-        let mut excess = self.clients_excess();
-        if excess == 0 {
-            return 0;
-        }
-        let mut large: Vec<(u64, Arc<Card>)> = Vec::new();
-        self.clients.each(|card| {
-            let size = card.holdings.known.load(Relaxed) + card.tracked_bytes();
-            if size > 0 && !card.no_evict.load(Relaxed) {
-                large.push((size, card.clone()));
-            }
-        });
-        large.sort_unstable_by_key(|(size, card)| (std::cmp::Reverse(*size), card.id));
-        let mut evicted = 0;
-        for (size, card) in large {
-            if excess == 0 {
-                break;
-            }
-            excess = excess.saturating_sub(size + BASE);
-            self.let_go(&card);
-            card.handle.abort();
-            evicted += 1;
-        }
-        evicted
     }
 }
 

@@ -8,7 +8,8 @@ use super::call::{Call, Flow};
 use super::held::Held;
 use super::hello::REDIS_VERSION;
 use super::pubsub::Kind;
-use super::replication;
+use super::replication_commands;
+use super::section::line;
 use super::stats::{Count, LoopStats};
 use super::table;
 
@@ -21,7 +22,12 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
     ("memory", "Memory", true, memory),
     ("persistence", "Persistence", true, super::persistence::info),
     ("stats", "Stats", true, stats),
-    ("replication", "Replication", true, replication::info),
+    (
+        "replication",
+        "Replication",
+        true,
+        replication_commands::info,
+    ),
     ("cpu", "CPU", true, cpu),
     ("modules", "Modules", true, |_, _| {}),
     ("commandstats", "Commandstats", false, command_stats),
@@ -58,10 +64,6 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    let _ = write!(text, "{name}:{value}\r\n");
-}
-
 fn server(call: &mut Call<'_, '_>, text: &mut String) {
     let uptime_s = uptime_s(call);
     let run_id = call.shared.run_id.get().cloned().unwrap_or_default();
@@ -76,7 +78,7 @@ fn server(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "process_id", std::process::id());
     line(text, "run_id", run_id);
     line(text, "tcp_port", call.shared.port());
-    line(text, "server_time_usec", call.cx.link.wall().as_micros());
+    line(text, "server_time_usec", call.link.wall().as_micros());
     line(text, "uptime_in_seconds", uptime_s);
     line(text, "uptime_in_days", uptime_s / 86400);
     line(text, "config_file", "");

@@ -1,52 +1,14 @@
 //! LATENCY: what took longer than it should, and how long commands take.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::call::{Call, Flow};
+use super::spikes::Series;
 use super::table::table;
 use crate::commands::Error;
 use crate::commands::subcommands::Subcommands;
-
-/// Samples of each kind of event that are kept.
-const SAMPLES: usize = 160;
-
-/// What has taken long, by what it was.
-#[derive(Debug, Default)]
-pub(crate) struct Spikes(Mutex<BTreeMap<&'static str, Series>>);
-
-/// One sample is the longest of its second.
-#[derive(Debug, Default)]
-struct Series {
-    /// Seconds since 1970, and milliseconds.
-    samples: VecDeque<(u64, u64)>,
-    longest_ms: u64,
-}
-
-impl Spikes {
-    /// Keeps one.
-    #[cold]
-    pub(crate) fn add(&self, event: &'static str, at_s: u64, ms: u64) {
-        let mut all = self.all();
-        let series = all.entry(event).or_default();
-        series.longest_ms = series.longest_ms.max(ms);
-        match series.samples.back_mut() {
-            Some((second, longest)) if *second == at_s => *longest = ms.max(*longest),
-            _ => {
-                series.samples.push_back((at_s, ms));
-                if series.samples.len() > SAMPLES {
-                    series.samples.pop_front();
-                }
-            }
-        }
-    }
-
-    fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Series>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The subcommands of LATENCY.
 pub(super) const SUBCOMMANDS: Subcommands = &[
@@ -87,7 +49,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
         }
         (b"graph", [event]) => match find(&spikes, event) {
             Some(series) => {
-                let now_s = call.cx.link.wall().as_secs();
+                let now_s = call.link.wall().as_secs();
                 let event = String::from_utf8_lossy(event).to_ascii_lowercase();
                 call.reply.verbatim(&graph(&event, series, now_s));
             }
@@ -184,7 +146,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
             };
             let all: Vec<String> = percentiles.iter().map(one).collect();
             let name = format!("latency_percentiles_usec_{}", entry.name);
-            super::info::line(text, &name, all.join(","));
+            super::section::line(text, &name, all.join(","));
         }
     });
 }
@@ -266,6 +228,7 @@ fn advice(spikes: &BTreeMap<&'static str, Series>, threshold_ms: u64) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::spikes::{SAMPLES, Spikes};
 
     #[test]
     fn a_second_has_one_sample_and_there_are_not_too_many() {

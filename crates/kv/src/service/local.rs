@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{ConnId, Conns, Instant, LoopHandle};
+use tidewire::{ConnId, Instant, LoopHandle};
 
-use super::conn::RespConn;
 use super::durable::Waiting;
 use super::log_keys::Followers;
 use super::message::Message;
@@ -53,7 +52,7 @@ pub struct RespLocal {
     /// Connections that had much input or output under way when they were last looked at.
     pub(crate) busy: Vec<ConnId>,
     /// How often the allocator is still to be asked for memory that they have freed.
-    giving_back: u8,
+    pub(super) giving_back: u8,
     /// What runs scripts, once there was one.
     pub(crate) interpreter: Option<Box<Interpreter>>,
 }
@@ -105,7 +104,7 @@ pub(crate) struct Unpublished {
 }
 
 /// How often, in a row, the allocator is asked for memory that connections have freed: some wait for a second with it.
-const GIVING_BACK: u8 = 15;
+pub(crate) const GIVING_BACK: u8 = 15;
 /// One of so many batches has all its commands timed.
 const TIMED_ONE_IN: u32 = 64;
 
@@ -130,27 +129,6 @@ impl RespLocal {
     /// Whether connections are to be looked at again, or the allocator is to be asked again.
     pub(crate) fn is_busy(&self) -> bool {
         self.giving_back > 0 || !self.busy.is_empty()
-    }
-
-    /// Looks again at connections that had much input or output under way; whether that is to be done again.
-    pub(crate) fn look_at_busy(&mut self, all: &mut Conns<'_, RespConn>) -> bool {
-        let busy = std::mem::take(&mut self.busy);
-        for id in busy {
-            let mut still = false;
-            all.with(id, self, |conn, cx| still = conn.look_again(cx));
-            if still {
-                self.busy.push(id);
-            } else {
-                self.giving_back = GIVING_BACK;
-            }
-        }
-        // What has grown by doubling leaves its halves behind, also while it is there.
-        let again = self.is_busy();
-        self.giving_back = self.giving_back.saturating_sub(1);
-        if again {
-            crate::allocator::give_back();
-        }
-        again
     }
 
     /// Evicts the largest clients if all hold more than they may.

@@ -8,7 +8,7 @@ use crate::number::parse_integer;
 use crate::reply::Reply;
 
 pub(super) fn time(call: &mut Call<'_, '_>) -> Flow {
-    tell_time(call.cx.link.wall(), call.reply);
+    tell_time(call.link.wall(), call.reply);
     Flow::Done
 }
 
@@ -65,7 +65,7 @@ pub(super) fn debug(call: &mut Call<'_, '_>) -> Flow {
                 .and_then(|s| s.parse::<f64>().ok());
             match seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
                 Some(time) => {
-                    call.cx.local.sleep = Some(time);
+                    call.local.sleep = Some(time);
                     call.reply.ok();
                 }
                 None => call.reply.error("ERR value is not a valid float"),

@@ -1,6 +1,5 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 
-use std::collections::HashSet;
 use std::iter;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,172 +7,17 @@ use tidewire::Cx;
 
 use super::acl::Where;
 use super::batch::Batch;
-use super::call::{Asked, Call, Flow};
+use super::call::{Asked, run_of};
 use super::conn::RespConn;
 use super::holdings::Holding;
 use super::memory;
-use super::run::{Outcome, count_as_error, count_error};
+use super::outcome::{Outcome, count_as_called, count_error};
 use super::script::{self, At, Kind, runs_beside};
-use super::stats::LoopStats;
 use super::table::{Entry, What, table};
+use super::transaction::{ABORTED_BUSY, Queued, Transaction};
 use crate::commands::{OUT_OF_MEMORY, Spec};
 use crate::reply::Reply;
-use crate::store::{NoRoom, Ran, Store, Watch};
-
-/// What a connection has queued and watches. Exists from the first MULTI or WATCH to the next EXEC
-/// or DISCARD.
-#[derive(Debug, Default)]
-pub(crate) struct Transaction {
-    /// MULTI was called.
-    open: bool,
-    /// A command could not be queued: EXEC will refuse.
-    failed: bool,
-    commands: Vec<Queued>,
-    /// The arguments of all commands, one behind the other.
-    text: Vec<u8>,
-    /// Where each argument ends.
-    ends: Vec<u32>,
-    watches: Vec<Watch>,
-    /// The databases and keys of `watches`.
-    watched: HashSet<(u16, Box<[u8]>)>,
-    /// Bytes of memory of what is queued and watched.
-    held: usize,
-}
-
-/// What EXEC is told while a script takes long.
-pub(super) const ABORTED_BUSY: &str = "EXECABORT Transaction discarded because of: BUSY Redis is busy \
-    running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-
-/// Bytes that a watched key takes beside its name, which stands in the transaction, in its watch and in the shard.
-const WATCH_BYTES: usize = 256;
-
-#[derive(Clone, Copy, Debug)]
-struct Queued {
-    id: u16,
-    /// The command's arguments end before this one of `ends`.
-    args_end: u32,
-}
-
-impl Transaction {
-    pub(crate) fn is_open(&self) -> bool {
-        self.open
-    }
-
-    /// EXEC will refuse: what was queued need not be kept.
-    pub(crate) fn fail(&mut self) {
-        self.failed = true;
-        (self.text, self.ends, self.commands) = Default::default();
-    }
-
-    /// Stops watching.
-    pub(crate) fn forget(self, store: &Store) {
-        for watch in self.watches {
-            store.unwatch(watch);
-        }
-    }
-
-    /// The commands, with their arguments among `args`, which are all.
-    pub(super) fn commands<'x>(
-        &self,
-        args: &'x [&'x [u8]],
-    ) -> Vec<(&'static Entry, &'x [&'x [u8]])> {
-        let mut from = 0;
-        let command = |queued: &Queued| {
-            let these = &args[from..queued.args_end as usize];
-            from = queued.args_end as usize;
-            (table().entry(queued.id), these)
-        };
-        self.commands.iter().map(command).collect()
-    }
-
-    pub(super) fn args(&self) -> Vec<&[u8]> {
-        let mut start = 0;
-        let slice = |&end: &u32| {
-            let arg = &self.text[start..end as usize];
-            start = end as usize;
-            arg
-        };
-        self.ends.iter().map(slice).collect()
-    }
-}
-
-pub(super) fn multi(call: &mut Call<'_, '_>) -> Flow {
-    let transaction = call.session.transaction.get_or_insert_default();
-    if transaction.open {
-        call.reply.error("ERR MULTI calls can not be nested");
-    } else {
-        transaction.open = true;
-        call.card.queued.store(1, Relaxed);
-        call.reply.ok();
-    }
-    Flow::Done
-}
-
-pub(super) fn discard(call: &mut Call<'_, '_>) -> Flow {
-    if call.session.is_queuing() {
-        forget(call);
-        call.reply.ok();
-    } else {
-        call.reply.error("ERR DISCARD without MULTI");
-    }
-    Flow::Done
-}
-
-/// EXEC runs where commands are run, not among commands about the connection.
-pub(super) fn unreachable(_: &mut Call<'_, '_>) -> Flow {
-    unreachable!("EXEC is run by RespConn::exec")
-}
-
-pub(super) fn watch(call: &mut Call<'_, '_>) -> Flow {
-    if call.session.is_queuing() {
-        call.reply.error("ERR WATCH inside MULTI is not allowed");
-        return Flow::Done;
-    }
-    let now_ms = call.cx.link.wall().as_millis() as u64;
-    let db = call.session.db;
-    let transaction = call.session.transaction.get_or_insert_default();
-    for key in &call.args[1..] {
-        let more = 3 * key.len() + WATCH_BYTES;
-        let limit = call.shared.config.query_buffer.load(Relaxed);
-        if call.card.holdings.sum() + more as u64 > limit as u64 {
-            call.reply
-                .error("ERR more keys are watched than the query buffer limit allows");
-            call.cx.local.note_refused(limit, &call.cx.link);
-            return Flow::Done;
-        }
-        if transaction.watched.insert((db, Box::from(*key))) {
-            let watch = call.shared.store.watch(db, key, now_ms);
-            transaction.watches.push(watch);
-            transaction.held += more;
-            call.card
-                .holdings
-                .set(Holding::Transaction, transaction.held);
-        }
-    }
-    call.card
-        .watching
-        .store(transaction.watches.len() as u32, Relaxed);
-    call.reply.ok();
-    Flow::Done
-}
-
-pub(super) fn unwatch(call: &mut Call<'_, '_>) -> Flow {
-    if !call.in_transaction {
-        forget(call);
-    }
-    call.reply.ok();
-    Flow::Done
-}
-
-/// Forgets what is queued and watched.
-pub(super) fn forget(call: &mut Call<'_, '_>) {
-    if let Some(transaction) = call.session.transaction.take() {
-        transaction.forget(&call.shared.store);
-    }
-    call.card.queued.store(0, Relaxed);
-    call.card.watching.store(0, Relaxed);
-    call.card.holdings.set(Holding::Transaction, 0);
-}
+use crate::store::{NoRoom, Ran, Watch};
 
 impl RespConn {
     /// Queues a command for EXEC.
@@ -310,7 +154,7 @@ impl RespConn {
         self.drop_transaction(batch);
         let start = reply.len();
         reply.error(ABORTED_BUSY);
-        count_error(&reply.bytes()[start..], cx);
+        count_error(&reply.bytes()[start..], &cx.local.stats);
         self.silence(reply, start);
         Outcome::Done
     }
@@ -394,12 +238,15 @@ impl RespConn {
                 What::Session(spec) if spec.name == "function" => {
                     let _ = self.function(batch, args, true, reply, &mut At::Loop(cx));
                 }
+                What::Session(spec) if spec.name == "script" => {
+                    let _ = self.script_now(args, reply, cx);
+                }
                 What::Session(spec) => match Kind::of(spec.name) {
                     Some(kind) => {
                         self.eval_queued(kind, batch, args, reply, &mut At::Loop(cx));
                     }
                     None => {
-                        self.call(spec.run, args, reply, cx, true);
+                        self.call(run_of(entry), args, reply, cx, true);
                         batch.db = self.session.db;
                     }
                 },
@@ -498,7 +345,7 @@ impl RespConn {
                                 };
                                 script::answer(&mut asked, at);
                             }
-                            _ => at.session(self, spec, args, reply),
+                            _ => at.session(self, entry, args, reply),
                         },
                     }
                 }
@@ -530,7 +377,7 @@ impl RespConn {
             let (entry, args) = commands[at];
             let start = reply.len();
             let run = match entry.what {
-                What::Session(spec) => spec.run,
+                What::Session(_) => run_of(entry),
                 What::Data(_) => memory::run,
             };
             self.call(run, args, reply, cx, true);
@@ -543,16 +390,6 @@ impl RespConn {
 /// Counts a command of a transaction and how it ended.
 fn count_call(entry: &Entry, reply: &[u8], cx: &mut Cx<'_, RespConn>) {
     count_as_called(entry, reply, &cx.local.stats);
-}
-
-/// Counts a command of a transaction or a script and how it ended.
-pub(super) fn count_as_called(entry: &Entry, reply: &[u8], stats: &LoopStats) {
-    stats.commands.add(1);
-    stats.command(entry.id).calls.add(1);
-    if reply.first() == Some(&b'-') {
-        stats.command(entry.id).failed.add(1);
-        count_as_error(reply, stats);
-    }
 }
 
 /// The queued commands that use keys.

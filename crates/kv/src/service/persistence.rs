@@ -6,9 +6,9 @@ use tidewire_log::Policy;
 
 use super::blocking::UNBLOCKED;
 use super::call::{Asked, Call, Flow};
-use super::info::line;
+use super::section::line;
 use super::shared::Shared;
-use super::{loading, replication, saving};
+use super::{ownership, saving};
 use crate::number::parse_integer;
 
 const NO_WAIT: &str = "ERR WAIT cannot be used with replica instances. Please also note that if a replica is configured to be \
@@ -27,7 +27,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     };
     let shared = call.shared.clone();
     // Before a wait that began on the owner goes on: what it waits for is never to be.
-    if replication::is_slave(&shared) {
+    if ownership::is_slave(&shared) {
         show_wait(call, 0);
         call.reply.error(NO_WAITAOF);
         return Flow::Done;
@@ -76,7 +76,7 @@ fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static st
 
 /// Answers WAIT in a script, where nothing waits.
 pub(super) fn wait_for_none(call: &mut Asked<'_>) {
-    if replication::is_slave(call.shared) {
+    if ownership::is_slave(call.shared) {
         return call.reply.error(NO_WAIT);
     }
     let asked = parse_integer(call.args[1]).ok_or("ERR value is not an integer or out of range");
@@ -88,7 +88,7 @@ pub(super) fn wait_for_none(call: &mut Asked<'_>) {
 
 /// Answers WAITAOF in a script, where nothing waits.
 pub(super) fn waitaof_for_none(call: &mut Asked<'_>, written: u64) {
-    if replication::is_slave(call.shared) {
+    if ownership::is_slave(call.shared) {
         return call.reply.error(NO_WAITAOF);
     }
     let synced = numbers(call.args).and_then(|(local, ..)| synced(call.shared, local, written));
@@ -105,7 +105,7 @@ pub(super) fn waitaof_for_none(call: &mut Asked<'_>, written: u64) {
 /// Waits until so many replicas have what this client has written. There are none, so it waits until its time is
 /// over, if it is asked for one.
 pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
-    if replication::is_slave(&call.shared) {
+    if ownership::is_slave(&call.shared) {
         show_wait(call, 0);
         call.reply.error(NO_WAIT);
         return Flow::Done;
@@ -171,7 +171,7 @@ fn timeout(arg: &[u8]) -> Result<u64, &'static str> {
 
 /// Writes the section of INFO.
 pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
-    let now_ms = call.cx.link.wall().as_millis() as u64;
+    let now_ms = call.link.wall().as_millis() as u64;
     let last_ms = saving::last_save_ms(&call.shared);
     let shared = call.shared.clone();
     let durable = shared.durable.get();
@@ -186,7 +186,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let last = status.last_took.map(|took| took.as_millis() as u64);
     let busy = u8::from(status.in_progress());
     let saved = ok(status.failure.is_none());
-    loading::info(call, text);
+    loading(call, text);
     line(
         text,
         "rdb_changes_since_last_save",
@@ -239,4 +239,40 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
             why.replace(['\r', '\n'], " "),
         );
     }
+}
+
+/// Writes what INFO says of it.
+fn loading(call: &mut Call<'_, '_>, text: &mut String) {
+    let shared = call.shared.clone();
+    let is_loading = shared.store.is_loading();
+    line(text, "loading", u8::from(is_loading));
+    line(text, "async_loading", 0);
+    if !is_loading {
+        return;
+    }
+    let (done, of) = (
+        shared.loaded.done.load(Relaxed),
+        shared.loaded.of.load(Relaxed),
+    );
+    let started_ms = shared.started_wall_ms.load(Relaxed);
+    line(text, "loading_start_time", started_ms / 1000);
+    let part = if of == 0 {
+        0.0
+    } else {
+        done as f64 / of as f64
+    };
+    line(text, "loading_loaded_perc", format!("{:.2}", part * 100.0));
+    let took_ms = call
+        .now_ms()
+        .saturating_sub(shared.started_ms.load(Relaxed));
+    let left_ms = if part == 0.0 {
+        0.0
+    } else {
+        took_ms as f64 * (1.0 - part) / part
+    };
+    line(
+        text,
+        "loading_eta_seconds",
+        (left_ms / 1000.0).ceil().max(1.0) as u64,
+    );
 }

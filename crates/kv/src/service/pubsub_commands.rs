@@ -65,10 +65,10 @@ fn may_keep_patterns(call: &mut Call<'_, '_>) -> bool {
     call.reply.error(format!(
         "ERR the patterns of a client take at most {limit} bytes of memory (pubsub-patterns-limit)"
     ));
-    call.cx.local.stats.refused_patterns.add(1);
-    if call.cx.local.may_warn(call.cx.link.now()) {
+    call.local.stats.refused_patterns.add(1);
+    if call.local.may_warn(call.link.now()) {
         tracing::warn!(
-            peer = %call.cx.link.peer().client(), limit,
+            peer = %call.link.peer().client(), limit,
             "a client asks for more patterns than it may: refusing them",
         );
     }
@@ -92,13 +92,13 @@ pub(super) fn sunsubscribe(call: &mut Call<'_, '_>) -> Flow {
 }
 
 fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
-    let conn = call.cx.link.id();
+    let conn = call.link.id();
     if !call.may_hold(more_memory(call, kind, |name| {
         subscription_memory(kind, name)
     })) {
         return Flow::Done;
     }
-    let (local, card) = (&mut *call.cx.local, call.card);
+    let (local, card) = (&mut *call.local, call.card);
     let listening = call.session.listening.get_or_insert_with(|| {
         let listening = local.subscribers.listening(&call.shared.hub, &local.at);
         card.names().listening = Arc::downgrade(&listening);
@@ -111,7 +111,7 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
     let listening = listening.clone();
     for &name in &call.args[1..] {
         if !listening.has(kind, name) {
-            let subscribers = &mut call.cx.local.subscribers;
+            let subscribers = &mut call.local.subscribers;
             subscribers.add(&call.shared.hub, &listening, kind, &name.into(), conn);
         }
         let count = show(call, kind);
@@ -143,8 +143,8 @@ fn remove(call: &mut Call<'_, '_>, kind: Kind, name: &[u8]) {
     let Some(listening) = &call.session.listening else {
         return;
     };
-    let conn = call.cx.link.id();
-    let subscribers = &mut call.cx.local.subscribers;
+    let conn = call.link.id();
+    let subscribers = &mut call.local.subscribers;
     subscribers.remove(&call.shared.hub, listening, kind, name, conn);
     if listening.is_empty() {
         call.session.listening = None;
@@ -154,7 +154,7 @@ fn remove(call: &mut Call<'_, '_>, kind: Kind, name: &[u8]) {
 /// Ends all subscriptions without a word.
 pub(super) fn leave_all(call: &mut Call<'_, '_>) {
     if let Some(listening) = call.session.listening.take() {
-        let (conn, subscribers) = (call.cx.link.id(), &mut call.cx.local.subscribers);
+        let (conn, subscribers) = (call.link.id(), &mut call.local.subscribers);
         subscribers.remove_some(&call.shared.hub, &listening, conn, usize::MAX);
     }
     show(call, Kind::Channel);
@@ -190,7 +190,7 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     if call.in_transaction && call.shared.durable.get().is_some() {
         // What it tells of has no ticket yet.
         call.reply.integer(hub.receivers(sharded, channel) as i64);
-        call.cx.local.published.push(Unpublished {
+        call.local.published.push(Unpublished {
             sharded,
             channel: channel.to_vec(),
             payload: payload.to_vec(),

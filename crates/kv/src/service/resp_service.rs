@@ -16,7 +16,9 @@ use super::durable::Durable;
 use super::local::RespLocal;
 use super::log_keys::{Followers, LogCounters, LogKeys, Shown};
 use super::message::Message;
-use super::replication::{self, Replication};
+use super::ownership;
+use super::registry;
+use super::replication::Replication;
 use super::settings::Settings;
 use super::shared::Shared;
 use super::table::table;
@@ -86,7 +88,7 @@ impl RespService {
     /// Serves `store`.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: Settings) -> RespService {
-        RespService::of(Shared::new(store, settings, None))
+        RespService::of(store, settings, None)
     }
 
     /// Serves the store of `log`, and answers as that promises.
@@ -102,7 +104,7 @@ impl RespService {
     /// [has loaded](Store::end_loading), [`recovered`](RespService::recovered) is to be called.
     #[must_use]
     pub fn recovering(store: Arc<Store>, settings: Settings, policy: Policy) -> RespService {
-        RespService::of(Shared::new(store, settings, Some(policy)))
+        RespService::of(store, settings, Some(policy))
     }
 
     /// A reply has waited so long for the log.
@@ -132,8 +134,9 @@ impl RespService {
         self.shared.replication.get_or_init(|| replication);
     }
 
-    fn of(shared: Shared) -> RespService {
-        let shared = Arc::new(shared);
+    fn of(store: Arc<Store>, settings: Settings, promised: Option<Policy>) -> RespService {
+        registry::install();
+        let shared = Arc::new(Shared::new(store, settings, promised));
         let _last = Arc::new(LastHandle(shared.clone()));
         RespService { shared, _last }
     }
@@ -235,7 +238,7 @@ impl RespService {
     /// Clients' caches are no longer valid when another server may change the keys: its changes are
     /// not told here.
     fn tell_readers_of_loss(&self) {
-        let is_former = replication::is_former_owner(&self.shared);
+        let is_former = ownership::is_former_owner(&self.shared);
         let was_former = self.shared.was_former_owner.swap(is_former, Relaxed);
         // A batch that began in time may have noted what it read since.
         let has_notes = || self.shared.store.tracking().keys() > 0;

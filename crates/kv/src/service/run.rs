@@ -7,33 +7,22 @@ use tidewire::Cx;
 
 use super::acl::{Where, name_of_call};
 use super::batch::Batch;
-use super::call::{Call, Flow, unknown_command};
+use super::call::{Call, Flow, Run, run_of, unknown_command};
 use super::conn::RespConn;
 use super::loading;
 use super::log_keys::NOT_HERE;
 use super::memory;
-use super::replication;
+use super::outcome::{Outcome, count_error};
+use super::ownership;
 use super::script::{self, At, Kind};
 use super::secrets;
 use super::session::Replies;
 use super::shared::Shared;
 use super::slowlog::{Slow, shortened};
-use super::stats::LoopStats;
 use super::table::{Entry, What, When};
 use crate::commands::Error;
 use crate::reply::{Proto, Reply};
 use crate::store::Ran;
-
-/// What became of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The command's reply is written.
-    Done,
-    /// The command has done nothing yet and is to be tried again.
-    Later,
-    /// The command waits for a key; the commands behind it wait too.
-    Waits,
-}
 
 /// A command that took as long counts against its connection's share of the turn.
 const LONG: Duration = Duration::from_micros(5);
@@ -145,7 +134,7 @@ impl RespConn {
                 } else if let Some(kind) = Kind::of(spec.name) {
                     self.eval(kind, batch, args, reply, cx)
                 } else {
-                    self.call(spec.run, args, reply, cx, false)
+                    self.call(run_of(entry), args, reply, cx, false)
                 }
             }
         };
@@ -175,7 +164,7 @@ impl RespConn {
             counts.calls.add(1);
             if reply.bytes().get(start) == Some(&b'-') {
                 counts.failed.add(1);
-                count_error(&reply.bytes()[start..], cx);
+                count_error(&reply.bytes()[start..], &cx.local.stats);
             }
         }
         outcome
@@ -246,7 +235,7 @@ impl RespConn {
     /// Runs a command about the connection or the server.
     pub(crate) fn call(
         &mut self,
-        run: super::table::Run,
+        run: Run,
         args: &[&[u8]],
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
@@ -257,7 +246,8 @@ impl RespConn {
             shared: cx.local.shared.clone(),
             session: &mut self.session,
             card: &card,
-            cx,
+            link: &mut cx.link,
+            local: cx.local,
             reply,
             args,
             in_transaction,
@@ -326,7 +316,7 @@ impl RespConn {
             return Some(self.reject(Some(entry), &loading::error(), batch, reply, cx));
         }
         if self.session.unproven
-            && let Some(error) = replication::unproven(batch.shared, entry)
+            && let Some(error) = ownership::unproven(batch.shared, entry)
         {
             return Some(self.reject(Some(entry), &error, batch, reply, cx));
         }
@@ -390,7 +380,7 @@ impl RespConn {
                     let mut commands = queued.commands(&args).into_iter();
                     commands.any(|(entry, args)| self.writes(entry, args, cx))
                 }),
-                name => Kind::of(name).is_some_and(|kind| kind.may_write(args, cx)),
+                name => Kind::of(name).is_some_and(|kind| script::may_write(kind, args, cx)),
             },
         }
     }
@@ -415,7 +405,7 @@ impl RespConn {
         } else {
             reply.error(&error.0);
         }
-        count_error(&reply.bytes()[start..], cx);
+        count_error(&reply.bytes()[start..], &cx.local.stats);
         if let Some(entry) = entry {
             cx.local.stats.command(entry.id).rejected.add(1);
         }
@@ -458,18 +448,4 @@ impl RespConn {
 /// may use with a body of their own, or the header that every request has.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// Counts an error reply by its first word.
-#[cold]
-pub(crate) fn count_error(line: &[u8], cx: &mut Cx<'_, RespConn>) {
-    count_as_error(line, &cx.local.stats);
-}
-
-/// Counts an error line, in the statistics of any loop.
-#[cold]
-pub(crate) fn count_as_error(line: &[u8], stats: &LoopStats) {
-    stats.errors.add(1);
-    let word = line[1..].split(|b| b.is_ascii_whitespace()).next();
-    stats.error(word.unwrap_or_default());
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::call::{Call, Flow};
-use super::replication;
+use super::ownership;
 use super::session::Replies;
 use super::shared::Shared;
 use crate::durable::snapshot::{Snapshots, Status};
@@ -14,7 +14,7 @@ const IN_PROGRESS: &str = "ERR Background save already in progress";
 
 /// The snapshots of the store; an error reply if there are none.
 fn snapshots(call: &mut Call<'_, '_>) -> Option<std::sync::Arc<Snapshots>> {
-    if replication::is_slave(&call.shared) {
+    if ownership::is_slave(&call.shared) {
         call.reply
             .error("ERR this server follows another one's store: snapshots are made there");
         return None;
@@ -177,7 +177,7 @@ pub(super) fn shutdown(call: &mut Call<'_, '_>) -> Flow {
         }
     }
     call.shared.scripts.end_slow();
-    tracing::warn!(peer = %call.cx.link.peer().client(), "a client has asked for the end: SHUTDOWN");
+    tracing::warn!(peer = %call.link.peer().client(), "a client has asked for the end: SHUTDOWN");
     // As Redis: the end of the connection is the answer.
     call.session.closing = true;
     call.session.replies = Replies::On;

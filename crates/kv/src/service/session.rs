@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::acl::{Account, Rights};
+use super::following::Following;
 use super::message::Message;
-use super::monitor::Monitor;
-use super::multi::Transaction;
+use super::monitors::Monitor;
 use super::pubsub::{Audience, Listening};
 use super::replication::Waits;
 use super::shared::Shared;
-use super::tracking::Following;
+use super::transaction::Transaction;
 use crate::reply::Proto;
 use crate::store::Tracker;
 

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tidewire::Limits;
 
-use super::conn::FLUSH;
 use super::tuning::Kept;
 use crate::resp::Bounds;
+
+/// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
+pub(super) const FLUSH: usize = 48 << 10;
 
 /// Settings of the key-value services, beside the store's. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tidewire::Throttle;
 use tidewire::{Endpoint, Peer};
 use tidewire_log::Policy;
 
@@ -13,20 +14,19 @@ use super::attention::Attention;
 use super::clients::Clients;
 use super::durable::Durable;
 use super::holdings::ClientsLimit;
-use super::latency::Spikes;
 use super::loading::Loaded;
 use super::log_keys::Shown;
 use super::message::Message;
-use super::monitor::Monitors;
+use super::monitors::Monitors;
 use super::pubsub::Hub;
 use super::replication::Replication;
 use super::script::Scripts;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
+use super::spikes::Spikes;
 use super::stats::{Rate, Stats};
 use crate::apart::Apart;
 use crate::store::Store;
-use tidewire::Throttle;
 
 /// The shared state as one loop holds it: to hold it once more touches no memory of other loops.
 pub(crate) type Here = Rc<Arc<Shared>>;
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) promised: Option<Policy>,
     /// The home of the store, if it has one.
     pub(crate) replication: OnceLock<Replication>,
-    /// Whether the server [had lost](super::replication::is_former_owner) the store when that was looked at last.
+    /// Whether the server [had lost](super::ownership::is_former_owner) the store when that was looked at last.
     pub(crate) was_former_owner: AtomicBool,
     /// How far the store is that is being recovered.
     pub(crate) loaded: Loaded,

@@ -1,18 +1,14 @@
 //! Every command by its name: commands about keys, and commands about connections and the server.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
-use super::call::{Call, Flow};
 use super::records::{NONE, Record};
-use super::{
-    acl, client, cluster, command, config, hello, info, latency, misc, monitor, multi, persistence,
-    pubsub_commands, replication, saving, script,
-};
+use super::script::Kind;
+// Tests of single files have no service.
+#[cfg(test)]
+use super::registry::install as fill;
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, BRIEF, Error, FAST, Keys, Spec};
-
-/// Runs a command that is about the connection or the server.
-pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
 
 /// A command that is about the connection or the server.
 pub(crate) struct SessionSpec {
@@ -21,7 +17,6 @@ pub(crate) struct SessionSpec {
     pub(crate) arity: i16,
     pub(crate) when: When,
     pub(crate) subcommands: Subcommands,
-    pub(crate) run: Run,
 }
 
 /// When a command may run.
@@ -40,79 +35,6 @@ pub(crate) enum When {
     /// Not between MULTI and EXEC.
     Alone,
 }
-
-macro_rules! session {
-    ($($name:literal $arity:literal $when:ident $subcommands:expr, $run:path;)*) => {
-        &[$(SessionSpec {
-            name: $name,
-            arity: $arity,
-            when: When::$when,
-            subcommands: $subcommands,
-            run: $run,
-        }),*]
-    };
-}
-
-const SESSION: &[SessionSpec] = session! {
-    "hello" -1 First &[], hello::hello;
-    "auth" -2 First &[], hello::auth;
-    "quit" -1 Always &[], hello::quit;
-    "reset" 1 Always &[], hello::reset;
-    "ping" -1 Subscribed &[], hello::ping;
-    "echo" 2 Usual &[], hello::echo;
-    "select" 2 Usual &[], hello::select;
-    "client" -2 Usual client::SUBCOMMANDS, client::run;
-    "command" -1 Usual command::SUBCOMMANDS, command::run;
-    "info" -1 Usual &[], info::run;
-    "config" -2 Usual config::SUBCOMMANDS, config::run;
-    "multi" 1 Transaction &[], multi::multi;
-    "exec" 1 Transaction &[], multi::unreachable;
-    "discard" 1 Transaction &[], multi::discard;
-    "watch" -2 Transaction &[], multi::watch;
-    "unwatch" 1 Usual &[], multi::unwatch;
-    "subscribe" -2 Subscribed &[], pubsub_commands::subscribe;
-    "unsubscribe" -1 Subscribed &[], pubsub_commands::unsubscribe;
-    "psubscribe" -2 Subscribed &[], pubsub_commands::psubscribe;
-    "punsubscribe" -1 Subscribed &[], pubsub_commands::punsubscribe;
-    "ssubscribe" -2 Subscribed &[], pubsub_commands::ssubscribe;
-    "sunsubscribe" -1 Subscribed &[], pubsub_commands::sunsubscribe;
-    "publish" 3 Usual &[], pubsub_commands::publish;
-    "spublish" 3 Usual &[], pubsub_commands::spublish;
-    "pubsub" -2 Usual pubsub_commands::SUBCOMMANDS, pubsub_commands::pubsub;
-    "eval" -3 Usual &[], script::unreachable;
-    "evalsha" -3 Usual &[], script::unreachable;
-    "eval_ro" -3 Usual &[], script::unreachable;
-    "evalsha_ro" -3 Usual &[], script::unreachable;
-    "fcall" -3 Usual &[], script::unreachable;
-    "fcall_ro" -3 Usual &[], script::unreachable;
-    "script" -2 Usual script::SUBCOMMANDS, script::script;
-    "function" -2 Usual script::FUNCTION_SUBCOMMANDS, script::unreachable;
-    "time" 1 Usual &[], misc::time;
-    "lastsave" 1 Usual &[], saving::lastsave;
-    "save" 1 Alone &[], saving::save;
-    "bgsave" -1 Usual &[], saving::bgsave;
-    "bgrewriteaof" 1 Usual &[], saving::bgrewriteaof;
-    "shutdown" -1 Alone &[], saving::shutdown;
-    "wait" 3 Usual &[], persistence::wait;
-    "waitaof" 4 Usual &[], persistence::waitaof;
-    "debug" -2 Usual &[], misc::debug;
-    "monitor" 1 Alone &[], monitor::monitor;
-    "module" -2 Usual misc::MODULE, misc::module;
-    "slowlog" -2 Usual misc::SLOWLOG, misc::slowlog;
-    "latency" -2 Usual latency::SUBCOMMANDS, latency::run;
-    "acl" -2 Usual acl::SUBCOMMANDS, acl::acl;
-    "role" 1 Usual &[], replication::role;
-    "cluster" -2 Usual cluster::SUBCOMMANDS, cluster::disabled;
-    "readonly" 1 Usual &[], cluster::disabled;
-    "readwrite" 1 Usual &[], cluster::disabled;
-    "asking" 1 Usual &[], cluster::disabled;
-    "replicaof" 3 Usual &[], replication::replicaof;
-    "slaveof" 3 Usual &[], replication::replicaof;
-    "replconf" -1 Usual &[], cluster::replconf;
-    "failover" -1 Usual &[], cluster::failover;
-    "migrate" -6 Usual &[], cluster::migrate;
-    "lolwut" -1 Usual &[], cluster::lolwut;
-};
 
 /// Commands among them that need the keys, or what makes them durable, and are refused while the
 /// store is being recovered. As in Redis one is PING, by which a client finds out whether it is
@@ -214,48 +136,6 @@ impl Entry {
 }
 
 impl Entry {
-    /// What it is about, by the names that Redis has for that.
-    pub(crate) fn group(&self) -> &'static str {
-        let What::Data(spec) = self.what else {
-            return match self.name {
-                "script" | "function" | "fcall" | "fcall_ro" => "scripting",
-                "cluster" | "readonly" | "readwrite" | "asking" => "cluster",
-                "migrate" => "generic",
-                name if name.starts_with("eval") => "scripting",
-                "multi" | "exec" | "discard" | "watch" | "unwatch" => "transactions",
-                name if name.contains("subscribe") || name.contains("pub") => "pubsub",
-                "auth" | "client" | "echo" | "hello" | "ping" | "quit" | "reset" | "select" => {
-                    "connection"
-                }
-                _ => "server",
-            };
-        };
-        let name = spec.name;
-        match name {
-            "getbit" | "setbit" => "bitmap",
-            "rename" | "renamenx" | "restore" | "restore-asking" | "randomkey" | "scan"
-            | "sort" | "sort_ro" => "generic",
-            "set" | "setex" | "setnx" | "setrange" | "strlen" | "substr" => "string",
-            "lcs" => "string",
-            _ if name.starts_with("bit") => "bitmap",
-            _ if name.starts_with("geo") => "geo",
-            _ if name.starts_with("pf") => "hyperloglog",
-            _ if name.starts_with('x') => "stream",
-            _ if name.starts_with('z') || name.starts_with("bz") => "sorted-set",
-            _ if name.starts_with('h') => "hash",
-            _ if name.starts_with('s') => "set",
-            _ if name.starts_with(['l', 'r'])
-                || name.starts_with("bl")
-                || name.starts_with("br") =>
-            {
-                "list"
-            }
-            "append" | "decr" | "decrby" | "mget" | "mset" | "msetnx" | "psetex" => "string",
-            _ if name.starts_with("get") || name.starts_with("incr") => "string",
-            _ => "generic",
-        }
-    }
-
     /// The keys among the arguments of a call.
     pub(crate) fn keys<'a>(&self, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let mut keys = Vec::new();
@@ -274,7 +154,7 @@ impl Entry {
 
     /// Whether it runs a script.
     pub(crate) fn runs_script(&self) -> bool {
-        script::Kind::of(self.name).is_some()
+        Kind::of(self.name).is_some()
     }
 
     /// Whether a call says of a script that it uses no keys.
@@ -303,20 +183,28 @@ pub(crate) struct Table {
     slots: Box<[u16; SLOTS]>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+static TABLE: OnceLock<Table> = OnceLock::new();
 
-/// The one table.
+/// The one table. Each service installs it before it serves.
 #[inline]
 pub(crate) fn table() -> &'static Table {
-    &TABLE
+    fill();
+    TABLE.get().expect("installed")
 }
 
+/// Fills the table from all commands about keys, and from these. The first call counts.
+pub(super) fn install(session: impl Iterator<Item = &'static SessionSpec>) {
+    TABLE.get_or_init(|| Table::new(session));
+}
+
+#[cfg(not(test))]
+#[inline]
+fn fill() {}
+
 impl Table {
-    fn new() -> Table {
+    fn new(session: impl Iterator<Item = &'static SessionSpec>) -> Table {
         let data = commands::all().map(|spec| (spec.name, spec.arity, What::Data(spec)));
-        let session = SESSION
-            .iter()
-            .map(|spec| (spec.name, spec.arity, What::Session(spec)));
+        let session = session.map(|spec| (spec.name, spec.arity, What::Session(spec)));
         let mut table = Table {
             entries: Vec::new(),
             slots: Box::new([0; SLOTS]),
@@ -333,11 +221,13 @@ impl Table {
                 },
                 subcommands: match what {
                     What::Session(spec) => spec.subcommands,
-                    What::Data(Spec { name: "object", .. }) => commands::keys::OBJECT,
-                    What::Data(Spec { name: "memory", .. }) => commands::keys::MEMORY_COMMANDS,
-                    What::Data(Spec { name: "xgroup", .. }) => commands::streams::XGROUP,
-                    What::Data(Spec { name: "xinfo", .. }) => commands::streams::XINFO,
-                    What::Data(_) => &[],
+                    What::Data(spec) => match spec.name {
+                        "object" => commands::keys::OBJECT,
+                        "memory" => commands::keys::MEMORY_COMMANDS,
+                        "xgroup" => commands::streams::XGROUP,
+                        "xinfo" => commands::streams::XINFO,
+                        _ => &[],
+                    },
                 },
                 needs_keys: match what {
                     What::Session(spec) => NEED_KEYS.contains(&spec.name),

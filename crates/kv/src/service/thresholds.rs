@@ -1,6 +1,6 @@
 //! Settings under Redis's names that say how large collections may be in their small forms.
 
-use super::config::between;
+use super::values::between;
 use crate::store::Limits;
 use crate::types::{Fit, ListFit, SetFit};
 

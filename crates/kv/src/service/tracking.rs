@@ -14,9 +14,10 @@ use super::batch::Batch;
 use super::call::{Call, TOO_MUCH_HELD};
 use super::clients::Card;
 use super::conn::RespConn;
+use super::following::{Following, Mode};
 use super::holdings::{Holding, PREFIX};
 use super::message::Message;
-use super::run::Outcome;
+use super::outcome::Outcome;
 use super::session::Session;
 use super::table::{Entry, What};
 use crate::commands::{Error, Spec};
@@ -26,32 +27,6 @@ use crate::store::{Changed, Notify, Tracker};
 
 /// Beginnings of keys that one client may name.
 const PREFIXES_MAX: usize = 1024;
-
-/// What is told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Everything that it reads.
-    Reads,
-    /// What it reads behind CLIENT CACHING YES.
-    OptIn,
-    /// What it reads, but not behind CLIENT CACHING NO.
-    OptOut,
-    /// All keys that begin as it says.
-    Broadcast,
-}
-
-/// What a client wants to be told.
-#[derive(Debug)]
-pub(crate) struct Following {
-    tracker: Arc<Tracker>,
-    mode: Mode,
-    no_loop: bool,
-    prefixes: BTreeSet<Arc<[u8]>>,
-    /// The connection that is told instead; 0 for none.
-    redirect: u64,
-    /// CLIENT CACHING was said for the command or transaction to come.
-    caching: bool,
-}
 
 /// Where a client is reached.
 struct Route {
@@ -261,13 +236,6 @@ pub(super) fn end(call: &mut Call<'_, '_>) {
     show(call.card, None);
 }
 
-impl Following {
-    /// The connection has gone.
-    pub(super) fn close(&self, store: &crate::store::Store) {
-        store.end_tracking(&self.tracker, true);
-    }
-}
-
 /// Brings what others see up to date.
 fn show(card: &Card, following: Option<&Following>) {
     card.tracks.store(following.is_some(), Relaxed);
@@ -416,7 +384,7 @@ fn begin(call: &mut Call<'_, '_>, mut wish: Wish<'_>) -> Result<(), Error> {
     let before = call.card.holdings.get(Holding::Prefixes);
     let limit = call.shared.config.query_buffer.load(Relaxed);
     if call.card.holdings.sum() - before + held as u64 > limit as u64 {
-        call.cx.local.note_refused(limit, &call.cx.link);
+        call.local.note_refused(limit, call.link);
         return Err(Error::new(TOO_MUCH_HELD));
     }
     let redirect = wish.redirect.as_ref().map_or(0, |card| card.id);

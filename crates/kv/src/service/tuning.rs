@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::config::{between, memory};
+use super::values::{between, memory};
 
 /// What a setting takes.
 enum Takes {

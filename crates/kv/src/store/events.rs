@@ -9,10 +9,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::Store;
-use super::effect::Gone;
-use super::guards::Guards;
-use super::view::View;
 use crate::apart::Apart;
 
 /// Kinds of events, as bits.
@@ -41,14 +37,14 @@ pub const EVICTED: Classes = 1 << 9;
 /// Events of commands on streams.
 pub const STREAM: Classes = 1 << 10;
 /// Events of types of modules, of which there are none.
-const MODULE: Classes = 1 << 11;
+pub(super) const MODULE: Classes = 1 << 11;
 /// A key was read that there is not.
 pub const MISSED: Classes = 1 << 12;
 /// A key was made that was not there.
 pub const NEW: Classes = 1 << 13;
 
 /// What `A` stands for, in the order in which they are told.
-const LETTERS: [(u8, Classes); 10] = [
+pub(super) const LETTERS: [(u8, Classes); 10] = [
     (b'g', GENERIC),
     (b'$', STRING),
     (b'l', LIST),
@@ -62,14 +58,14 @@ const LETTERS: [(u8, Classes); 10] = [
 ];
 
 /// The others.
-const MORE: [(u8, Classes); 4] = [
+pub(super) const MORE: [(u8, Classes); 4] = [
     (b'n', NEW),
     (b'K', BY_KEY),
     (b'E', BY_EVENT),
     (b'm', MISSED),
 ];
 
-fn all_of_a() -> Classes {
+pub(super) fn all_of_a() -> Classes {
     LETTERS.iter().fold(0, |all, (_, class)| all | class)
 }
 
@@ -110,7 +106,7 @@ pub struct Event {
 
 impl Event {
     /// Bytes of memory, about.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.key.len() + size_of::<Event>()
     }
 }
@@ -126,11 +122,11 @@ pub trait Announce: Send + Sync {
 /// Which events are told, and where.
 #[derive(Default)]
 pub(crate) struct Events {
-    asked: AtomicU16,
+    pub(super) asked: AtomicU16,
     /// The classes that are told, or 0 if they are told on no channel.
-    heard: AtomicU16,
-    to: OnceLock<Arc<dyn Announce>>,
-    lost: Apart<AtomicU64>,
+    pub(super) heard: AtomicU16,
+    pub(super) to: OnceLock<Arc<dyn Announce>>,
+    pub(super) lost: Apart<AtomicU64>,
 }
 
 impl Events {
@@ -139,7 +135,7 @@ impl Events {
         self.heard.load(Relaxed)
     }
 
-    fn tell(&self, event: &Event, ticket: u64) {
+    pub(super) fn tell(&self, event: &Event, ticket: u64) {
         if let Some(to) = self.to.get()
             && !to.announce(event, self.heard() & (BY_KEY | BY_EVENT), ticket)
         {
@@ -151,15 +147,15 @@ impl Events {
 /// Events of commands that are not committed.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    events: Vec<Event>,
-    bytes: usize,
+    pub(super) events: Vec<Event>,
+    pub(super) bytes: usize,
     /// Events of units that are closed.
-    closed: usize,
+    pub(super) closed: usize,
 }
 
 impl Kept {
     /// Bytes of events that one unit may have, about: what a script reads in vain has no other bound.
-    const MOST: usize = 64 << 20;
+    pub(super) const MOST: usize = 64 << 20;
     /// Events that are told although their locks are kept.
     const MANY: usize = 1024;
 
@@ -172,100 +168,6 @@ impl Kept {
     }
 }
 
-impl Store {
-    /// Has events told to `to` if they are [asked for](Store::set_events). The first call counts.
-    pub fn announce_to(&self, to: Arc<dyn Announce>) {
-        let _ = self.events.to.set(to);
-    }
-
-    /// Events that are asked for.
-    #[must_use]
-    pub fn events(&self) -> Classes {
-        self.events.asked.load(Relaxed)
-    }
-
-    /// Changes which events are told, if [`BY_KEY`] or [`BY_EVENT`] is among them. Holds for what takes its
-    /// locks from now on.
-    pub fn set_events(&self, classes: Classes) {
-        let is_heard = classes & (BY_KEY | BY_EVENT) != 0;
-        self.events.asked.store(classes, Relaxed);
-        let heard = if is_heard { classes } else { 0 };
-        self.events.heard.store(heard, Relaxed);
-    }
-
-    /// Whether any events are told.
-    #[inline]
-    #[must_use]
-    pub fn tells_events(&self) -> bool {
-        self.events.heard() != 0
-    }
-
-    /// Events that had to be left out because they could not be kept.
-    #[must_use]
-    pub fn events_lost(&self) -> u64 {
-        self.events.lost.load(Relaxed)
-    }
-
-    /// Tells at once that a key has gone without a command.
-    pub(super) fn tell_gone(&self, db: u16, key: &[u8], why: Gone, ticket: u64) {
-        let (class, name) = of_gone(why);
-        if self.events.heard() & class != 0 {
-            let key = key.into();
-            self.events.tell(&Event { db, name, key }, ticket);
-        }
-    }
-}
-
-fn of_gone(why: Gone) -> (Classes, &'static str) {
-    match why {
-        Gone::Expired => (EXPIRED, "expired"),
-        Gone::Evicted => (EVICTED, "evicted"),
-    }
-}
-
-impl Guards<'_> {
-    #[cold]
-    fn happened(&mut self, db: u16, name: &'static str, key: &[u8], stamp: u64) {
-        let store = self.store();
-        let key = key.into();
-        let event = Event { db, name, key };
-        if self.effects().is_none() {
-            return store.events.tell(&event, 0);
-        }
-        let kept = &mut self.pending(stamp).kept;
-        if kept.bytes + event.bytes() > Kept::MOST {
-            store.events.lost.fetch_add(1, Relaxed);
-            return;
-        }
-        kept.bytes += event.bytes();
-        kept.events.push(event);
-    }
-
-    /// Notes that a key has gone without a command.
-    #[inline]
-    pub(super) fn gone(&mut self, db: u16, key: &[u8], why: Gone, stamp: u64) {
-        let (class, name) = of_gone(why);
-        if self.told & class != 0 {
-            self.happened(db, name, key, stamp);
-        }
-    }
-
-    /// Tells what belongs to units that are closed, which this ticket stands for.
-    #[cold]
-    pub(super) fn tell_kept(&self, kept: &mut Kept, ticket: u64) {
-        let store = self.store();
-        let early = store
-            .effects()
-            .is_some_and(|effects| effects.mistakes().makes(|mistakes| mistakes.publish_early));
-        let ticket = if early { 0 } else { ticket };
-        for event in kept.events.drain(..kept.closed) {
-            store.events.tell(&event, ticket);
-        }
-        kept.closed = 0;
-        kept.bytes = kept.events.iter().map(Event::bytes).sum();
-    }
-}
-
 impl Kept {
     pub(super) fn has_closed(&self) -> bool {
         self.closed > 0
@@ -273,7 +175,7 @@ impl Kept {
 }
 
 /// Commands that write, and look up keys as reading commands do.
-const READERS: &[&str] = &[
+pub(super) const READERS: &[&str] = &[
     "bitfield",
     "bitop",
     "copy",
@@ -298,53 +200,6 @@ const READERS: &[&str] = &[
     "zrangestore",
     "zunionstore",
 ];
-
-impl View<'_, '_> {
-    /// A key is looked for: tells if there is none.
-    #[inline]
-    pub(super) fn note_miss(&mut self, key: &[u8]) {
-        if self.guards.told & MISSED != 0 {
-            self.tell_miss(key);
-        }
-    }
-
-    #[cold]
-    fn tell_miss(&mut self, key: &[u8]) {
-        let reads = !self.spec.is_write() || READERS.contains(&self.spec.name);
-        if reads && !self.lives(key) {
-            self.event(MISSED, "keymiss", key);
-        }
-    }
-
-    /// Says what became of a key, which its command has locked.
-    #[inline]
-    pub fn event(&mut self, class: Classes, name: &'static str, key: &[u8]) {
-        if self.guards.told & class != 0 {
-            self.guards.happened(self.db, name, key, self.now_ms);
-        }
-    }
-
-    /// Tells an event about something taken from a key, which may be gone with it.
-    #[inline]
-    pub fn event_left(&mut self, class: Classes, name: &'static str, key: &[u8]) {
-        if self.guards.told & (class | GENERIC) != 0 {
-            self.event(class, name, key);
-            if !self.exists(key) {
-                self.event(GENERIC, "del", key);
-            }
-        }
-    }
-
-    /// Says that a command has put something in the place of what a key held, or nothing, and so removed it.
-    #[inline]
-    pub fn event_stored(&mut self, class: Classes, name: &'static str, key: &[u8], removed: bool) {
-        if removed {
-            self.event(GENERIC, "del", key);
-        } else if self.guards.told & class != 0 && self.exists(key) {
-            self.event(class, name, key);
-        }
-    }
-}
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

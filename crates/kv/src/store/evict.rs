@@ -16,8 +16,6 @@ const LEAST: u64 = 32;
 const STEPS: usize = 16;
 /// Samples without any key that may go, after which there is none.
 const MISSES: usize = 64;
-/// Candidates that are compared for one key to go, at first.
-pub(super) const SAMPLE: usize = 16;
 /// Places of the table where a sample is taken. From one place alone, a part of the table that has
 /// become empty would stay so and grow: a sample that begins in it sees only what comes there.
 const PLACES: usize = 4;

@@ -1,30 +1,28 @@
 //! Lazy freeing: what is large is taken out of its table at once and freed later, in bounded steps.
 //!
-//! To free a million members takes a hundred milliseconds, in which no command should wait for the
-//! lock of the shard, nor for the loop that ran the command. So whatever removes a large value
-//! (DEL, UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table)
-//! buries it here, and [`Store::free_some`] frees a step's worth whenever it is called: by the
-//! first loop of a server, and by commands that need the memory. Until it is freed it counts as
-//! used.
+//! To free a million members takes a hundred milliseconds, in which nobody should wait for the lock
+//! of the shard, nor for the loop that ran the command. So whatever removes a large value (DEL,
+//! UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table) buries
+//! it here, and [`Store::free_some`](super::Store::free_some) frees a step's worth whenever it is called: by the first loop of a
+//! server, and by commands that need the memory. Until it is freed it counts as used.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Store;
 use super::memory::Entry;
 use super::table::Table;
 use super::value::Value;
 use crate::types::Spread;
 
 /// Allocations, or elements of a table, above which a value is large.
-const LARGE: usize = 64;
+pub(super) const LARGE: usize = 64;
 /// Bytes of a string that count as one allocation: what it costs to hand them back.
-const PIECE: usize = 16 << 10;
+pub(super) const PIECE: usize = 16 << 10;
 /// Elements that one step frees.
-const STEP: usize = 1024;
+pub(super) const STEP: usize = 1024;
 /// Bytes that may wait to be freed; above it, commands free more than they bring.
-const WAITING: i64 = 256 << 20;
+pub(super) const WAITING: i64 = 256 << 20;
 
 /// What waits to be freed.
 #[derive(Debug)]
@@ -37,22 +35,22 @@ pub(crate) enum Dead {
 /// All that waits.
 #[derive(Debug, Default)]
 pub(crate) struct Graveyard {
-    dead: Mutex<VecDeque<Dead>>,
-    bytes: AtomicI64,
+    pub(super) dead: Mutex<VecDeque<Dead>>,
+    pub(super) bytes: AtomicI64,
     /// Keys whose values wait, and that were freed since the start.
-    pending: AtomicUsize,
-    freed: AtomicU64,
+    pub(super) pending: AtomicUsize,
+    pub(super) freed: AtomicU64,
 }
 
 impl Dead {
-    fn bytes(&self) -> i64 {
+    pub(super) fn bytes(&self) -> i64 {
         match self {
             Dead::Value(value) => value.bytes() as i64,
             Dead::Table(table, entries) => table.bytes() as i64 + entries,
         }
     }
 
-    fn keys(&self) -> usize {
+    pub(super) fn keys(&self) -> usize {
         match self {
             Dead::Value(_) => 1,
             Dead::Table(table, _) => table.len(),
@@ -60,7 +58,7 @@ impl Dead {
     }
 
     /// Frees up to about `most` elements; how many, less if there are no more.
-    fn free_some(&mut self, most: usize, more: &mut VecDeque<Dead>) -> usize {
+    pub(super) fn free_some(&mut self, most: usize, more: &mut VecDeque<Dead>) -> usize {
         match self {
             Dead::Value(value) => value.free_some(most),
             Dead::Table(table, bytes) => table.free_some(most, &mut |mut entry: Entry| {
@@ -73,7 +71,7 @@ impl Dead {
 
 impl Value {
     /// Whether to free it takes long enough for others to notice.
-    fn is_large(&self) -> bool {
+    pub(super) fn is_large(&self) -> bool {
         match self {
             Value::Str(s) => s.capacity() / PIECE > LARGE,
             Value::Shared(s) => s.capacity() / PIECE > LARGE,
@@ -85,7 +83,7 @@ impl Value {
         }
     }
 
-    fn free_some(&mut self, most: usize) -> usize {
+    pub(super) fn free_some(&mut self, most: usize) -> usize {
         match self {
             Value::Str(_) | Value::Shared(_) => 0,
             Value::List(x) => x.free_some(most),
@@ -108,7 +106,7 @@ impl Entry {
 }
 
 impl Graveyard {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Dead>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, VecDeque<Dead>> {
         self.dead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,34 +164,5 @@ impl Graveyard {
             .chain(left)
             .for_each(|dead| all.push_front(dead));
         Some(bytes - bytes_left)
-    }
-}
-
-impl Store {
-    /// Frees some of what was removed and is large; false if nothing waits. A call does bounded
-    /// work: about a thousand elements, or one long string. It holds no lock of the keys.
-    pub fn free_some(&self) -> bool {
-        self.graveyard.step().is_some()
-    }
-
-    /// Whether so much waits to be freed that commands that bring more help: a lot, or what is
-    /// above the limit of memory.
-    #[inline]
-    pub(crate) fn has_backlog(&self) -> bool {
-        let waits = self.graveyard.bytes();
-        waits > 0 && (waits > WAITING || self.excess(0, true) > 0)
-    }
-
-    /// How many keys have been removed whose memory is still to be freed, see
-    /// [`free_some`](Store::free_some). Their bytes count as used.
-    #[must_use]
-    pub fn lazyfree_pending(&self) -> usize {
-        self.graveyard.pending.load(Relaxed)
-    }
-
-    /// How many keys were freed that way since the start, or since [`reset_stats`](Store::reset_stats).
-    #[must_use]
-    pub fn lazyfreed(&self) -> u64 {
-        self.graveyard.freed.load(Relaxed)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::Store;
 use super::image::{Head, Part, each};
 use super::memory::Entry;
-use super::shard::Place;
+use super::place::Place;
 use super::unit::Malformed;
 use super::value::{Collection, Value};
 use crate::types::{End, Hash, List, Set, Stream, ZSet};

@@ -134,8 +134,10 @@ mod held {
     }
 }
 
-#[cfg(all(test, debug_assertions))]
+#[cfg(test)]
 mod tests {
+    #![cfg(debug_assertions)]
+
     use super::super::Settings;
     use super::*;
     use crate::commands::find;

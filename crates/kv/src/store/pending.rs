@@ -12,7 +12,7 @@ use super::events::Kept;
 use super::guards::Guards;
 use super::tracking::Untold;
 use super::unit::Units;
-use crate::commands::{Keys, Spec};
+use crate::commands::{Keys, Signature};
 
 /// Bytes that are reserved at least, so that one promise serves many commands.
 const AT_ONCE: usize = 16 << 10;
@@ -306,7 +306,7 @@ impl<'s> Guards<'s> {
     }
 
     /// Does so for all keys of a command that has just run.
-    pub(crate) fn heed_keys(&mut self, spec: &Spec, args: &[&[u8]], stamp: u64) {
+    pub(crate) fn heed_keys(&mut self, spec: &Signature, args: &[&[u8]], stamp: u64) {
         let store = self.store();
         let Some(effects) = self.effects() else {
             return;
@@ -335,7 +335,7 @@ impl<'s> Guards<'s> {
 
     /// Removes the keys of a command whose time has come, so that what it does depends on no clock.
     /// All databases for one that names another: the key there may be due.
-    pub(crate) fn drop_due(&mut self, spec: &Spec, db: u16, args: &[&[u8]], now_ms: u64) {
+    pub(crate) fn drop_due(&mut self, spec: &Signature, db: u16, args: &[&[u8]], now_ms: u64) {
         let store = self.store();
         let elsewhere = names_database(spec);
         if !elsewhere && self.expires_nothing(db) {
@@ -371,7 +371,7 @@ impl<'s> Guards<'s> {
 }
 
 /// Whether a command may use its keys in another database too.
-fn names_database(spec: &Spec) -> bool {
+fn names_database(spec: &Signature) -> bool {
     matches!(spec.name, "move" | "copy")
 }
 
@@ -383,7 +383,7 @@ const SUM: usize = 6 << 10;
 impl Store {
     /// What a command's unit costs at most, with the keys that expire before it. Commands whose
     /// effect is not bounded by their arguments reserve more when they know it.
-    pub(crate) fn bound(&self, spec: &Spec, args: &[&[u8]]) -> usize {
+    pub(crate) fn bound(&self, spec: &Signature, args: &[&[u8]]) -> usize {
         let mut bytes: usize = args.iter().map(|arg| arg.len()).sum();
         let mut count = args.len() + 2;
         let copies = if names_database(spec) {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::shard::Place;
+use super::place::Place;
 
 /// Each key once, however often it has changed: a transaction can change a million, and so can one
 /// exchange of databases.

@@ -8,9 +8,9 @@ use super::Store;
 use super::effect::NoRoom;
 use super::guards::Guards;
 use super::libraries::Seen;
+use super::place::Place;
 use super::ready::Ready;
 use super::set::ShardSet;
-use super::shard::Place;
 use super::table::Table;
 use super::value::Kind;
 use super::view::View;
@@ -145,7 +145,7 @@ impl<'s> Runner<'s> {
     }
 
     /// Runs a command in database `db`; `args` begin with its name, and their number was checked
-    /// with [`Spec::takes`].
+    /// with [`Signature::takes`](crate::commands::Signature::takes).
     #[inline]
     pub fn run(&mut self, spec: &'static Spec, db: u16, args: &[&[u8]], reply: &mut Reply) -> Ran {
         let store = self.guards.store();
@@ -751,7 +751,7 @@ impl<'s> Runner<'s> {
     fn serve_one(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> bool {
         let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
         let store = self.guards.store();
-        let mut shards = store.shards_for(waiter.spec, &args);
+        let mut shards = store.shards_for(waiter.signature, &args);
         shards.insert(store.shard_of_key(key));
         if !self.guards.try_add(&shards) {
             self.guards.hold(&shards);
@@ -764,7 +764,7 @@ impl<'s> Runner<'s> {
                 return true;
             }
         }
-        if waiter.to.refuses(waiter.spec, &args) {
+        if waiter.to.refuses(waiter.signature, &args) {
             self.end_wait(waiter);
             return true;
         }
@@ -809,8 +809,8 @@ impl<'s> Runner<'s> {
         let store = self.guards.store();
         let shown = self.guards.effects().is_some();
         if shown {
-            let bound = store.bound(waiter.spec, args);
-            self.guards.removes = waiter.spec.removes(args);
+            let bound = store.bound(waiter.signature, args);
+            self.guards.removes = waiter.signature.removes(args);
             match self.guards.reserve(bound, self.now_ms) {
                 Ok(()) => {}
                 Err(NoRoom::Busy) => return Served::Later,
@@ -820,9 +820,9 @@ impl<'s> Runner<'s> {
                 }
             }
             self.guards
-                .drop_due(waiter.spec, waiter.db, args, self.now_ms);
+                .drop_due(waiter.signature, waiter.db, args, self.now_ms);
         }
-        let called = self.call(waiter.spec, waiter.db, args, reply, Some(key));
+        let called = self.call(waiter.spec(), waiter.db, args, reply, Some(key));
         if let Called::Blocked(_) = called {
             self.guards.close_unit();
             return Served::Waits;
@@ -830,7 +830,7 @@ impl<'s> Runner<'s> {
         if !shown {
             return Served::Answered(0);
         }
-        self.guards.heed_keys(waiter.spec, args, self.now_ms);
+        self.guards.heed_keys(waiter.signature, args, self.now_ms);
         self.guards.close_unit();
         if let Called::NoRoom(_) = called {
             return Served::Later;
@@ -910,5 +910,55 @@ impl Drop for Runner<'_> {
             self.guards.release();
             store.free_some();
         }
+    }
+}
+
+impl Store {
+    /// Runs commands. `now_ms` is milliseconds since 1970, `seed` fresh chance; a runner serves one
+    /// batch.
+    #[must_use]
+    pub fn runner(&self, now_ms: u64, seed: u64) -> Runner<'_> {
+        Runner::new(self, now_ms, seed)
+    }
+
+    /// Runs what was logged: at 0, the beginning of time, nothing expires; but keys count as used at
+    /// `now_ms`.
+    pub(crate) fn replayer(&self, at_ms: u64, now_ms: u64) -> Runner<'_> {
+        Runner::new(self, at_ms, 0).replaying(now_ms)
+    }
+
+    /// Runs what another server's store has logged, as [`replayer`](Store::replayer), while clients read.
+    pub(crate) fn follower(&self, now_ms: u64) -> Runner<'_> {
+        Runner::new(self, 0, 0).following(now_ms)
+    }
+
+    /// Whether it waits still: if not, its reply was delivered. No runner of the caller may hold locks.
+    #[must_use]
+    pub fn is_waiting(&self, waiter: &Arc<Waiter>) -> bool {
+        let mut guards = Guards::new(self);
+        guards.hold(&self.shards_of_wait(waiter));
+        !waiter.is_over()
+    }
+
+    /// Ends a wait early; whether it was still waiting. If not, its reply was delivered. No runner
+    /// of the caller may hold locks.
+    #[must_use]
+    pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
+        let mut guards = Guards::new(self);
+        guards.hold(&self.shards_of_wait(waiter));
+        let was_waiting = !waiter.over.swap(true, Relaxed);
+        for key in &waiter.blocked.keys {
+            guards
+                .shard(self.shard_of_key(key))
+                .forget_waiter(waiter, key);
+        }
+        was_waiting
+    }
+}
+
+impl Waiter {
+    /// The command that waits.
+    pub(crate) fn spec(&self) -> &'static Spec {
+        self.command.downcast_ref().expect("a command")
     }
 }

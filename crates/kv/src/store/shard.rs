@@ -7,15 +7,13 @@ use super::dirty::Dirty;
 use super::epoch::{Epochs, Progress};
 use super::grave::{Dead, Graveyard};
 use super::memory::Entry;
+use super::place::Place;
 use super::table::Table;
 use super::tracking::Trackers;
 use super::value::Value;
 use super::waiter::{Queue, Waiter};
 use super::watch::Watch;
 use crate::hash::HashKey;
-
-/// A key with its database.
-pub(crate) type Place = (u16, Box<[u8]>);
 
 /// What one lock protects.
 #[derive(Debug)]

@@ -5,24 +5,21 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::Store;
-use super::clock;
 use super::memory::Entry;
-use super::view::View;
 
 /// Set in a clock that counts uses; its low 16 bits are minutes then.
-const COUNTS: u32 = 1 << 31;
+pub(super) const COUNTS: u32 = 1 << 31;
 /// What a key begins with, so that it is not the first to go.
-const BEGIN: u8 = 5;
-const MINUTE_MS: u64 = 60_000;
+pub(super) const BEGIN: u8 = 5;
+pub(super) const MINUTE_MS: u64 = 60_000;
 
 /// How counts of uses rise and fall.
 #[derive(Debug)]
 pub(crate) struct Frequency {
     /// How fast a use becomes unlikely to raise a count; 0 has each raise it.
-    log_factor: AtomicU32,
+    pub(super) log_factor: AtomicU32,
     /// Minutes in which a count falls by one; 0 for never.
-    decay_min: AtomicU32,
+    pub(super) decay_min: AtomicU32,
 }
 
 impl Default for Frequency {
@@ -37,9 +34,9 @@ impl Default for Frequency {
 /// A use of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Use<'s> {
-    clock: u32,
-    chance: u32,
-    frequency: &'s Frequency,
+    pub(super) clock: u32,
+    pub(super) chance: u32,
+    pub(super) frequency: &'s Frequency,
 }
 
 impl Use<'_> {
@@ -64,7 +61,7 @@ impl Use<'_> {
     }
 
     #[cold]
-    fn count(self, entry: &mut Entry) {
+    pub(super) fn count(self, entry: &mut Entry) {
         let count = self.frequency.now(entry.clock(), self.clock);
         let above = u64::from(count.saturating_sub(BEGIN));
         let factor = u64::from(self.frequency.log_factor.load(Relaxed));
@@ -77,109 +74,19 @@ impl Use<'_> {
 }
 
 /// A count as of this minute.
-fn counted(count: u8, clock: u32) -> u32 {
+pub(super) fn counted(count: u8, clock: u32) -> u32 {
     (clock & 0xffff) << 8 | u32::from(count)
 }
 
 impl Frequency {
     /// What has become of a count.
-    fn now(&self, stored: u32, clock: u32) -> u8 {
+    pub(super) fn now(&self, stored: u32, clock: u32) -> u8 {
         let (count, then) = (stored as u8, (stored >> 8) as u16);
         let passed = u32::from((clock as u16).wrapping_sub(then));
         let fallen = passed
             .checked_div(self.decay_min.load(Relaxed))
             .unwrap_or(0);
         count.saturating_sub(u8::try_from(fallen).unwrap_or(u8::MAX))
-    }
-}
-
-impl Store {
-    /// What is noted of a use at this time; milliseconds since 1970.
-    #[inline]
-    pub(super) fn clock_at(&self, now_ms: u64) -> u32 {
-        if self.policy().counts_uses() {
-            COUNTS | (now_ms / MINUTE_MS) as u32 & 0xffff
-        } else {
-            clock::at(now_ms)
-        }
-    }
-
-    /// Notes the first use of an entry that was kept.
-    pub(super) fn begin_use(&self, entry: &mut Entry, clock: u32) {
-        let first = Use {
-            clock,
-            chance: 0,
-            frequency: &self.frequency,
-        };
-        first.begin(entry);
-    }
-
-    /// How much an entry is worth to be kept, where the least used go first.
-    pub(super) fn worth(&self, entry: &Entry, clock: u32) -> u64 {
-        if clock & COUNTS != 0 {
-            self.frequency.now(entry.clock(), clock).into()
-        } else {
-            u64::MAX - clock::idle_ms(entry.clock(), clock)
-        }
-    }
-
-    /// How fast a further use becomes unlikely to raise the count of a key; 10 at first.
-    #[must_use]
-    pub fn lfu_log_factor(&self) -> u32 {
-        self.frequency.log_factor.load(Relaxed)
-    }
-
-    /// Changes it; 0 has every use raise the count.
-    pub fn set_lfu_log_factor(&self, factor: u32) {
-        self.frequency.log_factor.store(factor, Relaxed);
-    }
-
-    /// Minutes in which the count of a key that is not used falls by one; 1 at first.
-    #[must_use]
-    pub fn lfu_decay_min(&self) -> u32 {
-        self.frequency.decay_min.load(Relaxed)
-    }
-
-    /// Changes it; 0 has counts never fall.
-    pub fn set_lfu_decay_min(&self, minutes: u32) {
-        self.frequency.decay_min.store(minutes, Relaxed);
-    }
-}
-
-impl<'s> View<'_, 's> {
-    /// What is noted of a use.
-    #[inline]
-    pub(super) fn usage(&mut self) -> Use<'s> {
-        let frequency = &self.guards.store().frequency;
-        let chance = match self.clock & COUNTS {
-            0 => 0,
-            _ => self.guards.chance(),
-        };
-        Use {
-            clock: self.clock,
-            chance,
-            frequency,
-        }
-    }
-
-    /// Whether uses are counted, rather than when the last one was.
-    #[must_use]
-    pub fn counts_uses(&self) -> bool {
-        self.clock & COUNTS != 0
-    }
-
-    /// The logarithmic count of a key's uses; `None` if there is no such key.
-    #[must_use]
-    pub fn frequency(&self, key: &[u8]) -> Option<u8> {
-        let stored = self.stored_clock(key)?;
-        Some(self.guards.store().frequency.now(stored, self.clock))
-    }
-
-    /// Says how often a key was used, if that is counted.
-    pub fn set_frequency(&mut self, key: &[u8], count: u8) {
-        if self.counts_uses() {
-            self.set_stored_clock(key, counted(count, self.clock));
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::ready::Ready;
 use super::shard::Shard;
 use super::tracking::Untold;
 use super::value::{Collection, Kind, Value, ValueRef};
-use crate::commands::{Error, Spec};
+use crate::commands::{Error, Signature};
 
 /// What happens to a key's deadline when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct View<'a, 's> {
     /// All locks that its commands need are held, and are kept.
     pub(crate) in_transaction: bool,
     /// The command that runs.
-    pub(crate) spec: &'static Spec,
+    pub(crate) spec: &'static Signature,
 }
 
 impl<'s> View<'_, 's> {

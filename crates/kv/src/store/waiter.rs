@@ -8,15 +8,17 @@
 //! [`Store::cancel`](super::Store::cancel) ends a wait early (timeout, disconnect, CLIENT UNBLOCK);
 //! its answer says which was first.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::effect::NoRoom;
 use super::value::Kind;
-use crate::commands::Spec;
+use crate::commands::Signature;
 use crate::reply::{Proto, Reply};
 
 /// What a command waits for.
@@ -72,7 +74,7 @@ pub trait Deliver: Send + Sync {
 
     /// Whether the command may not be run any more, asked right before it would be: then the wait
     /// is over, and the waiting client has been told. Called as [`deliver`](Deliver::deliver).
-    fn refuses(&self, spec: &Spec, args: &[&[u8]]) -> bool {
+    fn refuses(&self, spec: &Signature, args: &[&[u8]]) -> bool {
         let _ = (spec, args);
         false
     }
@@ -81,7 +83,9 @@ pub trait Deliver: Send + Sync {
 /// A command that waits.
 pub struct Waiter {
     pub(crate) blocked: Blocked,
-    pub(crate) spec: &'static Spec,
+    pub(crate) signature: &'static Signature,
+    /// The command itself, which only what runs it knows.
+    pub(crate) command: &'static (dyn Any + Send + Sync),
     pub(crate) db: u16,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) proto: Proto,
@@ -98,19 +102,23 @@ pub struct Waiter {
 impl Waiter {
     /// For the command `args`, run in database `db`, that came back blocked.
     #[must_use]
-    pub fn new(
+    pub fn new<C>(
         mut blocked: Blocked,
-        spec: &'static Spec,
+        command: &'static C,
         db: u16,
         args: &[&[u8]],
         proto: Proto,
         to: Box<dyn Deliver>,
-    ) -> Waiter {
+    ) -> Waiter
+    where
+        C: Deref<Target = Signature> + Any + Send + Sync,
+    {
         let instead = blocked.instead.take();
         Waiter {
             args: instead.unwrap_or_else(|| args.iter().map(|arg| arg.to_vec()).collect()),
             blocked,
-            spec,
+            signature: command,
+            command,
             db,
             proto,
             reply_max: usize::MAX,

@@ -2,7 +2,7 @@
 //!
 //! A shard counts the changes of a key from the first watcher on. A [`Watch`] remembers the count.
 
-use super::shard::Place;
+use super::place::Place;
 
 /// A key as it was when a client began to watch it. End it with
 /// [`Store::unwatch`](super::Store::unwatch) or a transaction.

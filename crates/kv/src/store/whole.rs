@@ -3,7 +3,8 @@
 //! transaction.
 
 use super::effect::Gone;
-use super::shard::{Place, Shard};
+use super::place::Place;
+use super::shard::Shard;
 use super::tracking::Untold;
 use super::value::ValueRef;
 use super::view::View;

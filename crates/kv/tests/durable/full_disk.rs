@@ -438,6 +438,42 @@ fn transactions_and_scripts_that_make_room_are_taken_by_a_full_disk() {
     // Another process has taken the rest.
     world.disk.set_capacity(world.disk.used());
     assert!(refused.is_some(), "the disk takes everything");
+    let refused = (0..1_000).find(|n| {
+        let heard = world.ask_on(0, &lines(&[&format!("SET small:{n} x")]));
+        heard.starts_with("-MISCONF")
+    });
+    assert!(refused.is_some(), "the disk takes everything that is small");
+    // One that makes more is refused as a whole.
+    let heard = world.ask_on(
+        0,
+        &lines(&["MULTI", "DEL k23", "SET new x", "EXEC", "EXISTS k23"]),
+    );
+    assert!(
+        heard.contains("EXECABORT") && heard.ends_with("|:1|"),
+        "{heard}"
+    );
+    let heard = world.ask_on(0, &eval("return redis.call('SET','new','x')"));
+    assert!(heard.contains("nothing was changed"), "{heard}");
+    let heard = world.ask_on(
+        0,
+        &eval("redis.call('DEL','k23') redis.call('SET','new','x')"),
+    );
+    assert!(
+        heard.contains("full; what was done before this command stays"),
+        "{heard}"
+    );
+    assert_eq!(world.ask_on(0, &lines(&["EXISTS k23 new"])), ":0|");
+    let mixed = [
+        &lines(&["MULTI"])[..],
+        &eval("return #redis.call('SPOP','t',2)"),
+        &lines(&["EXEC"]),
+    ]
+    .concat();
+    let heard = world.ask_on(0, &mixed);
+    assert!(
+        heard.contains("EXECABORT") && heard.contains("disk of the log is full"),
+        "{heard}"
+    );
     let refused = world.refused_full();
     let exec = [
         "MULTI",
@@ -461,42 +497,11 @@ fn transactions_and_scripts_that_make_room_are_taken_by_a_full_disk() {
     assert_eq!(world.ask_on(0, &eval(many)), ":17|");
     let fcall = of_words(&["FCALL", "gone", "2", "k21", "k22"]);
     assert_eq!(world.ask_on(0, &fcall), ":2|");
-    assert_eq!(world.refused_full(), refused, "none of these was refused");
-    let mixed = [
-        &lines(&["MULTI"])[..],
-        &eval("return #redis.call('SPOP','t',2)"),
-        &lines(&["EXEC"]),
-    ]
-    .concat();
-    let heard = world.ask_on(0, &mixed);
-    assert!(
-        heard.contains("EXECABORT") && heard.contains("disk of the log is full"),
-        "{heard}"
-    );
     assert_eq!(
         world.ask_on(0, &eval("return #redis.call('SPOP','t',2)")),
         ":2|"
     );
-    // One that makes more is refused as a whole.
-    let heard = world.ask_on(
-        0,
-        &lines(&["MULTI", "DEL k23", "SET new x", "EXEC", "EXISTS k23"]),
-    );
-    assert!(
-        heard.contains("EXECABORT") && heard.ends_with("|:1|"),
-        "{heard}"
-    );
-    let heard = world.ask_on(0, &eval("return redis.call('SET','new','x')"));
-    assert!(heard.contains("nothing was changed"), "{heard}");
-    let heard = world.ask_on(
-        0,
-        &eval("redis.call('DEL','k23') redis.call('SET','new','x')"),
-    );
-    assert!(
-        heard.contains("full; what was done before this command stays"),
-        "{heard}"
-    );
-    assert_eq!(world.ask_on(0, &lines(&["EXISTS k23 new"])), ":0|");
+    assert_eq!(world.refused_full(), refused, "none of these was refused");
     // What was removed is in the log.
     let recovered = world.recovered();
     for gone in ["k0", "k1", "k3", "k20", "k21", "k23", "new"] {

@@ -564,3 +564,25 @@ fn a_client_with_a_hundred_thousand_subscriptions_is_gone_at_once() {
         }
     });
 }
+
+/// What was waited for is written when another client has brought it about: it counts as any other output.
+#[test]
+fn a_reply_that_was_waited_for_counts_until_it_is_read() {
+    on_every_shape(|| {
+        let mut w = World::new();
+        let mut watch = w.client();
+        let mut c = named(&mut w, "waits");
+        w.sim.reading(c.peer, false);
+        w.send(&c, "BLPOP q 0");
+        w.sim.run_for(Duration::from_millis(20));
+        let long = "x".repeat(4_000_000);
+        w.check(&mut watch, &format!("RPUSH q {long}"), ":1|");
+        assert!(memory(&mut w, &mut watch, "waits") > 2 * MIB);
+        assert!(field(&mut w, &mut watch, "waits", "omem") > 2 * MIB);
+        assert!(info(&mut w, &mut watch, "mem_clients_normal") > 2 * MIB);
+        w.sim.reading(c.peer, true);
+        w.sim.run_for(Duration::from_secs(1));
+        assert!(w.answer(&mut c).len() > 4_000_000);
+        assert!(memory(&mut w, &mut watch, "waits") < 100_000);
+    });
+}

@@ -167,10 +167,10 @@ fn refuse_memory(call: &mut Call<'_, '_>) {
     call.reply.error(format!(
         "ERR the names and rules of all users take at most {limit} bytes of memory (acl-users-memory-limit)"
     ));
-    call.cx.local.stats.refused_holding.add(1);
-    if call.cx.local.may_warn(call.cx.link.now()) {
+    call.local.stats.refused_holding.add(1);
+    if call.local.may_warn(call.link.now()) {
         tracing::warn!(
-            peer = %call.cx.link.peer().client(), limit,
+            peer = %call.link.peer().client(), limit,
             "the users of the access control list would take more memory than they may: refusing ACL SETUSER",
         );
     }
@@ -325,7 +325,7 @@ fn log(call: &mut Call<'_, '_>, how: Option<&[u8]>) {
             }
         },
     };
-    let now_ms = call.cx.link.wall().as_millis() as u64;
+    let now_ms = call.link.wall().as_millis() as u64;
     let kept = shared.acl.log.kept();
     let reply = &mut *call.reply;
     reply.array(kept.entries.len().min(count));

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tidewire::Cx;
 
+use super::denied::Denied;
 use super::log::{Reason, Where};
-use super::rights::{Denied, name_of_call};
+use super::rights::name_of_call;
 use crate::commands::Error;
 use crate::service::clients::Card;
 use crate::service::conn::RespConn;

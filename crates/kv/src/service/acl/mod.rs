@@ -7,6 +7,7 @@
 mod access;
 pub(super) mod category;
 mod command;
+mod denied;
 mod file;
 mod guard;
 mod leaves;
@@ -18,9 +19,10 @@ mod selector;
 mod users;
 
 pub(super) use command::{SUBCOMMANDS, acl};
+pub(super) use denied::Denied;
 pub use file::AclFileError;
 pub(super) use guard::Place;
 pub(super) use leaves::{categories_of_call, names};
 pub(super) use log::{Reason, Where};
-pub(super) use rights::{Denied, Rights, name_of_call};
+pub(super) use rights::{Rights, name_of_call};
 pub(super) use users::{Account, Acl};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::access::{self, READS, WRITES};
 use super::category::{self, Categories};
+use super::denied::Denied;
 use super::leaves::leaves;
-use super::rights::Denied;
 use crate::commands::Keys;
 use crate::service::table::{Entry, What};
 use crate::types::glob::{self, Glob};

@@ -1,9 +1,9 @@
 //! What a command that names streams of the log comes to: an answer at once, or something to be read.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::question::{Ask, Waits, Wanted};
 use super::{Shown, place};
 use crate::commands::streams::{Asked, ONLY_OF_GROUPS, Span, id, no_such_group, shown};
 use crate::commands::{Error, subcommands};
@@ -11,50 +11,6 @@ use crate::reply::Reply;
 
 /// Streams that one XREAD may name: each is looked at whenever the log has moved.
 const STREAMS_MAX: usize = 1024;
-
-/// A command that needs the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// XREAD.
-    Behind {
-        streams: Vec<Wanted>,
-        /// Entries of each stream at most; 0 for any number.
-        count: usize,
-    },
-    /// XRANGE and XREVRANGE.
-    Span {
-        stream: Arc<str>,
-        positions: Range<u64>,
-        /// `None` for any number.
-        count: Option<usize>,
-        /// The last first.
-        back: bool,
-    },
-    /// XINFO STREAM.
-    About {
-        stream: Arc<str>,
-        /// Entries that its full form shows, 0 for all.
-        full: Option<usize>,
-    },
-}
-
-/// A stream that XREAD names, and where reading goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) key: Box<[u8]>,
-    /// `None`: no stream can be called that.
-    pub(super) stream: Option<Arc<str>>,
-    /// `None`: behind all positions that there can be.
-    pub(super) from: Option<u64>,
-}
-
-/// Whether a command waits for what is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    No,
-    For(Duration),
-    ForEver,
-}
 
 impl Shown {
     /// Answers a command, or says what is to be read for it.

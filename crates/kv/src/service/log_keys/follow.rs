@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidewire::{Bell, ConnId, Conns, Cx, Instant};
-use tidewire_log::Ticket;
-use tidewire_pool::NotDone;
+use tidewire::{ConnId, Conns, Cx};
 
 use super::Shown;
-use super::ask::{Ask, Waits, Wanted};
-use super::read::{Answer, Bounds, Read, read};
-use super::waiting::Waiting;
+use super::question::{Ask, Waits, Wanted};
+use super::read::{Answer, Bounds, Read, WasRead, read};
+use super::reading::{Followers, Reading, State};
 use crate::commands::Error;
 use crate::reply::Reply;
 use crate::service::acl::{Denied, Where};
@@ -25,50 +23,13 @@ use crate::service::conn::{RETRY, RespConn};
 use crate::service::holdings::{Holding, arguments_memory};
 use crate::service::local::RespLocal;
 use crate::service::message::Message;
-use crate::service::run::{Outcome, count_error};
+use crate::service::outcome::{Outcome, count_error};
 use crate::service::shared::Shared;
 use crate::service::table::{Entry, What};
 use crate::store::Nothing;
 
 /// When a connection that waits tries again that has found the threads with as much to do as they may have.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// What came of reading for a connection.
-#[derive(Debug)]
-pub struct WasRead(Result<Read, NotDone>);
-
-/// The connections of a loop that wait for the log.
-#[derive(Default)]
-pub(crate) struct Followers {
-    bell: Option<Bell<Message>>,
-    waiting: Waiting,
-    /// How far the log was when they last looked.
-    seen: Ticket,
-}
-
-/// What a connection reads of the log, or waits for.
-pub(crate) struct Reading {
-    entry: &'static Entry,
-    args: Vec<Vec<u8>>,
-    ask: Ask,
-    waits: bool,
-    /// When its time is over.
-    until: Option<Instant>,
-    state: State,
-    /// The stream may not be read any more: rights have changed.
-    refused: bool,
-    /// Where the log was when it was last read; by what clock it is told how long that took.
-    begun: Instant,
-    took: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// A thread reads.
-    Read,
-    /// Nothing has come yet.
-    Follows,
-}
 
 impl Ask {
     /// Whether there may be something to read.
@@ -182,7 +143,7 @@ impl RespConn {
         counts.calls.add(1);
         if reply.bytes().get(start) == Some(&b'-') {
             counts.failed.add(1);
-            count_error(&reply.bytes()[start..], cx);
+            count_error(&reply.bytes()[start..], &cx.local.stats);
         }
         self.hush(entry, outcome, start, reply);
         outcome
@@ -437,7 +398,7 @@ impl RespConn {
                 true => counts.rejected.add(1),
                 false => counts.failed.add(1),
             }
-            count_error(reply.bytes(), cx);
+            count_error(reply.bytes(), &cx.local.stats);
         }
         self.card().wait.store(0, Relaxed);
         self.card().holdings.set(Holding::Wait, 0);

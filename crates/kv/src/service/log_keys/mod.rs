@@ -8,27 +8,32 @@
 mod ask;
 mod follow;
 mod place;
+mod question;
 mod read;
+mod reading;
 mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use tidewire::{Alarm, Throttle};
 use tidewire_log::{Log, Wake, Watch};
 use tidewire_lua::Value;
 use tidewire_pool::Pool;
 
-pub use follow::WasRead;
-pub(crate) use follow::{Followers, Reading};
+pub use read::WasRead;
+pub(crate) use reading::{Followers, Reading};
 
 use super::message::Message;
-use super::shared::MINUTE;
 use super::table::{Entry, What};
 use crate::commands::{Keys, find};
 use crate::reply::{Proto, Reply};
 use crate::store::Store;
+
+/// Between two lines about replies that are too long.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What commands of a script or a transaction that name such keys are answered: reading would hold up the locks.
 pub(crate) const NOT_HERE: &str =

@@ -6,9 +6,10 @@
 use std::ops::{ControlFlow, Range};
 
 use tidewire_log::{Credit, Log, ReadError, Tenure};
+use tidewire_pool::NotDone;
 
-use super::ask::{Ask, Wanted};
 use super::place::id_of;
+use super::question::{Ask, Wanted};
 use crate::commands::streams::{self, Numbers, named, number};
 use crate::reply::{Proto, Reply};
 use crate::store::split_frame;
@@ -41,6 +42,10 @@ pub(super) struct Read {
     /// The command was refused because the reply would have been too long.
     pub(super) refused: bool,
 }
+
+/// What came of reading for a connection.
+#[derive(Debug)]
+pub struct WasRead(pub(super) Result<Read, NotDone>);
 
 /// What a reply may be.
 #[derive(Clone, Copy, Debug)]

@@ -12,19 +12,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidewire::{Cx, Permit};
 
 use super::at::At;
-use super::cache::Script;
+use super::away::Away;
 use super::command::{answer, busy_text};
-use super::run::Kind;
+use super::kind::Kind;
+use super::text::Script;
 use super::vm::Interpreter;
+use crate::allocator::give_back;
 use crate::reply::Reply;
 use crate::service::acl::Place;
 use crate::service::batch::Batch;
@@ -32,17 +34,18 @@ use crate::service::call::Asked;
 use crate::service::clients::Card;
 use crate::service::conn::{PATIENCE_MS, RETRY, RespConn};
 use crate::service::holdings::{Holding, arguments_memory};
-use crate::service::local::Unpublished;
+use crate::service::local::{GIVING_BACK, Unpublished};
 use crate::service::message::Message;
-use crate::service::multi::{ABORTED_BUSY, Transaction};
-use crate::service::run::{Outcome, count_error};
+use crate::service::outcome::{Outcome, count_error};
 use crate::service::session::Session;
 use crate::service::shared::Shared;
 use crate::service::stats::LoopStats;
-use crate::service::table::{Entry, table};
+use crate::service::table::table;
+use crate::service::transaction::{ABORTED_BUSY, Transaction};
 
-/// The thread keeps its interpreter for so long without a script.
-const KEPT: Duration = Duration::from_secs(5);
+/// How often the thread looks whether there is a script, so many times until it gives its interpreter up: five seconds.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 50;
 
 /// What is to run.
 pub(in crate::service) enum Work {
@@ -80,39 +83,6 @@ struct Job {
     /// Time of the loop's clock, now.
     now_ms: u64,
     permit: Permit<Message>,
-}
-
-/// A connection's script that runs on the thread.
-pub(crate) struct Away {
-    pub(crate) entry: &'static Entry,
-    pub(crate) args: Arc<Vec<Vec<u8>>>,
-    /// When it was given away.
-    pub(crate) begun: tidewire::Instant,
-}
-
-/// The way to the thread, which is started with the first script for it.
-#[derive(Debug, Default)]
-pub(super) struct Thread(Mutex<Option<Sender<Job>>>);
-
-impl Thread {
-    /// Whether there is a thread, or one can be had.
-    fn is_there(&self) -> bool {
-        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sender.is_none() {
-            *sender = start();
-        }
-        sender.is_some()
-    }
-
-    /// False if there is no thread to be had.
-    fn give(&self, job: Job) -> bool {
-        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = &*sender {
-            return sender.send(job).is_ok();
-        }
-        *sender = start();
-        sender.as_ref().is_some_and(|to| to.send(job).is_ok())
-    }
 }
 
 fn start() -> Option<Sender<Job>> {
@@ -196,7 +166,7 @@ impl RespConn {
         };
         let args = Arc::new(args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>());
         let shared = Arc::clone(&cx.local.shared);
-        if !shared.scripts.thread.is_there() {
+        if !shared.scripts.thread.is_there(start) {
             return false;
         }
         let Some(work) = work.take() else {
@@ -204,16 +174,19 @@ impl RespConn {
         };
         let mut session = self.session.of_script();
         session.changes_as = self.not_told();
-        let given = cx.local.shared.scripts.thread.give(Job {
-            session,
-            card: self.card().clone(),
-            work,
-            args: args.clone(),
-            seed: cx.link.random(),
-            now_ms: cx.now_ms(),
-            permit,
-            shared,
-        });
+        let given = cx.local.shared.scripts.thread.give(
+            Job {
+                session,
+                card: self.card().clone(),
+                work,
+                args: args.clone(),
+                seed: cx.link.random(),
+                now_ms: cx.now_ms(),
+                permit,
+                shared,
+            },
+            start,
+        );
         if given {
             let begun = cx.link.clock();
             let held = arguments_memory(&args);
@@ -231,7 +204,7 @@ impl RespConn {
         self.note_time(away.entry, &args, took, cx);
         if reply.first() == Some(&b'-') {
             cx.local.stats.command(away.entry.id).failed.add(1);
-            count_error(reply, cx);
+            count_error(reply, &cx.local.stats);
         }
     }
 }
@@ -242,21 +215,31 @@ fn wall() -> Duration {
         .unwrap_or_default()
 }
 
+/// The next job; none when there is no server any more. Meanwhile memory that scripts have freed goes back to the system.
+fn next(jobs: &Receiver<Job>, kept: &mut Option<Box<Interpreter>>) -> Option<Job> {
+    for gives_up in [false, true] {
+        if gives_up {
+            *kept = None;
+        }
+        for look in 0..LOOKS {
+            match jobs.recv_timeout(LOOK) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if look < GIVING_BACK.into() => give_back(),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+    jobs.recv().ok()
+}
+
 /// Runs scripts until there is no server any more. Between them it holds nothing of the server.
 fn work(jobs: Receiver<Job>) {
     let jobs = Rc::new(jobs);
     let (mut kept, mut stats) = (None, None);
     loop {
-        let mut job = match jobs.recv_timeout(KEPT) {
-            Ok(job) => job,
-            Err(RecvTimeoutError::Timeout) => {
-                kept = None;
-                match jobs.recv() {
-                    Ok(job) => job,
-                    Err(_) => return,
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => return,
+        let Some(mut job) = next(&jobs, &mut kept) else {
+            return;
         };
         let stats = stats.get_or_insert_with(|| job.shared.stats.on_loop());
         let mut apart = Apart {

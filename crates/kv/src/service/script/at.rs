@@ -9,14 +9,15 @@ use super::apart::Apart;
 use super::vm::Interpreter;
 use crate::reply::Reply;
 use crate::service::acl::Place;
-use crate::service::call::Asked;
+use crate::service::call::{Asked, run_of};
 use crate::service::conn::RespConn;
 use crate::service::local::Unpublished;
-use crate::service::multi::count_as_called;
-use crate::service::run::Outcome;
+use crate::service::outcome::{Outcome, count_as_called};
 use crate::service::shared::{Here, Shared};
-use crate::service::table::{Entry, SessionSpec};
-use crate::service::{command, hello, misc, persistence, pubsub_commands, replication, saving};
+use crate::service::table::Entry;
+use crate::service::{
+    command, hello, misc, persistence, pubsub_commands, replication_commands, saving,
+};
 
 /// Where a script runs.
 pub(in crate::service) enum At<'a, 'c> {
@@ -94,13 +95,13 @@ impl At<'_, '_> {
     pub(in crate::service) fn session(
         &mut self,
         conn: &mut RespConn,
-        spec: &SessionSpec,
+        entry: &Entry,
         args: &[&[u8]],
         reply: &mut Reply,
     ) {
         let apart = match self {
             At::Loop(cx) => {
-                let _ = conn.call(spec.run, args, reply, cx, true);
+                let _ = conn.call(run_of(entry), args, reply, cx, true);
                 return;
             }
             At::Apart(apart) => apart,
@@ -111,13 +112,13 @@ impl At<'_, '_> {
             reply,
             args,
         };
-        match spec.name {
+        match entry.name {
             "command" => command::answer(&mut asked),
             "echo" => reply.bulk(args[1]),
             "lastsave" => reply.integer((saving::last_save_ms(&shared) / 1000) as i64),
             "ping" => hello::pong(&mut asked),
             "pubsub" => pubsub_commands::answer(&mut asked),
-            "role" => replication::tell_role(&shared, reply),
+            "role" => replication_commands::tell_role(&shared, reply),
             "select" => match hello::database(args[1], &shared) {
                 Ok(db) => {
                     conn.session.db = db;

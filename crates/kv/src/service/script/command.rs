@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::at::At;
-use super::cache::TEXT_ON_LOOP;
 use super::run::{compile_error, interpreter};
+use super::text::TEXT_ON_LOOP;
 use crate::commands::subcommands::Subcommands;
-use crate::service::call::{Asked, Call, Flow};
-use crate::service::info::line;
+use crate::service::call::{Asked, Call};
+use crate::service::section::line;
 use crate::service::shared::Shared;
 use crate::service::table::Entry;
 
@@ -31,23 +31,6 @@ const HELP: &[&str] = &[
     "LOAD <script>",
     "    Keep a script without running it.",
 ];
-
-/// Scripts run where transactions do, not among commands about the connection.
-pub(in crate::service) fn unreachable(_: &mut Call<'_, '_>) -> Flow {
-    unreachable!("scripts are run by RespConn::eval")
-}
-
-/// Runs SCRIPT.
-pub(in crate::service) fn script(call: &mut Call<'_, '_>) -> Flow {
-    let shared = call.shared.clone();
-    let mut asked = Asked {
-        shared: &shared,
-        reply: call.reply,
-        args: call.args,
-    };
-    answer(&mut asked, &mut At::Loop(call.cx));
-    Flow::Done
-}
 
 /// Runs SCRIPT on a loop or on the thread for scripts.
 pub(in crate::service) fn answer(call: &mut Asked<'_>, at: &mut At<'_, '_>) {

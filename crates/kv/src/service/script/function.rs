@@ -3,7 +3,8 @@
 use super::apart::Work;
 use super::at::At;
 use super::command::{busy_text, kill};
-use super::functions::{self, Known};
+use super::functions;
+use super::known::Known;
 use super::run::may_send_away;
 use super::shebang;
 use crate::commands::functions::{FEWER_FUNCTIONS, FUNCTION};
@@ -13,7 +14,7 @@ use crate::reply::{Proto, Reply};
 use crate::service::batch::Batch;
 use crate::service::call::Asked;
 use crate::service::conn::RespConn;
-use crate::service::run::Outcome;
+use crate::service::outcome::Outcome;
 use crate::store::{NoRoom, Ran, Seen};
 use crate::types::glob::Glob;
 

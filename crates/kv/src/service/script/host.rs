@@ -255,7 +255,7 @@ impl Commands<'_, '_, '_, '_> {
                     }
                     self.said += more;
                 }
-                self.at.session(self.conn, spec, args, self.reply);
+                self.at.session(self.conn, entry, args, self.reply);
                 self.batch.db = self.conn.session.db;
             }
         }

@@ -7,24 +7,27 @@
 
 mod apart;
 mod at;
+mod away;
 mod brief;
 mod cache;
 mod command;
 mod function;
 mod functions;
 mod host;
+mod kind;
+mod known;
 mod run;
 mod shebang;
+mod text;
+mod thread;
 mod vm;
 
-pub(super) use apart::Away;
 pub(super) use at::At;
+pub(super) use away::Away;
 pub(crate) use cache::Scripts;
-pub(super) use command::{
-    SUBCOMMANDS, answer, busy_text, info, may_run_when_busy, memory, script, unreachable,
-};
+pub(super) use command::{SUBCOMMANDS, answer, busy_text, info, may_run_when_busy, memory};
 pub(super) use function::SUBCOMMANDS as FUNCTION_SUBCOMMANDS;
-pub(crate) use run::Kind;
-pub(super) use run::{WHOLE, runs_beside};
+pub(crate) use kind::Kind;
+pub(super) use run::{WHOLE, may_write, runs_beside};
 pub use shebang::library_name;
 pub(crate) use vm::Interpreter;

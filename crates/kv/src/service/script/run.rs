@@ -10,18 +10,20 @@ use tidewire_lua::{Answer, Ended, Fcall, Run, Stop};
 
 use super::apart::Work;
 use super::at::At;
-use super::cache::Script;
-use super::command::{busy_text, is_long_load, script};
+use super::command::{answer, busy_text, is_long_load};
 use super::function;
 use super::functions;
 use super::host::{Commands, ELSEWHERE, LATER, runs_apart};
+use super::kind::{By, Kind};
+use super::text::Script;
 use super::vm::{Interpreter, What};
 use crate::commands::{Ctx, Done, Error, Keys, MEMORY, OUT_OF_MEMORY, Spec, UNBOUNDED, WRITE};
 use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
 use crate::service::batch::Batch;
+use crate::service::call::Asked;
 use crate::service::conn::RespConn;
-use crate::service::run::Outcome;
+use crate::service::outcome::Outcome;
 use crate::service::table::{Entry, What as Command};
 use crate::store::{NoRoom, Seen};
 
@@ -33,41 +35,10 @@ fn never(_: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
     Err(Error::new("ERR scripts are run elsewhere"))
 }
 
-/// Which of the commands that run scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
-    by: By,
-    pub(crate) read_only: bool,
-}
-
-/// What the first argument is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    Text,
-    Hash,
-    Function,
-}
-
-impl Kind {
-    /// The one of this name.
-    pub(crate) fn of(name: &str) -> Option<Kind> {
-        let (by, read_only) = match name {
-            "eval" => (By::Text, false),
-            "evalsha" => (By::Hash, false),
-            "fcall" => (By::Function, false),
-            "eval_ro" => (By::Text, true),
-            "evalsha_ro" => (By::Hash, true),
-            "fcall_ro" => (By::Function, true),
-            _ => return None,
-        };
-        Some(Kind { by, read_only })
-    }
-
-    /// Whether a call may change keys: one that finds its script does, unless that says otherwise.
-    pub(crate) fn may_write(self, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
-        let mut found = || find_script(self, args, Seen::Committed, &mut At::Loop(cx));
-        !self.read_only && found().is_ok_and(|(script, _)| !script.flags.no_writes)
-    }
+/// Whether a call may change keys: one that finds its script does, unless that says otherwise.
+pub(in crate::service) fn may_write(kind: Kind, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
+    let mut found = || find_script(kind, args, Seen::Committed, &mut At::Loop(cx));
+    !kind.read_only && found().is_ok_and(|(script, _)| !script.flags.no_writes)
 }
 
 /// What a script is run with.
@@ -185,7 +156,24 @@ impl RespConn {
         if is_long_load(args) && may_send_away(batch) && self.send_away(Work::Load, args, cx) {
             return Outcome::Waits;
         }
-        self.call(script, args, reply, cx, false)
+        self.script_now(args, reply, cx)
+    }
+
+    /// Runs SCRIPT on the loop.
+    pub(in crate::service) fn script_now(
+        &mut self,
+        args: &[&[u8]],
+        reply: &mut Reply,
+        cx: &mut Cx<'_, RespConn>,
+    ) -> Outcome {
+        let shared = cx.local.shared.clone();
+        let mut asked = Asked {
+            shared: &shared,
+            reply,
+            args,
+        };
+        answer(&mut asked, &mut At::Loop(cx));
+        Outcome::Done
     }
 
     /// Runs a script within a transaction, whose locks are held.

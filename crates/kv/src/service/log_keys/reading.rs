@@ -1,0 +1,44 @@
+//! What a connection keeps that reads the log, and a loop of those that wait for it.
+
+use std::time::Duration;
+
+use tidewire::{Bell, Instant};
+use tidewire_log::Ticket;
+
+use super::question::Ask;
+use super::waiting::Waiting;
+use crate::service::message::Message;
+use crate::service::table::Entry;
+
+/// The connections of a loop that wait for the log.
+#[derive(Default)]
+pub(crate) struct Followers {
+    pub(super) bell: Option<Bell<Message>>,
+    pub(super) waiting: Waiting,
+    /// How far the log was when they last looked.
+    pub(super) seen: Ticket,
+}
+
+/// What a connection reads of the log, or waits for.
+pub(crate) struct Reading {
+    pub(super) entry: &'static Entry,
+    pub(super) args: Vec<Vec<u8>>,
+    pub(super) ask: Ask,
+    pub(super) waits: bool,
+    /// When its time is over.
+    pub(super) until: Option<Instant>,
+    pub(super) state: State,
+    /// The stream may not be read any more: rights have changed.
+    pub(super) refused: bool,
+    /// Where the log was when it was last read; by what clock it is told how long that took.
+    pub(super) begun: Instant,
+    pub(super) took: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// A thread reads.
+    Read,
+    /// Nothing has come yet.
+    Follows,
+}

@@ -1,0 +1,32 @@
+//! The commands that run scripts.
+
+/// Which of the commands that run scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(super) by: By,
+    pub(crate) read_only: bool,
+}
+
+/// What the first argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Text,
+    Hash,
+    Function,
+}
+
+impl Kind {
+    /// The one of this name.
+    pub(crate) fn of(name: &str) -> Option<Kind> {
+        let (by, read_only) = match name {
+            "eval" => (By::Text, false),
+            "evalsha" => (By::Hash, false),
+            "fcall" => (By::Function, false),
+            "eval_ro" => (By::Text, true),
+            "evalsha_ro" => (By::Hash, true),
+            "fcall_ro" => (By::Function, true),
+            _ => return None,
+        };
+        Some(Kind { by, read_only })
+    }
+}

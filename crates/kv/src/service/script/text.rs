@@ -1,0 +1,63 @@
+//! A script that is known.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::brief::is_brief;
+use super::shebang::Flags;
+
+/// A longer text is not compiled on a loop, if there is a thread for scripts; bytes.
+pub(super) const TEXT_ON_LOOP: usize = 32 << 10;
+
+/// Bytes that one takes beside its text, about.
+const EACH: usize = 256;
+
+/// A script that is known.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// Hash of the script in hexadecimal digits.
+    pub(super) name: String,
+    /// What is compiled: a first line for the server is empty in it.
+    pub(super) text: Arc<[u8]>,
+    pub(super) flags: Flags,
+    /// The library that it is a function of; `text` is that of the library then.
+    pub(super) library: Option<u64>,
+    /// The script may take long, as far as is known: it runs beside the loops.
+    pub(super) slow: AtomicBool,
+    /// Whether the script's text bounds what it can do, once it was looked at.
+    is_brief: OnceLock<bool>,
+}
+
+impl Script {
+    /// What names it in error texts and to the interpreter; a function has its own name.
+    pub(super) fn new(name: String, text: Arc<[u8]>, flags: Flags, library: Option<u64>) -> Script {
+        Script {
+            name,
+            text,
+            flags,
+            library,
+            slow: AtomicBool::new(true),
+            is_brief: OnceLock::new(),
+        }
+    }
+
+    /// Whether its text [bounds](is_brief) what it can do.
+    pub(super) fn is_brief(&self) -> bool {
+        *self.is_brief.get_or_init(|| is_brief(&self.text))
+    }
+
+    /// Notes how long the script ran beside the loops, and whether it changed something: that
+    /// decides whether it runs there again.
+    pub(super) fn note_time(&self, took: Duration, wrote: bool) {
+        /// A script that takes less runs on the loops from then on: it delays no client there.
+        const QUICK: Duration = Duration::from_millis(5);
+        // A script that has written could not be ended there.
+        let is_long = took > QUICK || self.text.len() > TEXT_ON_LOOP || wrote && !self.is_brief();
+        self.slow.store(is_long, Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len() + EACH
+    }
+}

@@ -1,0 +1,43 @@
+//! What a connection keeps that waits for a key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire::Instant;
+
+use crate::store::{Store, Waiter};
+
+/// A connection's wait.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(super) waiter: Arc<Waiter>,
+    /// How long the command ran before it had to wait; `None` if it was not timed.
+    pub(crate) took: Option<Duration>,
+    /// When its time is over.
+    pub(super) until: Option<Instant>,
+    /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
+    pub(super) unblocked: Option<bool>,
+    /// The command was refused when its key was ready, because rights had changed.
+    pub(super) refused: bool,
+    /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
+    pub(super) busy_since: Option<Instant>,
+}
+
+/// Why a wait is over without a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    TimedOut,
+    Unblocked { error: bool },
+}
+
+impl Wait {
+    /// Gives up. False if a reply is on its way already.
+    pub(crate) fn cancel(&self, store: &Store) -> bool {
+        self.is_busy() || store.cancel(&self.waiter)
+    }
+
+    /// Whether it is to run its command again.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy_since.is_some()
+    }
+}

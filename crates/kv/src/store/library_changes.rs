@@ -1,0 +1,102 @@
+//! How libraries of functions change, and who sees which.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::Store;
+use super::libraries::{Libraries, Library, Seen};
+use super::view::View;
+use crate::commands::Error;
+
+impl Store {
+    /// The libraries of functions that are committed, in the order of their names.
+    #[must_use]
+    pub fn libraries(&self) -> Vec<Library> {
+        self.libraries_as(Seen::Committed)
+    }
+
+    /// The libraries as a client sees them.
+    pub(crate) fn libraries_as(&self, seen: Seen) -> Vec<Library> {
+        let state = self.libraries.state();
+        let all = match (&state.before, seen) {
+            (Some(before), Seen::Committed) => before,
+            _ => &state.all,
+        };
+        all.values().cloned().collect()
+    }
+
+    /// Bytes of memory that they take, including libraries that a unit under way is about to
+    /// replace.
+    pub(crate) fn library_bytes(&self) -> usize {
+        let state = self.libraries.state();
+        let newest = state.all.values().map(Library::bytes).sum::<usize>();
+        let before = state
+            .before
+            .as_ref()
+            .filter(|before| !Arc::ptr_eq(before, &state.all));
+        newest + before.map_or(0, |before| before.values().map(Library::bytes).sum())
+    }
+
+    /// How often they were changed.
+    pub(crate) fn library_changes(&self, seen: Seen) -> u64 {
+        match seen {
+            Seen::Committed => self.libraries.committed.load(Acquire),
+            Seen::Newest => self.libraries.changes.load(Relaxed),
+        }
+    }
+
+    /// What a client that has looked at the committed ones has to wait for: the unit that has
+    /// changed them last.
+    pub(crate) fn library_ticket(&self) -> u64 {
+        self.libraries.ticket.load(Relaxed)
+    }
+}
+
+impl View<'_, '_> {
+    /// Puts a library in, in the place of what has its name. The locks of all shards are held.
+    ///
+    /// # Errors
+    /// There are too many, and nothing has changed.
+    pub(crate) fn put_library(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
+        self.libraries().put(name, code)?;
+        self.libraries_changed();
+        Ok(())
+    }
+
+    /// Removes a library; false if there is none. The locks of all shards are held.
+    pub(crate) fn remove_library(&mut self, name: &[u8]) -> bool {
+        let libraries = self.libraries();
+        let mut state = libraries.state();
+        let removed = state.all.contains_key(name);
+        if removed {
+            Arc::make_mut(&mut state.all).remove(name);
+            drop(state);
+            self.libraries_changed();
+        }
+        removed
+    }
+
+    /// Removes all libraries. The locks of all shards are held.
+    pub(crate) fn clear_libraries(&mut self) {
+        self.libraries().state().all = Arc::default();
+        self.libraries_changed();
+    }
+
+    /// The libraries of the store, to be changed.
+    fn libraries(&self) -> &Libraries {
+        let store = self.guards.store();
+        if store.effects().is_some() {
+            store.libraries.keep_before();
+        }
+        &store.libraries
+    }
+
+    fn libraries_changed(&mut self) {
+        let libraries = &self.guards.store().libraries;
+        libraries.changes.fetch_add(1, Relaxed);
+        if !self.guards.libraries_changed() {
+            libraries.commit(0);
+        }
+        self.changes += 1;
+    }
+}
