@@ -188,10 +188,9 @@ fn check_files(plan: &Plan) -> Result<(), Failure> {
 /// The settings, checked as a whole, with the places of what was passed on.
 fn configure(asked: Asked, flags: &Given, inherited: &Inherited) -> Result<Plan, Failure> {
     let given = inherited.given().map_err(Failure::failed)?;
-    let (options, products, values) = asked.apart();
-    let mut settings = Settings::from(options, given)?;
+    let mut settings = Settings::from(asked.options, given)?;
     settings.admin_is_given = inherited.gives_admin();
-    let mut plan = Plan::new(settings, products, values)?;
+    let mut plan = Plan::new(settings, asked.products, asked.values)?;
     plan.leave_out()?;
     flags.check(&plan)?;
     plan.check()?;

@@ -97,7 +97,7 @@ pub(crate) fn entries() -> &'static [&'static Entry] {
 }
 
 /// The products, each with its settings, in the order of the list.
-pub(crate) type Products = Vec<Box<dyn Product>>;
+pub(crate) type Products = Vec<(&'static Service, Box<dyn Product>)>;
 
 /// The settings of a product.
 pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
@@ -107,7 +107,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
     }
 
     /// Takes what the file says under a key of [`Entry::keys`].
-    fn take(&mut self, _key: &str, _value: Box<dyn Any>) {}
+    fn take(&mut self, _value: Box<dyn Any>) {}
 
     /// Makes them complete, before those of other products are.
     fn complete(&mut self, _: &Settings) -> Result<(), Failure> {
@@ -313,7 +313,7 @@ impl Plan {
         mut products: Products,
         values: Vec<(Setting, Value)>,
     ) -> Result<Plan, Failure> {
-        for product in &mut products {
+        for (_, product) in &mut products {
             product.complete(&settings)?;
         }
         Ok(Plan {
@@ -326,7 +326,7 @@ impl Plan {
 
     /// Takes away listeners that are not to be.
     pub(crate) fn leave_out(&mut self) -> Result<(), Failure> {
-        for product in &self.products {
+        for (_, product) in &self.products {
             let Some((left_out, said)) = product.left_out(self)? else {
                 continue;
             };
@@ -341,15 +341,14 @@ impl Plan {
 
     /// Refuses what cannot be served.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.products
-            .iter()
-            .try_for_each(|product| product.check(self))
+        self.all().try_for_each(|(_, product)| product.check(self))
     }
 
     /// All products.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Service, &dyn Product)> {
-        let all = entries().iter().zip(&self.products);
-        all.map(|(entry, product)| (entry.service, &**product))
+        self.products
+            .iter()
+            .map(|(service, product)| (*service, &**product))
     }
 
     /// Those that are served.

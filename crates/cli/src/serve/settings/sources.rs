@@ -8,8 +8,7 @@ use clap::{ArgMatches, Args as _, Command, FromArgMatches};
 use serde_json::Value;
 
 use crate::exit::Failure;
-use crate::serve::listeners::kind::Service;
-use crate::serve::product::{Product, Products, entries};
+use crate::serve::product::{Products, entries};
 use crate::serve::settings::args::{Flags, Options};
 use crate::serve::settings::defaults::told;
 use crate::serve::settings::file::{Beside, File};
@@ -36,46 +35,32 @@ fn secrets() -> impl Iterator<Item = &'static str> {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) options: Options,
-    products: Vec<(&'static Service, Box<dyn Product>)>,
+    pub(crate) products: Products,
     /// Each setting, with what is said of it.
-    values: Vec<(Setting, Value)>,
+    pub(crate) values: Vec<(Setting, Value)>,
 }
 
 impl Asked {
     fn read(schema: &Schema, matches: &ArgMatches) -> Result<Asked, clap::Error> {
-        let product =
-            |entry: &&crate::serve::product::Entry| Ok((entry.service, (entry.read)(matches)?));
+        let mut products = Products::new();
+        for entry in entries() {
+            products.push((entry.service, (entry.read)(matches)?));
+        }
         Ok(Asked {
             options: Options::from_arg_matches(matches)?,
-            products: entries()
-                .iter()
-                .map(product)
-                .collect::<Result<_, clap::Error>>()?,
+            products,
             values: schema.values(matches),
         })
-    }
-
-    pub(crate) fn products(&self) -> &[(&'static Service, Box<dyn Product>)] {
-        &self.products
-    }
-
-    pub(crate) fn apart(self) -> (Options, Products, Vec<(Setting, Value)>) {
-        let products = self.products.into_iter().map(|(_, product)| product);
-        (self.options, products.collect(), self.values)
     }
 
     /// Takes what only the file says.
     fn take(&mut self, beside: Beside) {
         match beside {
             Beside::Listen(listen) => self.options.listen = listen,
-            Beside::Product(key, value) => {
-                let has = |entry: &&crate::serve::product::Entry| {
-                    entry.keys.iter().any(|own| own.name == key.name)
-                };
-                let at = entries().iter().position(|entry| has(&entry));
-                self.products[at.expect("it is a key of one")]
-                    .1
-                    .take(key.name, value);
+            Beside::Product(service, _, value) => {
+                let mut all = self.products.iter_mut();
+                let product = all.find(|(of, _)| *of == service);
+                product.expect("it is in the list").1.take(value);
             }
         }
     }
@@ -296,7 +281,9 @@ pub(crate) fn in_file(text: &str) -> Result<Options, String> {
 
 /// What a file asks of a product, for tests.
 #[cfg(test)]
-pub(crate) fn product_in_file<P: Product>(text: &str) -> Result<Box<P>, String> {
+pub(crate) fn product_in_file<P: crate::serve::product::Product>(
+    text: &str,
+) -> Result<Box<P>, String> {
     let asked = asked_in_file(text)?;
     let mut products = asked
         .products

@@ -66,7 +66,7 @@ impl Product for IngestOptions {
         self.take_token()
     }
 
-    fn take(&mut self, _: &str, value: Box<dyn Any>) {
+    fn take(&mut self, value: Box<dyn Any>) {
         if let Ok(tokens) = value.downcast() {
             self.tokens = *tokens;
         }

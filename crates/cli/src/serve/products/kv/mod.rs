@@ -68,7 +68,7 @@ impl Product for KvOptions {
         self.take_password()
     }
 
-    fn take(&mut self, _: &str, value: Box<dyn Any>) {
+    fn take(&mut self, value: Box<dyn Any>) {
         self.password = value.downcast().ok().map(|secret| *secret);
     }
 
