@@ -24,7 +24,7 @@ use crate::serve::listeners::fronts::Fronts;
 use crate::serve::listeners::kind::{self, Kind, Service};
 use crate::serve::logs::open::{Logs, OpenLog};
 use crate::serve::settings::frame::Settings;
-use crate::serve::settings::schema::Setting;
+use crate::serve::settings::schema::Shown;
 
 /// A product in the list of products.
 pub(crate) struct Entry {
@@ -292,8 +292,8 @@ pub(crate) struct Recovery<'a> {
 pub(crate) struct Plan {
     pub(crate) settings: Settings,
     products: Products,
-    /// Each setting, with what is said of it.
-    pub(crate) values: Vec<(Setting, Value)>,
+    /// What is said of each setting.
+    pub(crate) values: Vec<Shown>,
     /// What is said of modes that are left out.
     pub(crate) left_out: Vec<&'static str>,
 }
@@ -311,7 +311,7 @@ impl Plan {
     pub(crate) fn new(
         settings: Settings,
         mut products: Products,
-        values: Vec<(Setting, Value)>,
+        values: Vec<Shown>,
     ) -> Result<Plan, Failure> {
         for (_, product) in &mut products {
             product.complete(&settings)?;

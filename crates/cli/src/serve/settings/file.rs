@@ -281,7 +281,7 @@ mod tests {
     use crate::serve::settings::sources::{asked_of, schema};
 
     fn problems(text: &str) -> Vec<String> {
-        let (_, problems) = File::parse(&schema(), text);
+        let (_, problems) = File::parse(schema(), text);
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -361,14 +361,14 @@ mod tests {
             let top = format!("{name} = {value}\n");
             let texts: Vec<String> = [Some(top), short, long].into_iter().flatten().collect();
             let mut shown = texts.iter().map(|text| {
-                let (file, problems) = File::parse(&schema, text);
+                let (file, problems) = File::parse(schema, text);
                 assert!(problems.is_empty(), "{text}: {problems:?}");
                 assert_eq!(file.said.len() + file.beside.len(), 1, "{text}");
-                let options = asked_of(&schema, file).unwrap_or_else(|e| panic!("{text}: {e}"));
+                let options = asked_of(schema, file).unwrap_or_else(|e| panic!("{text}: {e}"));
                 format!("{options:?}")
             });
             let first = shown.next().unwrap();
-            let nothing = asked_of(&schema, File::default()).unwrap();
+            let nothing = asked_of(schema, File::default()).unwrap();
             assert_ne!(first, format!("{nothing:?}"), "{name}");
             assert!(shown.all(|other| other == first), "{name}");
         }

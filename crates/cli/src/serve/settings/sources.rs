@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches};
-use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::serve::product::{Products, entries};
@@ -13,7 +13,7 @@ use crate::serve::settings::args::{Flags, Options};
 use crate::serve::settings::defaults::told;
 use crate::serve::settings::file::{Beside, File};
 use crate::serve::settings::given::Given;
-use crate::serve::settings::schema::{Said, Schema, Setting, variable};
+use crate::serve::settings::schema::{Said, Schema, Setting, Shown, variable};
 
 /// Names of one thing: who says one of them means none of the others that somebody else has said. Beside these, those of
 /// a secret.
@@ -36,8 +36,8 @@ fn secrets() -> impl Iterator<Item = &'static str> {
 pub(crate) struct Asked {
     pub(crate) options: Options,
     pub(crate) products: Products,
-    /// Each setting, with what is said of it.
-    pub(crate) values: Vec<(Setting, Value)>,
+    /// What is said of each setting.
+    pub(crate) values: Vec<Shown>,
 }
 
 impl Asked {
@@ -98,16 +98,18 @@ fn with_flags(command: Command) -> Command {
     told(command.next_help_heading(None::<&str>))
 }
 
-/// All of them.
-pub(crate) fn schema() -> Schema {
-    Schema::of(with_flags(Command::new("tidewire serve")), |heading| {
+/// All of them; made once, because that takes some megabytes.
+pub(crate) fn schema() -> &'static Schema {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    let table = |heading: &str| {
         let own = entries().iter().find(|entry| entry.heading == heading);
         match own {
             Some(entry) => entry.service.name.into(),
             None if heading == "Admin listener" => "admin".into(),
             None => heading.to_ascii_lowercase().replace(' ', "-"),
         }
-    })
+    };
+    SCHEMA.get_or_init(|| Schema::of(with_flags(Command::new("tidewire serve")), table))
 }
 
 impl clap::Args for Args {
@@ -150,17 +152,17 @@ impl Sources {
     /// All of them together. The file is read.
     pub(crate) fn asked(&self) -> Result<Asked, Failure> {
         let schema = schema();
-        let environment = environment(&schema, |name| std::env::var_os(name));
+        let environment = environment(schema, |name| std::env::var_os(name));
         let environment = environment.map_err(Failure::usage)?;
         let config = self.config.clone().or_else(|| {
             let path = std::env::var_os("TIDEWIRE_CONFIG")?;
             (!path.is_empty()).then(|| path.into())
         });
         let file = match &config {
-            Some(path) => File::read(&schema, path)?,
+            Some(path) => File::read(schema, path)?,
             None => File::default(),
         };
-        together(&schema, &self.flags, environment, file).map_err(Failure::usage)
+        together(schema, &self.flags, environment, file).map_err(Failure::usage)
     }
 }
 
@@ -297,10 +299,10 @@ pub(crate) fn product_in_file<P: crate::serve::product::Product>(
 #[cfg(test)]
 fn asked_in_file(text: &str) -> Result<Asked, String> {
     let schema = schema();
-    let (file, problems) = File::parse(&schema, text);
+    let (file, problems) = File::parse(schema, text);
     match problems.first() {
         Some(problem) => Err(problem.to_string()),
-        None => asked_of(&schema, file),
+        None => asked_of(schema, file),
     }
 }
 
@@ -322,9 +324,9 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).into())
         };
-        let (file, problems) = File::parse(&schema, file);
+        let (file, problems) = File::parse(schema, file);
         assert!(problems.is_empty(), "{problems:?}");
-        together(&schema, &flags(words), environment(&schema, get)?, file)
+        together(schema, &flags(words), environment(schema, get)?, file)
     }
 
     #[test]
