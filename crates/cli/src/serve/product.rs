@@ -33,12 +33,12 @@ pub(crate) struct Entry {
     pub(crate) heading: &'static str,
     /// Adds its flags.
     pub(crate) flags: fn(Command) -> Command,
+    /// What it takes instead of the defaults of flags of the frame, by the ids of the flags.
+    pub(crate) defaults: fn() -> Vec<(&'static str, String)>,
     /// What the flags say.
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Product>, clap::Error>,
     /// What only the file can say.
     pub(crate) keys: &'static [FileKey],
-    /// What its secret is called: a variable of the environment. Behind it with `-file` comes the flag that names a file.
-    pub(crate) secret: Option<&'static str>,
 }
 
 impl Entry {
@@ -51,12 +51,12 @@ impl Entry {
             service,
             heading,
             flags: S::augment_args,
+            defaults: Vec::new,
             read: |matches| {
                 <S as FromArgMatches>::from_arg_matches(matches)
                     .map(|s| Box::new(s) as Box<dyn Product>)
             },
             keys: &[],
-            secret: None,
         }
     }
 }
@@ -92,7 +92,8 @@ pub(crate) fn install(all: &'static [&'static Entry]) {
 
 /// All products.
 pub(crate) fn entries() -> &'static [&'static Entry] {
-    kind::listed();
+    #[cfg(test)]
+    kind::tests::list_products();
     ENTRIES.get().expect("the list of products was installed")
 }
 

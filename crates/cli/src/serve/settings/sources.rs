@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches};
 
 use crate::exit::Failure;
+use crate::serve::listeners::kind::services;
 use crate::serve::product::{Products, entries};
-use crate::serve::settings::args::{Flags, Options};
+use crate::serve::settings::args::{ADMIN_TOKEN, Flags, Options};
 use crate::serve::settings::defaults::told;
 use crate::serve::settings::file::{Beside, File};
 use crate::serve::settings::given::Given;
@@ -22,12 +23,9 @@ const TOGETHER: [&[&str]; 2] = [
     &["admin-tls-cert", "admin-tls-key"],
 ];
 
-/// The secret of the admin listener.
-const ADMIN_TOKEN: &str = "admin-token";
-
 /// Secrets that the environment may hold. They are no flags, which others could see; `NAME-file` is.
 fn secrets() -> impl Iterator<Item = &'static str> {
-    let own = entries().iter().filter_map(|entry| entry.secret);
+    let own = services().filter_map(|service| service.secret);
     [ADMIN_TOKEN].into_iter().chain(own)
 }
 
@@ -95,7 +93,11 @@ fn with_flags(command: Command) -> Command {
     let command = entries().iter().fold(command, |command, entry| {
         (entry.flags)(command.next_help_heading(entry.heading))
     });
-    told(command.next_help_heading(None::<&str>))
+    let more: Vec<_> = entries()
+        .iter()
+        .flat_map(|entry| (entry.defaults)())
+        .collect();
+    told(command.next_help_heading(None::<&str>), &more)
 }
 
 /// All of them; made once, because that takes some megabytes.
