@@ -166,11 +166,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// The configuration cannot be read, or a server could not use it.
 pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     let schema = sources::schema();
-    let (file, problems) = File::parse(&schema, &file::text_of(path)?);
+    let (file, problems) = File::parse(schema, &file::text_of(path)?);
     if problems.is_empty() {
         // The command line of this command is right.
         let wrong = |why: String| Failure::failed(format!("{}: {why}", path.display()));
-        let asked = sources::asked_of(&schema, file).map_err(wrong)?;
+        let asked = sources::asked_of(schema, file).map_err(wrong)?;
         let made = configure(asked, &Given::default(), &Inherited::default());
         let made = made.map_err(|e| wrong(e.message))?;
         check_files(&made).map_err(|e| wrong(e.message))?;
@@ -188,10 +188,9 @@ fn check_files(plan: &Plan) -> Result<(), Failure> {
 /// The settings, checked as a whole, with the places of what was passed on.
 fn configure(asked: Asked, flags: &Given, inherited: &Inherited) -> Result<Plan, Failure> {
     let given = inherited.given().map_err(Failure::failed)?;
-    let (options, products, values) = asked.apart();
-    let mut settings = Settings::from(options, given)?;
+    let mut settings = Settings::from(asked.options, given)?;
     settings.admin_is_given = inherited.gives_admin();
-    let mut plan = Plan::new(settings, products, values)?;
+    let mut plan = Plan::new(settings, asked.products, asked.values)?;
     plan.leave_out()?;
     flags.check(&plan)?;
     plan.check()?;
@@ -215,11 +214,11 @@ mod tests {
     #[test]
     fn every_flag_is_shown() {
         let (file, problems) = File::parse(
-            &sources::schema(),
+            sources::schema(),
             "services = ['echo', 'ingest', 'kv', 'http', 'ack', 'discard']",
         );
         assert!(problems.is_empty(), "{problems:?}");
-        let asked = sources::asked_of(&sources::schema(), file).expect("it is right");
+        let asked = sources::asked_of(sources::schema(), file).expect("it is right");
         let plan = configure(asked, &Given::default(), &Inherited::default());
         let plan = plan.unwrap_or_else(|e| panic!("{}", e.message));
         let shown = plan.shown(&Default::default());

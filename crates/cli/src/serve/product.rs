@@ -25,7 +25,7 @@ use crate::serve::listeners::fronts::Fronts;
 use crate::serve::listeners::kind::{self, Kind, Service};
 use crate::serve::logs::open::{Logs, OpenLog};
 use crate::serve::settings::frame::Settings;
-use crate::serve::settings::schema::Setting;
+use crate::serve::settings::schema::Shown;
 
 /// A product in the list of products.
 pub(crate) struct Entry {
@@ -34,12 +34,12 @@ pub(crate) struct Entry {
     pub(crate) heading: &'static str,
     /// Adds its flags.
     pub(crate) flags: fn(Command) -> Command,
+    /// What it takes instead of the defaults of flags of the frame, by the ids of the flags.
+    pub(crate) defaults: fn() -> Vec<(&'static str, String)>,
     /// What the flags say.
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Product>, clap::Error>,
     /// What only the file can say.
     pub(crate) keys: &'static [FileKey],
-    /// What its secret is called: a variable of the environment. Behind it with `-file` comes the flag that names a file.
-    pub(crate) secret: Option<&'static str>,
 }
 
 impl Entry {
@@ -52,12 +52,12 @@ impl Entry {
             service,
             heading,
             flags: S::augment_args,
+            defaults: Vec::new,
             read: |matches| {
                 <S as FromArgMatches>::from_arg_matches(matches)
                     .map(|s| Box::new(s) as Box<dyn Product>)
             },
             keys: &[],
-            secret: None,
         }
     }
 }
@@ -93,12 +93,13 @@ pub(crate) fn install(all: &'static [&'static Entry]) {
 
 /// All products.
 pub(crate) fn entries() -> &'static [&'static Entry] {
-    kind::listed();
+    #[cfg(test)]
+    kind::tests::list_products();
     ENTRIES.get().expect("the list of products was installed")
 }
 
 /// The products, each with its settings, in the order of the list.
-pub(crate) type Products = Vec<Box<dyn Product>>;
+pub(crate) type Products = Vec<(&'static Service, Box<dyn Product>)>;
 
 /// The settings of a product.
 pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
@@ -108,7 +109,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
     }
 
     /// Takes what the file says under a key of [`Entry::keys`].
-    fn take(&mut self, _key: &str, _value: Box<dyn Any>) {}
+    fn take(&mut self, _value: Box<dyn Any>) {}
 
     /// Completes the settings, before the settings of other products are checked.
     fn complete(&mut self, _: &Settings) -> Result<(), Failure> {
@@ -293,8 +294,8 @@ pub(crate) struct Recovery<'a> {
 pub(crate) struct Plan {
     pub(crate) settings: Settings,
     products: Products,
-    /// Each setting, with what is said of it.
-    pub(crate) values: Vec<(Setting, Value)>,
+    /// What is said of each setting.
+    pub(crate) values: Vec<Shown>,
     /// What is said of modes that are left out.
     pub(crate) left_out: Vec<&'static str>,
 }
@@ -312,9 +313,9 @@ impl Plan {
     pub(crate) fn new(
         settings: Settings,
         mut products: Products,
-        values: Vec<(Setting, Value)>,
+        values: Vec<Shown>,
     ) -> Result<Plan, Failure> {
-        for product in &mut products {
+        for (_, product) in &mut products {
             product.complete(&settings)?;
         }
         Ok(Plan {
@@ -327,7 +328,7 @@ impl Plan {
 
     /// Takes away listeners that are not to be.
     pub(crate) fn leave_out(&mut self) -> Result<(), Failure> {
-        for product in &self.products {
+        for (_, product) in &self.products {
             let Some((left_out, said)) = product.left_out(self)? else {
                 continue;
             };
@@ -342,15 +343,14 @@ impl Plan {
 
     /// Refuses what cannot be served.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.products
-            .iter()
-            .try_for_each(|product| product.check(self))
+        self.all().try_for_each(|(_, product)| product.check(self))
     }
 
     /// All products.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Service, &dyn Product)> {
-        let all = entries().iter().zip(&self.products);
-        all.map(|(entry, product)| (entry.service, &**product))
+        self.products
+            .iter()
+            .map(|(service, product)| (*service, &**product))
     }
 
     /// The services that are served.

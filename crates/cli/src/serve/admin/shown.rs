@@ -10,7 +10,7 @@ use crate::serve::listeners::admission::shown;
 use crate::serve::listeners::limits::{self, never_is_0};
 use crate::serve::logs::options::PolicyName;
 use crate::serve::product::Plan;
-use crate::serve::settings::schema::Setting;
+use crate::serve::settings::schema::Shown;
 
 /// What is known only once it is there.
 #[derive(Default)]
@@ -59,27 +59,29 @@ impl Plan {
             "admin-token": self.admin.has_token(),
             "log": self.need_log().then(|| self.shown_log()),
         });
-        let mut shown = self.said(|setting| {
-            self.all()
-                .all(|(of, _)| Some(of.name) != setting.table.as_deref())
-        });
+        let mut shown = self.said(None);
         over(&mut shown, in_force);
         for (service, product) in self.all() {
-            let mut own = self.said(|setting| setting.table.as_deref() == Some(service.name));
+            let mut own = self.said(Some(service.name));
             over(&mut own, product.shown(self));
             shown[service.name] = own;
         }
         shown
     }
 
-    /// What flags say, by their keys.
-    fn said(&self, which: impl Fn(&Setting) -> bool) -> Value {
-        let said = self.values.iter().filter(|(setting, _)| which(setting));
-        let said = said.map(|(setting, value)| match &setting.table {
-            Some(table) if self.all().any(|(of, _)| of.name == table) => {
-                (setting.key().into(), value.clone())
-            }
-            _ => (setting.name.clone(), value.clone()),
+    /// What flags say: those of a product's table by their keys, those of the frame by their names.
+    fn said(&self, product: Option<&str>) -> Value {
+        let is_own = |said: &&Shown| {
+            let own = self
+                .all()
+                .map(|(of, _)| of.name)
+                .find(|of| Some(*of) == said.table.as_deref());
+            own == product
+        };
+        let said = self.values.iter().filter(is_own);
+        let said = said.map(|said| match product {
+            Some(_) => (said.key.clone(), said.value.clone()),
+            None => (said.name.clone(), said.value.clone()),
         });
         Value::Object(said.collect())
     }

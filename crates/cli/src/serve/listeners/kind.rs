@@ -16,6 +16,9 @@ pub(crate) struct Service {
     pub(crate) takes_messages: bool,
     /// The service speaks HTTP, as clients of TLS may ask.
     pub(crate) is_http: bool,
+    /// What the secret of its clients is called: a variable of the environment. Behind it with `-file` comes the flag that
+    /// names a file.
+    pub(crate) secret: Option<&'static str>,
 }
 
 /// A protocol of a service.
@@ -35,6 +38,7 @@ impl Service {
             is_default: false,
             takes_messages: false,
             is_http: false,
+            secret: None,
         }
     }
 
@@ -93,18 +97,10 @@ pub(crate) fn there_are(services: impl Iterator<Item = &'static Service>) {
     SERVICES.get_or_init(|| services.collect());
 }
 
-/// Tests are no program that lists the products.
-#[cfg(test)]
-pub(crate) fn listed() {
-    crate::serve::products::install();
-}
-
-#[cfg(not(test))]
-pub(crate) fn listed() {}
-
 /// All services.
 pub(crate) fn services() -> impl Iterator<Item = &'static Service> {
-    listed();
+    #[cfg(test)]
+    tests::list_products();
     let all = SERVICES.get().expect("the list of products was installed");
     all.iter().copied()
 }
@@ -162,5 +158,13 @@ impl fmt::Display for Named {
             [kind] => kind.fmt(f),
             _ => f.write_str(self.0[0].service.name),
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// Tests are no program that has listed them.
+    pub(crate) fn list_products() {
+        crate::serve::products::install();
     }
 }

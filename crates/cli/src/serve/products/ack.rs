@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use clap::Args;
 use serde_json::Value;
 use tidewire::Limits;
 use tidewire_admin::Snapshot;
@@ -13,7 +12,7 @@ use tidewire_ingest::{Counted, Level, LogSink};
 use crate::exit::Failure;
 use crate::serve::listeners::kind::{Kind, Mode, Service};
 use crate::serve::product::{Entry, Frame, Plan, Product, Serving};
-use crate::serve::settings::defaults::{also, secs};
+use crate::serve::settings::defaults::secs;
 use crate::serve::settings::frame::Settings;
 
 /// The dialects; 8000 is where an older variant of request-reply listened.
@@ -52,15 +51,13 @@ static SERVICE: Service = Service {
 };
 
 pub(super) static ENTRY: Entry = Entry {
-    flags: |command| {
+    defaults: || {
         let own = Classic::preset(Dialect::Sync);
         let idle = secs(own.limits().idle.unwrap_or_default());
-        let command = also(
-            AckOptions::augment_args(command),
-            "idle",
-            &format!("ack {idle}"),
-        );
-        also(command, "max_payload", &own.payload_max.to_string())
+        vec![
+            ("idle", format!("ack {idle}")),
+            ("max_payload", own.payload_max.to_string()),
+        ]
     },
     ..Entry::of::<AckOptions>(&SERVICE, "Ack")
 };

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use clap::Args;
 use serde_json::{Value, json};
 use tidewire::Limits;
 use tidewire_admin::Snapshot;
@@ -16,7 +15,7 @@ use crate::exit::Failure;
 use crate::serve::listeners::kind::{Kind, Mode, Service};
 use crate::serve::listeners::limits::never_is_0;
 use crate::serve::product::{Entry, Frame, Plan, Product, Serving};
-use crate::serve::settings::defaults::{also, secs, with_default};
+use crate::serve::settings::defaults::{secs, with_default};
 use crate::serve::settings::frame::Settings;
 use crate::size::Size;
 use crate::span::Span;
@@ -33,11 +32,13 @@ static SERVICE: Service = Service {
 };
 
 pub(super) static ENTRY: Entry = Entry {
-    flags: |command| {
+    defaults: || {
         let own = HttpSettings::default();
         let (head, body) = (secs(own.head_timeout), secs(own.body_timeout));
-        let times = format!("http {head} for a head, {body} for a body");
-        also(HttpOptions::augment_args(command), "whole_request", &times)
+        vec![(
+            "whole_request",
+            format!("http {head} for a head, {body} for a body"),
+        )]
     },
     ..Entry::of::<HttpOptions>(&SERVICE, "HTTP")
 };

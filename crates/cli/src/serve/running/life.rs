@@ -375,7 +375,7 @@ impl<'a> Life<'a> {
             }
         }
         match self.sources.asked() {
-            Ok(again) => self.services.reload(again.products()),
+            Ok(again) => self.services.reload(&again.products),
             Err(Failure { message, .. }) => {
                 tracing::error!(why = message, "SIGHUP: the settings cannot be read again");
             }

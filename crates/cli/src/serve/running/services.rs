@@ -12,7 +12,7 @@ use crate::serve::listeners::endpoint::Endpoint;
 use crate::serve::listeners::fronts::Fronts;
 use crate::serve::listeners::kind::{Kind, Service};
 use crate::serve::logs::open::{Logs, OpenLog};
-use crate::serve::product::{Frame, Plan, Product, Recovery, Refused, Serving};
+use crate::serve::product::{Frame, Plan, Products, Recovery, Refused, Serving};
 use crate::serve::settings::frame::Settings;
 
 /// The products that are served, in the order of their first listeners.
@@ -121,7 +121,7 @@ impl Services {
     }
 
     /// Has them change what the settings of all products, read again, say now.
-    pub(crate) fn reload(&self, again: &[(&'static Service, Box<dyn Product>)]) {
+    pub(crate) fn reload(&self, again: &Products) {
         let guarded = |is| self.each().for_each(|serving| serving.log_is_guarded(is));
         for (service, serving) in &self.0 {
             if let Some((_, product)) = again.iter().find(|(of, _)| of == service) {

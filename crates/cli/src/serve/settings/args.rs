@@ -17,11 +17,13 @@ use crate::serve::listeners::listen_at::ListenAt;
 use crate::serve::listeners::open::Open;
 use crate::serve::listeners::tls::{Handshake, TlsOptions};
 use crate::serve::logs::options::LogOptions;
-use crate::serve::product::entries;
 use crate::serve::settings::defaults::{secs, with_default};
 use crate::serve::settings::schema::variable;
 use crate::size::Size;
 use crate::span::Span;
+
+/// The secret of the admin listener; those of services are theirs.
+pub(crate) const ADMIN_TOKEN: &str = "admin-token";
 
 /// What is shown below the options.
 fn notes() -> String {
@@ -34,10 +36,8 @@ fn notes() -> String {
         let kinds = services.flat_map(|service| service.kinds());
         kinds.map(ports).collect::<Vec<_>>().join(", ")
     };
-    let secrets = [Some("admin-token")]
-        .into_iter()
-        .chain(entries().iter().map(|entry| entry.secret));
-    let secrets: Vec<&str> = secrets.flatten().collect();
+    let own = services().filter_map(|service| service.secret);
+    let secrets: Vec<&str> = [ADMIN_TOKEN].into_iter().chain(own).collect();
     let files = secrets.iter().map(|name| format!("--{name}-file"));
     let variables = secrets.iter().map(|name| variable(name));
     format!(

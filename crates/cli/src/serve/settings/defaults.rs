@@ -12,21 +12,6 @@ pub(crate) fn with_default(what: &str, default: impl fmt::Display) -> String {
     format!("{what} [default: {default}]")
 }
 
-/// Says of a flag of the frame what a product takes, behind the default of others if there is one.
-pub(crate) fn also(command: Command, flag: &'static str, default: &str) -> Command {
-    // In place, because the order of the flags is that of the file.
-    command.mut_args(|arg| {
-        if arg.get_id() != flag {
-            return arg;
-        }
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        match help.strip_suffix(']') {
-            Some(help) => arg.help(format!("{help}; {default}]")),
-            None => arg.help(with_default(&help, default)),
-        }
-    })
-}
-
 /// Seconds as a plain number, other times with their unit.
 pub(crate) fn secs(time: Duration) -> String {
     match time.subsec_nanos() {
@@ -35,16 +20,28 @@ pub(crate) fn secs(time: Duration) -> String {
     }
 }
 
-/// A command whose help says what the defaults are.
-pub(crate) fn told(command: Command) -> Command {
+/// A command whose help says what the defaults are; of some flags, by their ids, there is more to say. In one pass, because each
+/// takes megabytes.
+pub(crate) fn told(command: Command, more: &[(&str, String)]) -> Command {
     command.mut_args(|arg| {
         let values = arg.get_default_values().iter();
         let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
-        if values.is_empty() || !arg.get_action().takes_values() {
+        let more = more.iter().filter(|(id, _)| arg.get_id() == id);
+        let more: Vec<&str> = more.map(|(_, more)| &**more).collect();
+        let has_default = !values.is_empty() && arg.get_action().takes_values();
+        if !has_default && more.is_empty() {
             return arg;
         }
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        let help = with_default(&help, values.join(","));
+        let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        if has_default {
+            help = with_default(&help, values.join(","));
+        }
+        for more in more {
+            help = match help.strip_suffix(']') {
+                Some(help) => format!("{help}; {more}]"),
+                None => with_default(&help, more),
+            };
+        }
         arg.help(help).hide_default_value(true)
     })
 }

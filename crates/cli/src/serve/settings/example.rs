@@ -133,7 +133,7 @@ mod tests {
             .collect();
         // A listener is said once, as a text or as tables.
         let text = text.replacen("listen = [\"SERVICE[/MODE]=ADDR\"]\n", "", 1);
-        let (file, problems) = File::parse(&schema, &text);
+        let (file, problems) = File::parse(schema, &text);
         for problem in &problems {
             let of_value = problem.what.starts_with("invalid value");
             assert!(of_value, "{problem}");

@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::exit::Failure;
+use crate::serve::listeners::kind::Service;
 use crate::serve::listeners::listen_at::ListenAt;
 use crate::serve::product::{FileKey, entries};
 use crate::serve::settings::schema::{Said, Schema, Setting};
@@ -30,7 +31,7 @@ pub(crate) enum Beside {
     /// Listeners, of which some are tables.
     Listen(Vec<ListenAt>),
     /// What a product is told.
-    Product(&'static FileKey, Box<dyn Any>),
+    Product(&'static Service, &'static FileKey, Box<dyn Any>),
 }
 
 /// The key for listeners.
@@ -40,15 +41,15 @@ impl Beside {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Beside::Listen(_) => LISTEN,
-            Beside::Product(key, _) => key.name,
+            Beside::Product(_, key, _) => key.name,
         }
     }
 }
 
-/// The keys of products, with the tables that they may stand in.
-fn keys() -> impl Iterator<Item = (&'static str, &'static FileKey)> {
+/// The keys of products.
+fn keys() -> impl Iterator<Item = (&'static Service, &'static FileKey)> {
     let all = entries().iter();
-    all.flat_map(|entry| entry.keys.iter().map(|key| (entry.service.name, key)))
+    all.flat_map(|entry| entry.keys.iter().map(|key| (entry.service, key)))
 }
 
 /// Something that is wrong with a file.
@@ -141,7 +142,7 @@ impl<'a> Reading<'a> {
                 self.table(&name, table);
             } else if name == LISTEN {
                 self.listen(at, value);
-            } else if let Some((_, key)) = keys().find(|(_, key)| key.name == name) {
+            } else if let Some(key) = keys().find(|(_, key)| key.name == name) {
                 self.key(key, at, value);
             } else if let Some(setting) = self.schema.get(&name) {
                 self.setting(setting, at, value);
@@ -156,8 +157,8 @@ impl<'a> Reading<'a> {
         for (key, value) in pairs {
             let (at, key) = (key.span(), key.into_inner());
             let long = format!("{table}-{key}");
-            let mut keys = keys().filter(|(of, _)| *of == table).map(|(_, key)| key);
-            if let Some(own) = keys.find(|own| own.name == long || *own.name == *key) {
+            let mut keys = keys().filter(|(of, _)| of.name == table);
+            if let Some(own) = keys.find(|(_, own)| own.name == long || *own.name == *key) {
                 self.key(own, at, value);
             } else if let Some(setting) = self.schema.in_table(table, &key) {
                 self.setting(setting, at, value);
@@ -226,9 +227,14 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn key(&mut self, key: &'static FileKey, at: Range<usize>, value: Spanned<DeValue<'a>>) {
+    fn key(
+        &mut self,
+        (service, key): (&'static Service, &'static FileKey),
+        at: Range<usize>,
+        value: Spanned<DeValue<'a>>,
+    ) {
         match (key.read)(ValueDeserializer::from(value)) {
-            Ok(value) => self.file.beside.push(Beside::Product(key, value)),
+            Ok(value) => self.file.beside.push(Beside::Product(service, key, value)),
             // The message would show it.
             Err(_) if key.is_secret => self.wrong(at, format!("`{}`: a text is meant", key.name)),
             Err(e) => self.cannot_read(key.name, at, &e),
@@ -275,7 +281,7 @@ mod tests {
     use crate::serve::settings::sources::{asked_of, schema};
 
     fn problems(text: &str) -> Vec<String> {
-        let (_, problems) = File::parse(&schema(), text);
+        let (_, problems) = File::parse(schema(), text);
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -355,14 +361,14 @@ mod tests {
             let top = format!("{name} = {value}\n");
             let texts: Vec<String> = [Some(top), short, long].into_iter().flatten().collect();
             let mut shown = texts.iter().map(|text| {
-                let (file, problems) = File::parse(&schema, text);
+                let (file, problems) = File::parse(schema, text);
                 assert!(problems.is_empty(), "{text}: {problems:?}");
                 assert_eq!(file.said.len() + file.beside.len(), 1, "{text}");
-                let options = asked_of(&schema, file).unwrap_or_else(|e| panic!("{text}: {e}"));
+                let options = asked_of(schema, file).unwrap_or_else(|e| panic!("{text}: {e}"));
                 format!("{options:?}")
             });
             let first = shown.next().unwrap();
-            let nothing = asked_of(&schema, File::default()).unwrap();
+            let nothing = asked_of(schema, File::default()).unwrap();
             assert_ne!(first, format!("{nothing:?}"), "{name}");
             assert!(shown.all(|other| other == first), "{name}");
         }

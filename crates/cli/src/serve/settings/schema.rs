@@ -46,6 +46,16 @@ pub(crate) struct Said {
     pub(crate) words: Vec<OsString>,
 }
 
+/// What is said of a setting.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) name: String,
+    /// The name without that of the table.
+    pub(crate) key: String,
+    pub(crate) table: Option<String>,
+    pub(crate) value: Value,
+}
+
 impl Schema {
     /// The schema of a command's flags. `table` names the table of the file for a heading of the help.
     pub(crate) fn of(command: Command, table: impl Fn(&str) -> String) -> Schema {
@@ -131,17 +141,19 @@ impl Schema {
         read.map_err(|e| in_words(&e))
     }
 
-    /// Each setting, with what is said of it, or its default.
-    pub(crate) fn values(&self, matches: &ArgMatches) -> Vec<(Setting, Value)> {
-        let values = |setting: &Setting| {
+    /// What is said of each setting, or its default.
+    pub(crate) fn values(&self, matches: &ArgMatches) -> Vec<Shown> {
+        let shown = |setting: &Setting| {
             let raw = matches.get_raw(setting.arg.get_id().as_str());
             let raw = raw.into_iter().flatten();
-            setting.shown(raw.map(|value| value.to_string_lossy().into_owned()))
+            Shown {
+                name: setting.name.clone(),
+                key: setting.key().to_owned(),
+                table: setting.table.clone(),
+                value: setting.shown(raw.map(|value| value.to_string_lossy().into_owned())),
+            }
         };
-        let settings = self.settings.iter();
-        settings
-            .map(|setting| (setting.clone(), values(setting)))
-            .collect()
+        self.settings.iter().map(shown).collect()
     }
 
     /// What a command line has said.

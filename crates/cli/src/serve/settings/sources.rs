@@ -3,18 +3,18 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches};
-use serde_json::Value;
 
 use crate::exit::Failure;
-use crate::serve::listeners::kind::Service;
-use crate::serve::product::{Product, Products, entries};
-use crate::serve::settings::args::{Flags, Options};
+use crate::serve::listeners::kind::services;
+use crate::serve::product::{Products, entries};
+use crate::serve::settings::args::{ADMIN_TOKEN, Flags, Options};
 use crate::serve::settings::defaults::told;
 use crate::serve::settings::file::{Beside, File};
 use crate::serve::settings::given::Given;
-use crate::serve::settings::schema::{Said, Schema, Setting, variable};
+use crate::serve::settings::schema::{Said, Schema, Setting, Shown, variable};
 
 /// Names of one thing: a source that gives one of them hides the others that an earlier source
 /// gives. Names of a secret stand beside these.
@@ -23,12 +23,9 @@ const TOGETHER: [&[&str]; 2] = [
     &["admin-tls-cert", "admin-tls-key"],
 ];
 
-/// The secret of the admin listener.
-const ADMIN_TOKEN: &str = "admin-token";
-
 /// Secrets that the environment may hold. They are no flags, which others could see; `NAME-file` is.
 fn secrets() -> impl Iterator<Item = &'static str> {
-    let own = entries().iter().filter_map(|entry| entry.secret);
+    let own = services().filter_map(|service| service.secret);
     [ADMIN_TOKEN].into_iter().chain(own)
 }
 
@@ -36,46 +33,32 @@ fn secrets() -> impl Iterator<Item = &'static str> {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) options: Options,
-    products: Vec<(&'static Service, Box<dyn Product>)>,
-    /// Each setting, with what is said of it.
-    values: Vec<(Setting, Value)>,
+    pub(crate) products: Products,
+    /// What is said of each setting.
+    pub(crate) values: Vec<Shown>,
 }
 
 impl Asked {
     fn read(schema: &Schema, matches: &ArgMatches) -> Result<Asked, clap::Error> {
-        let product =
-            |entry: &&crate::serve::product::Entry| Ok((entry.service, (entry.read)(matches)?));
+        let mut products = Products::new();
+        for entry in entries() {
+            products.push((entry.service, (entry.read)(matches)?));
+        }
         Ok(Asked {
             options: Options::from_arg_matches(matches)?,
-            products: entries()
-                .iter()
-                .map(product)
-                .collect::<Result<_, clap::Error>>()?,
+            products,
             values: schema.values(matches),
         })
-    }
-
-    pub(crate) fn products(&self) -> &[(&'static Service, Box<dyn Product>)] {
-        &self.products
-    }
-
-    pub(crate) fn apart(self) -> (Options, Products, Vec<(Setting, Value)>) {
-        let products = self.products.into_iter().map(|(_, product)| product);
-        (self.options, products.collect(), self.values)
     }
 
     /// Takes what only the file says.
     fn take(&mut self, beside: Beside) {
         match beside {
             Beside::Listen(listen) => self.options.listen = listen,
-            Beside::Product(key, value) => {
-                let has = |entry: &&crate::serve::product::Entry| {
-                    entry.keys.iter().any(|own| own.name == key.name)
-                };
-                let at = entries().iter().position(|entry| has(&entry));
-                self.products[at.expect("it is a key of one")]
-                    .1
-                    .take(key.name, value);
+            Beside::Product(service, _, value) => {
+                let mut all = self.products.iter_mut();
+                let product = all.find(|(of, _)| *of == service);
+                product.expect("it is in the list").1.take(value);
             }
         }
     }
@@ -110,19 +93,25 @@ fn with_flags(command: Command) -> Command {
     let command = entries().iter().fold(command, |command, entry| {
         (entry.flags)(command.next_help_heading(entry.heading))
     });
-    told(command.next_help_heading(None::<&str>))
+    let more: Vec<_> = entries()
+        .iter()
+        .flat_map(|entry| (entry.defaults)())
+        .collect();
+    told(command.next_help_heading(None::<&str>), &more)
 }
 
-/// All of them.
-pub(crate) fn schema() -> Schema {
-    Schema::of(with_flags(Command::new("tidewire serve")), |heading| {
+/// All of them; made once, because that takes some megabytes.
+pub(crate) fn schema() -> &'static Schema {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    let table = |heading: &str| {
         let own = entries().iter().find(|entry| entry.heading == heading);
         match own {
             Some(entry) => entry.service.name.into(),
             None if heading == "Admin listener" => "admin".into(),
             None => heading.to_ascii_lowercase().replace(' ', "-"),
         }
-    })
+    };
+    SCHEMA.get_or_init(|| Schema::of(with_flags(Command::new("tidewire serve")), table))
 }
 
 impl clap::Args for Args {
@@ -165,17 +154,17 @@ impl Sources {
     /// All of them together. The file is read.
     pub(crate) fn asked(&self) -> Result<Asked, Failure> {
         let schema = schema();
-        let environment = environment(&schema, |name| std::env::var_os(name));
+        let environment = environment(schema, |name| std::env::var_os(name));
         let environment = environment.map_err(Failure::usage)?;
         let config = self.config.clone().or_else(|| {
             let path = std::env::var_os("TIDEWIRE_CONFIG")?;
             (!path.is_empty()).then(|| path.into())
         });
         let file = match &config {
-            Some(path) => File::read(&schema, path)?,
+            Some(path) => File::read(schema, path)?,
             None => File::default(),
         };
-        together(&schema, &self.flags, environment, file).map_err(Failure::usage)
+        together(schema, &self.flags, environment, file).map_err(Failure::usage)
     }
 }
 
@@ -297,7 +286,9 @@ pub(crate) fn in_file(text: &str) -> Result<Options, String> {
 
 /// What a file asks of a product, for tests.
 #[cfg(test)]
-pub(crate) fn product_in_file<P: Product>(text: &str) -> Result<Box<P>, String> {
+pub(crate) fn product_in_file<P: crate::serve::product::Product>(
+    text: &str,
+) -> Result<Box<P>, String> {
     let asked = asked_in_file(text)?;
     let mut products = asked
         .products
@@ -311,10 +302,10 @@ pub(crate) fn product_in_file<P: Product>(text: &str) -> Result<Box<P>, String> 
 #[cfg(test)]
 fn asked_in_file(text: &str) -> Result<Asked, String> {
     let schema = schema();
-    let (file, problems) = File::parse(&schema, text);
+    let (file, problems) = File::parse(schema, text);
     match problems.first() {
         Some(problem) => Err(problem.to_string()),
-        None => asked_of(&schema, file),
+        None => asked_of(schema, file),
     }
 }
 
@@ -336,9 +327,9 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).into())
         };
-        let (file, problems) = File::parse(&schema, file);
+        let (file, problems) = File::parse(schema, file);
         assert!(problems.is_empty(), "{problems:?}");
-        together(&schema, &flags(words), environment(&schema, get)?, file)
+        together(schema, &flags(words), environment(schema, get)?, file)
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::Args;
 use serde_json::{Value, json};
 use tidewire::Limits;
 use tidewire_admin::Snapshot;
@@ -22,12 +21,13 @@ use crate::serve::listeners::kind::{Kind, Mode, Service};
 use crate::serve::logs::open::{Logs, STREAMS_SHOWN};
 use crate::serve::product::{Entry, FileKey, Frame, Plan, Product, Refused, Serving, read_key};
 use crate::serve::running::word::word;
-use crate::serve::settings::defaults::{also, secs};
+use crate::serve::settings::defaults::secs;
 use crate::serve::settings::frame::Settings;
 
 static SERVICE: Service = Service {
     is_default: true,
     takes_messages: true,
+    secret: Some("ingest-token"),
     ..Service::new(
         "ingest",
         &[Mode {
@@ -52,11 +52,9 @@ pub(super) static ENTRY: Entry = Entry {
 #rights = [\"write\"]
 ",
     }],
-    secret: Some("ingest-token"),
-    flags: |command| {
+    defaults: || {
         let hello = secs(native::Settings::default().hello_within);
-        let within = format!("ingest awaits its hello for {hello} s");
-        also(IngestOptions::augment_args(command), "first_byte", &within)
+        vec![("first_byte", format!("ingest awaits its hello for {hello} s"))]
     },
     ..Entry::of::<IngestOptions>(&SERVICE, "Ingest")
 };
@@ -66,7 +64,7 @@ impl Product for IngestOptions {
         self.take_token()
     }
 
-    fn take(&mut self, _: &str, value: Box<dyn Any>) {
+    fn take(&mut self, value: Box<dyn Any>) {
         if let Ok(tokens) = value.downcast() {
             self.tokens = *tokens;
         }

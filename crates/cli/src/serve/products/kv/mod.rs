@@ -16,7 +16,6 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
 use serde_json::{Value, json};
 use tidewire::Limits;
 use tidewire_kv::durable::KvLog;
@@ -37,7 +36,6 @@ use crate::serve::listeners::limits::never_is_0;
 use crate::serve::logs::open::Logs;
 use crate::serve::product::{Entry, FileKey, Frame, Plan, Product, Serving, read_key};
 use crate::serve::running::word::word;
-use crate::serve::settings::defaults::also;
 use crate::serve::settings::frame::Settings;
 use crate::size::Size;
 
@@ -51,11 +49,9 @@ pub(super) static ENTRY: Entry = Entry {
 #kv-password = \"...\"
 ",
     }],
-    secret: Some("kv-password"),
-    flags: |command| {
+    defaults: || {
         let segment = Size(KvLog::settings(Policy::Sync).segment_length(0) >> 20 << 20);
-        let segment = format!("for kv {segment}, less on a disk of less than 3GiB");
-        also(KvOptions::augment_args(command), "segment", &segment)
+        vec![("segment", format!("for kv {segment}, less on a disk of less than 3GiB"))]
     },
     ..Entry::of::<KvOptions>(&SERVICE, "Key-value store")
 };
@@ -68,7 +64,7 @@ impl Product for KvOptions {
         self.take_password()
     }
 
-    fn take(&mut self, _: &str, value: Box<dyn Any>) {
+    fn take(&mut self, value: Box<dyn Any>) {
         self.password = value.downcast().ok().map(|secret| *secret);
     }
 

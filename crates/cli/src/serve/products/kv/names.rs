@@ -4,6 +4,7 @@ use crate::serve::listeners::kind::{Kind, Mode, Service};
 
 pub(super) static SERVICE: Service = Service {
     is_default: true,
+    secret: Some("kv-password"),
     ..Service::new(
         "kv",
         &[
