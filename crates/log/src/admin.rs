@@ -9,7 +9,7 @@ use std::ops::Bound;
 use crate::catalog::{Catalog, Pins};
 use crate::disk::Disk;
 use crate::format::{CURSOR_GONE, Needs, put_cursor, put_deleted, put_stream_set, put_trimmed};
-use crate::gather::{Gate, Gather};
+use crate::gather::{Another, Gate, Gather};
 use crate::note::Turn;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -128,12 +128,15 @@ impl Gather {
 
     /// Has the writer make another segment; what its caller is told meanwhile.
     pub(crate) fn want_segment(&mut self, settings: &Settings) -> Refused {
-        if std::mem::take(&mut self.no_segment) {
-            let retry_after = settings.full_retry;
-            return Refused::DiskFull { retry_after };
+        match self.another {
+            Another::DiskFull => {
+                self.another = Another::Unasked;
+                let retry_after = settings.full_retry;
+                return Refused::DiskFull { retry_after };
+            }
+            Another::Unasked => self.another = Another::Wanted,
+            Another::Wanted | Another::Blocked => {}
         }
-        // The writer tries again by itself where it was blocked.
-        self.wants_segment = !self.is_segment_blocked;
         self.refused = true;
         Refused::Busy
     }

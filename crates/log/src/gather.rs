@@ -117,6 +117,30 @@ pub enum Room {
     Unknown,
 }
 
+/// Whether groups may become as large as what comes would have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Larger {
+    /// They may, or need not.
+    Free,
+    /// The disk is full: what does not fit is refused.
+    DiskFull,
+    /// No room could be reserved, for another reason: no caller is told that the disk is full.
+    Blocked,
+}
+
+/// Whether there is another segment for a change that needs one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Another {
+    /// No change waits for one.
+    Unasked,
+    /// A change was refused meanwhile, and the writer is to make one.
+    Wanted,
+    /// The disk was full. The next change that needs one is told so, and asks once more after that.
+    DiskFull,
+    /// It could not be made for another reason. The writer tries again by itself.
+    Blocked,
+}
+
 /// What a group has to have before it is taken at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
@@ -169,10 +193,8 @@ pub(crate) struct Gather {
     pub(crate) reserved: usize,
     /// What it should be, for what was refused.
     pub(crate) wanted: usize,
-    /// There is no room for more than it is.
-    pub(crate) is_stuck: bool,
-    /// The cause is not a full disk, and no caller is told that it is.
-    pub(crate) is_stuck_by_other: bool,
+    /// Whether there was room for that.
+    pub(crate) larger: Larger,
     /// What was promised that may grow beyond the limit.
     pub(crate) growth: Growth,
     /// What may be written that readers must know: the segment in use says so, or the next one is
@@ -182,12 +204,8 @@ pub(crate) struct Gather {
     pub(crate) has_spare: bool,
     /// The group that gathers is to begin it.
     pub(crate) begins_segment: bool,
-    /// Something was refused that needs another segment.
-    pub(crate) wants_segment: bool,
-    /// There was no room for it.
-    pub(crate) no_segment: bool,
-    /// The segment could not be had for another reason; the writer tries again.
-    pub(crate) is_segment_blocked: bool,
+    /// For changes that need a segment of their own.
+    pub(crate) another: Another,
     /// There was no room for the next segment, though that in use has some left.
     pub(crate) fears_end: bool,
     /// How often the writer was asked to look for room, and the last of these that it had heard of when it last began to look.
@@ -238,15 +256,12 @@ impl Gather {
             limit: settings.first_group(),
             reserved: 0,
             wanted: 0,
-            is_stuck: false,
-            is_stuck_by_other: false,
+            larger: Larger::Free,
             growth: Growth::default(),
             ready_for: Needs::default(),
             has_spare: false,
             begins_segment: false,
-            wants_segment: false,
-            no_segment: false,
-            is_segment_blocked: false,
+            another: Another::Unasked,
             fears_end: false,
             looks_asked: 0,
             looks_done: 0,
@@ -289,8 +304,8 @@ impl Gather {
 
     /// Whether groups should be larger than they may be, and no lack of room is known.
     pub(crate) fn wants_more(&self) -> bool {
-        (self.wanted > self.limit && !self.is_stuck)
-            || self.wants_segment
+        (self.wanted > self.limit && self.larger == Larger::Free)
+            || self.another == Another::Wanted
             || self.growth.wants_room()
     }
 
@@ -388,7 +403,7 @@ impl Gather {
         // What is promised stays when the group is taken, and may be the caller's own: trying again is of
         // use only where there is room for both.
         self.wanted = self.wanted.max(self.reserved + bytes);
-        if self.is_stuck && !self.is_stuck_by_other && bytes > limit {
+        if self.larger == Larger::DiskFull && bytes > limit {
             return Err(Refused::DiskFull { retry_after: retry });
         }
         Err(Refused::Busy)
@@ -421,7 +436,7 @@ impl Gather {
 
     /// How the log is off for room on its disk.
     pub(crate) fn room(&self) -> Room {
-        let is_small = self.is_stuck && !self.is_stuck_by_other;
+        let is_small = self.larger == Larger::DiskFull;
         let grows_not = self.growth.room == Some(false) && !self.growth.is_blocked;
         match self.gate {
             _ if self.looks_for_room() => Room::Unknown,

@@ -16,7 +16,7 @@ use crate::format::{
     BATCH_HEADER, BatchHeader, Flags, Needs, SEGMENT_HEADER, SegmentHeader, VERSION, padding,
     put_missing, segment_name,
 };
-use crate::gather::Gate;
+use crate::gather::{Another, Gate, Larger};
 use crate::index::Saved;
 use crate::reserve::RESERVE;
 use crate::{Failure, Kind, Policy};
@@ -219,7 +219,7 @@ impl<D: Disk> Writer<D> {
             let gather = self.shared.gather();
             let wanted = gather.wanted.clamp(gather.limit, settings.group_bytes);
             let checkpoint = gather.state.encoded_len();
-            let segment = gather.wants_segment || gather.is_segment_blocked;
+            let segment = matches!(gather.another, Another::Wanted | Another::Blocked);
             let growth = gather.growth.is_wanted;
             let asked = gather.looks_asked;
             (gather.limit, wanted, checkpoint, segment, growth, asked)
@@ -246,7 +246,7 @@ impl<D: Disk> Writer<D> {
             Err(error) if is_full(&error) => self.secure_less(limit, checkpoint, error),
             secured => (limit, secured),
         };
-        let is_stuck_by_other = other.is_some();
+        let is_blocked_by_other = other.is_some();
         let mut has_reserve = match &secured {
             Err(error) if is_full(error) => self.secure_from_reserve(limit, checkpoint),
             _ => false,
@@ -267,7 +267,7 @@ impl<D: Disk> Writer<D> {
         });
         let full = settings.segment_length(checkpoint);
         let least = settings.segment_least(checkpoint, limit).min(full);
-        let (mut no_segment, mut is_segment_blocked) = (false, false);
+        let mut another = Another::Unasked;
         if wants_segment && let Err(error) = self.have_spare(least, full) {
             // Changes of streams wait for a segment of their own. Removals of keys do not.
             let is_for_changes = settings.kind != Some(Kind::Keys) && is_full(&error);
@@ -277,11 +277,14 @@ impl<D: Disk> Writer<D> {
                 has_reserve = true;
                 secured = secured.and(Err(error));
             } else {
-                is_segment_blocked = keep_other(error, &mut other);
-                no_segment = !is_segment_blocked;
+                another = match keep_other(error, &mut other) {
+                    true => Another::Blocked,
+                    false => Another::DiskFull,
+                };
             }
         }
         let is_refused = limit < wanted || secured.is_err() || room == Some(false);
+        let is_segment_blocked = another == Another::Blocked;
         if is_refused || is_segment_blocked || self.fears_end {
             self.room_due = Some(monotonic + self.shared.settings.full_retry);
         } else {
@@ -289,9 +292,7 @@ impl<D: Disk> Writer<D> {
         }
         let mut gather = self.shared.gather();
         if wants_segment {
-            gather.wants_segment = false;
-            gather.no_segment = no_segment;
-            gather.is_segment_blocked = is_segment_blocked;
+            gather.another = another;
         }
         gather.has_spare = self.spare.is_some();
         gather.ready_for = match (&self.spare, &self.active) {
@@ -306,9 +307,12 @@ impl<D: Disk> Writer<D> {
         // A caller that has made room since then asks once more.
         gather.looks_done = asked;
         gather.limit = limit;
-        gather.is_stuck = limit < wanted;
-        gather.is_stuck_by_other = is_stuck_by_other;
-        if !gather.is_stuck {
+        gather.larger = match limit < wanted {
+            false => Larger::Free,
+            true if is_blocked_by_other => Larger::Blocked,
+            true => Larger::DiskFull,
+        };
+        if gather.larger == Larger::Free {
             gather.wanted = 0;
         }
         let gate = match gather.gate {

@@ -543,3 +543,35 @@ fn the_last_line_of_a_numbered_file_needs_no_end_where_the_one_without_a_number_
         assert_eq!(unterminated, 3, "{names:?}");
     }
 }
+
+/// It was taken for a copy of the first one, and never shipped.
+#[test]
+fn a_file_that_begins_as_another_does_is_a_file_of_its_own() {
+    let mut case = Case::new();
+    case.write("x.log", "name,size\n");
+    case.run(1);
+    case.write("x.log-2026-11-27", "name,size\none,1\ntwo,2\n");
+    let every = Pattern::new(Path::new("/log/*"), false).unwrap();
+    let outside = (case.files.clone(), case.wire.clone(), case.kept.clone());
+    let checkpoint = case.kept.0.borrow().clone();
+    case.process = Shipper::new(outside, settings(), (vec![every], Vec::new()), checkpoint);
+    case.run(5);
+    let mut stored = case.stored();
+    stored.sort();
+    let all = ["name,size", "name,size one,1 two,2"];
+    assert_eq!(stored, all, "{:?}", case.events);
+}
+
+/// Its zeros were stored as a message, or as many.
+#[test]
+fn the_zeros_that_a_writer_leaves_which_does_not_append_are_passed_over_and_told() {
+    let mut case = Case::new();
+    case.write("a.log", &format!("{}one\ntwo\n", "\0".repeat(1000)));
+    let counts = case.run(5);
+    assert_eq!(case.stored(), ["one two"], "{:?}", case.events);
+    assert_eq!(counts.holes, 1000);
+    assert_eq!(
+        case.told("bytes of zeros from byte 0 on are not shipped"),
+        1
+    );
+}
