@@ -69,7 +69,8 @@ pub(crate) enum Outcome {
     Later(Box<dyn FnOnce(Later)>),
     /// The response is computed on a pool.
     Pooled(Pool, Work),
-    /// The response is streamed; its head is written if a length is there.
+    /// The exchange writes the response. With a length, the head is written already; without one, the exchange
+    /// writes the head, too.
     Streamed(Box<dyn Exchange>, Option<Length>),
 }
 

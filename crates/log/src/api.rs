@@ -124,7 +124,7 @@ pub trait Log: Send + Sync + 'static {
     fn sync(&self) {}
 
     /// Says that the records of a stream below this position are of no use any more. What holds
-    /// nothing but such records is removed soon; what is not removed yet can be read. It is not
+    /// nothing but such records is removed soon; what is not removed yet can be read. The position is not
     /// remembered when the log is opened again. A home that never removes anything does nothing.
     fn discard(&self, stream: StreamId, before: u64) {
         let _ = (stream, before);

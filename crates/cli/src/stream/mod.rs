@@ -154,14 +154,14 @@ impl Set {
     fn wanted(&self) -> Result<Wanted, Failure> {
         let bytes = |name: &str, limit: Option<Limit<Size>>| match limit {
             Some(Limit(Some(Size(0)))) => Err(Failure::usage(format!(
-                "--{name} 0: at least 1 byte, or none for no limit"
+                "--{name} 0: give at least 1 byte, or the word none for no limit"
             ))),
             limit => Ok(limit.map(|Limit(size)| size.map(|Size(bytes)| bytes))),
         };
         let age = match self.retain_age {
             Some(Limit(Some(Span(age)))) if age < Duration::from_micros(1) => {
                 return Err(Failure::usage(
-                    "--retain-age 0: at least 1us, or none for no limit",
+                    "--retain-age 0: give at least 1us, or the word none for no limit",
                 ));
             }
             age => age.map(|Limit(age)| age.map(|Span(age)| micros(age))),

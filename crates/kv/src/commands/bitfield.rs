@@ -180,7 +180,7 @@ impl Operation {
         Some(self.field.fit(new, self.overflow))
     }
 
-    /// Whether it leaves these bytes as they are. Adding counts as a change, also of nothing.
+    /// Whether the operation leaves `bytes` as they are. INCRBY counts as a change, even by 0.
     fn keeps(&self, bytes: &[u8]) -> bool {
         let old = self.field.read(bytes);
         match self.new_value(old) {

@@ -101,7 +101,7 @@ pub enum ReplayError {
         why: String,
     },
     /// The callback that is told the progress stopped it.
-    #[error("it was not to go on")]
+    #[error("the progress callback stopped the replay")]
     Stopped,
 }
 

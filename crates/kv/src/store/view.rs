@@ -233,7 +233,7 @@ impl<'s> View<'_, 's> {
     ) -> Result<R, Error> {
         if self.entry(key).is_some() {
             let result = self.update(key, change)?;
-            return Ok(result.expect("it exists, and its shard is held"));
+            return Ok(result.expect("the key exists, and the view holds its shard"));
         }
         let mut value = T::default().into_value();
         let fresh = T::of_mut(&mut value).expect("it was made of this type");

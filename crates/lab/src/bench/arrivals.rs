@@ -42,7 +42,7 @@ impl ArrivalArgs {
                     "--arrivals spreads the messages of a rate: give one with --rate",
                 )),
                 (None, Some(_)) => Err(Failure::usage(
-                    "--seed is where the times of a rate begin: give one with --rate",
+                    "--seed chooses the send times of a rate: give the rate with --rate",
                 )),
             };
         };

@@ -199,7 +199,8 @@ fn read(path: &Path, metric: &str) -> Result<(Value, BTreeMap<String, Series>), 
 }
 
 impl Args {
-    /// What the two results differ in, where that may be; else a refusal.
+    /// The differences of the two results, as remarks. A failure if they forbid the comparison and `--anyway` is not
+    /// given.
     fn remarks(
         &self,
         reports: [&Value; 2],

@@ -119,7 +119,7 @@ fn what_makes_room_is_taken_on_a_full_disk_and_makes_it_at_once() {
         append(log, id, ProducerId::ANONYMOUS, 1..=50).expect("room");
         settle(writer);
         assert_eq!(ids(log, "other", 0, 1000).len(), 50, "{case}");
-        // The reserve is there again for the next time.
+        // The log has made its reserve file again, for the next time that the disk is full.
         assert!(disk.names().iter().any(|name| name == "reserve"), "{case}");
     }
 }

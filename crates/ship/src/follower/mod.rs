@@ -127,7 +127,7 @@ pub(crate) struct Follower<F, L> {
     pub(crate) file: Option<F>,
     /// The file's last name has gone: the disk keeps it for this process alone.
     pub(crate) is_removed: bool,
-    /// Since when a copy with the rest of the truncated file is sought.
+    /// When the search began for a copy of the truncated file that has the rest of it; `None` without a search.
     seeking: Option<Duration>,
     /// The last bytes that were seen of it, and where they stand, while the buffer is not placed.
     seen_end: (u64, Vec<u8>),

@@ -70,7 +70,7 @@ impl Segment {
         self.let_go(blocks)
     }
 
-    /// Memory beside its bytes that it ties up once others stand behind it.
+    /// Memory that the segment holds beyond its bytes, once another segment is queued behind it; bytes.
     fn waste(&self) -> usize {
         match self {
             Segment::Block(b) => b.room(),

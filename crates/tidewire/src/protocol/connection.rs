@@ -71,9 +71,11 @@ pub trait Protocol: Sized + 'static {
     /// up to
     /// [`LOOK_AHEAD_MAX`](crate::LOOK_AHEAD_MAX) of them and one piece of each, before `received` is
     /// called for any: a service that will look things up in memory can begin to bring all of them into
-    /// the cache. A hint and no more: what comes alone is not announced, and an announced connection
-    /// may be closed or paused by another one first. So there is no [`Cx`] here: nothing may be written, set or
-    /// dialled.
+    /// the cache.
+    ///
+    /// The call is only a hint. If only one connection is readable, its bytes are not announced. Another connection
+    /// may close or pause an announced one before `received`. So there is no [`Cx`] here: nothing may be written, set
+    /// or dialled.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol};

@@ -194,7 +194,8 @@ impl LogOptions {
         }
     }
 
-    /// The most that is kept of what is not at home; bytes.
+    /// Limit of the records that the log keeps because they are not at the home yet, in bytes; without
+    /// `--backlog-bytes`, `u64::MAX`.
     pub(crate) fn backlog(&self) -> u64 {
         self.backlog_bytes.map_or(u64::MAX, |size| size.0)
     }

@@ -76,7 +76,7 @@ pub enum SnapshotError {
         found: u16,
     },
     /// The callback that is told the progress stopped it.
-    #[error("it was not to go on")]
+    #[error("the progress callback stopped the reading of the snapshot")]
     Stopped,
 }
 

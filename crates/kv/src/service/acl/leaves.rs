@@ -12,7 +12,7 @@ pub(super) struct Leaf {
     pub(super) categories: Categories,
 }
 
-/// All of them. Leaves of one command stand in a row: itself, then its subcommands in their order.
+/// The leaves of all commands, one command after the other: its own leaf, then those of its subcommands in order.
 pub(super) struct Leaves {
     all: Vec<Leaf>,
     /// Where each command stands, by its number in the table; and the end.

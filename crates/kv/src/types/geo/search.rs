@@ -116,7 +116,8 @@ fn steps(mut reach: f64, latitude: f64) -> u32 {
     steps.clamp(1, Cell::STEPS_MAX as i32) as u32
 }
 
-/// To the north and to the east; the order is that in which what has no order is found.
+/// Steps to the north and to the east, from the centre's cell to itself and its neighbours. A search visits the cells
+/// in this order; without a sort, its results come in this order, too.
 const AROUND: [(i32, i32); 9] = [
     (0, 0),
     (1, 0),

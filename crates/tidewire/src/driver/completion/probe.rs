@@ -118,7 +118,7 @@ fn converse(
         .iter()
         .any(|c| c.token == token && c.is(Errno::INVAL))
     {
-        // Older kernels know no limit, and will not have one.
+        // An older kernel refuses a multishot receive that has a limit of bytes: this one receives without a limit.
         abilities.share = false;
         ring.collected.clear();
         ring.start(receive(0), token);
