@@ -120,7 +120,7 @@ pub enum Room {
 /// Whether groups may become as large as what comes would have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Larger {
-    /// They may, or need not.
+    /// They may go there, or need not.
     Free,
     /// The disk is full: what does not fit is refused.
     DiskFull,
@@ -137,7 +137,7 @@ pub(crate) enum Another {
     Wanted,
     /// The disk was full. The next change that needs one is told so, and asks once more after that.
     DiskFull,
-    /// It could not be made for another reason. The writer tries again by itself.
+    /// The segment could not be made for another reason. The writer tries again by itself.
     Blocked,
 }
 
@@ -206,7 +206,7 @@ pub(crate) struct Gather {
     pub(crate) begins_segment: bool,
     /// For changes that need a segment of their own.
     pub(crate) another: Another,
-    /// There was no room for the next segment, though that in use has some left.
+    /// The disk had no room for the next segment, though the one in use has some left.
     pub(crate) fears_end: bool,
     /// How often the writer was asked to look for room, and the last of these that it had heard of when it last began to look.
     pub(crate) looks_asked: u64,

@@ -107,7 +107,9 @@ pub fn send_snapshot(
     let mut piece = vec![0; PIECE];
     loop {
         if !goes_on() {
-            return Err(Unavailable::Client("sending the snapshot was cancelled".into()));
+            return Err(Unavailable::Client(
+                "sending the snapshot was cancelled".into(),
+            ));
         }
         let size = fill(from, &mut piece)?;
         if size == 0 {
@@ -213,7 +215,9 @@ pub fn fetch_snapshot(
     let mut trouble: Option<KafkaError> = None;
     while pieces < what.pieces {
         if !goes_on() {
-            return Err(Unavailable::Client("reading the snapshot was cancelled".into()));
+            return Err(Unavailable::Client(
+                "reading the snapshot was cancelled".into(),
+            ));
         }
         if heard.elapsed() >= SILENCE {
             return Err(trouble.as_ref().map_or_else(

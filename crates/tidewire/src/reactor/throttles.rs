@@ -14,7 +14,7 @@ pub(crate) struct Throttles {
     pub(crate) cuts: Throttle,
     /// Lines about messages that found no room.
     pub(crate) messages: Throttle,
-    /// Of dials that found no room.
+    /// Lines about dials that found no room.
     pub(crate) dials: Throttle,
     /// Lines about attempts to connect that failed.
     pub(crate) attempts: Throttle,

@@ -69,7 +69,7 @@ impl Plan {
         shown
     }
 
-    /// What flags say: those of a product's table by their keys, those of the frame by their names.
+    /// What flags say: flags of a product's table by their keys, flags of the frame by their names.
     fn said(&self, product: Option<&str>) -> Value {
         let is_own = |said: &&Shown| {
             let own = self
