@@ -9,8 +9,11 @@ use crate::serve::listeners::fronts::{Fronts, ProxyFront, TlsFront};
 /// nothing.
 pub(crate) struct Door {
     is_layered: bool,
-    listen: Box<dyn Fn(&mut Builder, Listen) -> u32>,
+    listen: AddListener,
 }
+
+/// Adds a listener of a service, and gives its number.
+type AddListener = Box<dyn Fn(&mut Builder, Listen) -> u32>;
 
 impl Door {
     /// Adds a service under this name, behind layers if `fronts` are given.

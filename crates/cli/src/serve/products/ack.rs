@@ -141,7 +141,7 @@ impl Product for AckOptions {
         for kind in frame.plan.kinds_of(&SERVICE) {
             let classic = self.classic(kind, frame.plan);
             let level = self.level;
-            let counters: Box<dyn Fn() -> Counters + Send + Sync> = if level == Level::None {
+            let counters: Count = if level == Level::None {
                 let service = Arc::new(ClassicService::new(classic, Counted::default()));
                 frame.add(kind, service.clone());
                 Box::new(move || service.counters())
@@ -159,7 +159,9 @@ impl Product for AckOptions {
 }
 
 /// The dialects that are served, each with what asks for its counters.
-struct Acks(Vec<(&'static str, Box<dyn Fn() -> Counters + Send + Sync>)>);
+struct Acks(Vec<(&'static str, Count)>);
+
+type Count = Box<dyn Fn() -> Counters + Send + Sync>;
 
 impl Serving for Acks {
     fn collect(&self, to: &mut Snapshot) {
