@@ -49,6 +49,8 @@ pub(crate) mod stop;
 mod tests;
 pub(crate) mod throttle;
 pub(crate) mod throttles;
+pub(crate) mod timers;
+mod timing;
 mod turn;
 mod wait;
 mod waiting;

@@ -14,6 +14,8 @@ pub(crate) struct Throttles {
     pub(crate) cuts: Throttle,
     /// Of messages that found no room.
     pub(crate) messages: Throttle,
+    /// Of sends that found no room in a channel.
+    pub(crate) channels: Throttle,
     /// Of dials that found no room.
     pub(crate) dials: Throttle,
     /// Of attempts to connect that failed.
@@ -31,6 +33,7 @@ impl Default for Throttles {
             ends: [const { a_second() }; Closed::KINDS],
             cuts: a_second(),
             messages: a_second(),
+            channels: a_second(),
             attempts: a_second(),
             dials: a_second(),
         }
