@@ -215,15 +215,25 @@ impl<T> Queue<T> {
 
 impl<T: Send + 'static> Shared<T> {
     fn tell(&self, told: Told) {
-        match told {
-            Told::Nobody => {}
-            Told::Receiver(nudge) => nudge.give(None),
-            Told::Waiter(ticket, Some(nudge)) => {
-                let by = self.me.clone();
-                nudge.give(Some(Promised { by, ticket }));
+        let mut told = told;
+        loop {
+            match told {
+                Told::Nobody => return,
+                Told::Receiver(nudge) => {
+                    nudge.give(None);
+                    return;
+                }
+                Told::Waiter(ticket, Some(nudge)) => {
+                    let by = self.me.clone();
+                    if nudge.give(Some(Promised { by, ticket })) {
+                        return;
+                    }
+                    // Its loop has ended: the next one.
+                    told = lock(&self.queue).give_up(ticket);
+                }
+                // Each thread that waits looks whether it is meant.
+                Told::Waiter(_, None) => return self.promises.notify_all(),
             }
-            // Each thread that waits looks whether it is meant.
-            Told::Waiter(_, None) => self.promises.notify_all(),
         }
     }
 }
@@ -515,6 +525,8 @@ mod models;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reach::nudges::{Nudges, decline};
+    use crate::reach::waker::Waker;
 
     fn is_full<T>(sent: Result<(), SendError<T>>) -> bool {
         matches!(sent, Err(SendError::NoRoom(_)))
@@ -579,6 +591,31 @@ mod tests {
         late.try_send('x').unwrap();
         assert_eq!(receiver.take(), Some('x'));
         assert_eq!(receiver.delayed(), 7);
+    }
+
+    #[test]
+    fn a_loop_that_has_ended_is_promised_nothing() {
+        let waker = Arc::new(Waker::new());
+        let nudges = Arc::new(Nudges::new(waker));
+        let (mut sender, mut receiver) = bounded(1);
+        sender.send(0).unwrap();
+        // Their owner is none of the loop's connections, and lives on.
+        let mut waiting = [1, 2].map(|n| {
+            let mut sender = sender.clone();
+            sender.nudge = Some(Nudge::new(nudges.clone(), n, 0));
+            assert!(is_full(sender.try_send(n)));
+            sender
+        });
+        assert_eq!(receiver.take(), Some(0));
+        assert_eq!(waits(&receiver), (1, 1));
+        for promised in nudges.close().names.into_values() {
+            decline(promised);
+        }
+        assert_eq!(waits(&receiver), (0, 0));
+        sender.send(3).unwrap();
+        assert!(is_full(waiting[0].try_send(1)));
+        assert_eq!(receiver.take(), Some(3));
+        assert_eq!(waits(&receiver), (0, 0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) struct Nudges {
     waker: Arc<Waker>,
 }
 
-/// Something that a place was taken of for whom a nudge is meant.
+/// A channel that keeps places for connections which are to be told.
 pub(crate) trait Promises: Send + Sync {
     /// The connection with this ticket cannot be told any more: the place is another's.
     fn decline(&self, ticket: u64);
@@ -35,6 +35,8 @@ pub(crate) struct Due {
     pub(crate) names: BTreeMap<(u64, u64), Vec<Promised>>,
     /// Sends of these connections that found no room.
     pub(crate) delayed: u64,
+    /// The loop has ended.
+    is_over: bool,
 }
 
 impl Nudges {
@@ -51,6 +53,15 @@ impl Nudges {
         let any = self.filled.load(SeqCst) && self.filled.swap(false, SeqCst);
         any.then(|| std::mem::take(&mut *lock(&self.due)))
     }
+
+    /// The loop has ended: what has come since, and nothing any more.
+    pub(crate) fn close(&self) -> Due {
+        let over = Due {
+            is_over: true,
+            ..Due::default()
+        };
+        std::mem::replace(&mut *lock(&self.due), over)
+    }
 }
 
 /// One connection, and what it is to be told.
@@ -66,10 +77,13 @@ impl Nudge {
         Nudge { at, name, key }
     }
 
-    /// Has the connection told; once, however often this is called before it is.
-    pub(crate) fn give(&self, promised: Option<Promised>) {
+    /// Has the connection told; once, however often this is called before it is. False if its loop has ended.
+    pub(crate) fn give(&self, promised: Option<Promised>) -> bool {
         {
             let mut due = lock(&self.at.due);
+            if due.is_over {
+                return false;
+            }
             due.names
                 .entry((self.name, self.key))
                 .or_default()
@@ -77,6 +91,7 @@ impl Nudge {
         }
         self.at.filled.store(true, SeqCst);
         self.at.waker.wake();
+        true
     }
 
     /// A send of this connection has found no room. Its loop counts that when it is next awake.

@@ -379,9 +379,8 @@ impl<S: Service> Host for HostOf<S> {
                 discard("a protocol", protocol, counters);
             }
         }
-        if let Some(due) = home.mail.nudges.take() {
-            due.names.into_values().for_each(decline);
-        }
+        let due = home.mail.nudges.close();
+        due.names.into_values().for_each(decline);
         let posted = home.mail.take().posts.into_iter();
         let told = home.take_told().into_iter();
         for message in posted.map(|(_, m)| m).chain(told.map(|t| t.message)) {
