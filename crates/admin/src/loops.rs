@@ -47,6 +47,7 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
         ("posts", counters.posts_refused),
         ("places", counters.places_refused),
         ("tells", counters.tells_refused),
+        ("channels", counters.channels_full),
         ("completions", counters.completions_overflowed),
     ] {
         to.add(&metrics::LIMIT_REACHED, &[name, limit], n);

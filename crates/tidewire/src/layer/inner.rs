@@ -131,6 +131,11 @@ const ROUNDS: usize = 64;
 ///         self.pump(cx);
 ///     }
 ///
+///     fn notified(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
+///         self.0.notified(key, cx);
+///         self.pump(cx);
+///     }
+///
 ///     fn closed(self, why: Closed, turn: &mut Turn<'_, Self>) {
 ///         self.0.closed(why, turn);
 ///     }
@@ -260,13 +265,18 @@ impl<P: Protocol> Inner<P> {
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
-        let due = self.timer().is_some_and(|t| t <= cx.link.now());
-        match &mut self.state {
-            Some(state) if due => {
-                state.timer = None;
-                self.event(Event::Expired, cx);
-            }
-            _ => drop(self.enter(cx, |_, _, _| ())),
+        let now = cx.link.now();
+        let due = self.state.as_ref().map_or(0, |state| state.timers_due(now));
+        if due == 0 {
+            self.enter(cx, |_, _, _| ());
+            return;
+        }
+        for _ in 0..due {
+            let state = self.state.as_mut();
+            let Some(due) = state.and_then(|state| state.take_due_timer(now)) else {
+                return;
+            };
+            self.event(due, cx);
         }
     }
 
@@ -334,6 +344,14 @@ impl<P: Protocol> Inner<P> {
         L: Protocol<Local = P::Local, Message = P::Message>,
     {
         self.with(cx, |protocol, cx| protocol.posted(message, cx));
+    }
+
+    /// Something that the connection waits for has moved on.
+    pub fn notified<L>(&mut self, key: u64, cx: &mut Cx<'_, L>)
+    where
+        L: Protocol<Local = P::Local, Message = P::Message>,
+    {
+        self.event(Event::Notified(key), cx);
     }
 
     /// What it told another connection came back.

@@ -304,6 +304,23 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
+    fn notified(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
+        pass_on!(
+            self,
+            cx,
+            |p| p.notified(key, &mut cx.within()),
+            |inner| inner.notified(key, cx),
+            ()
+        );
+    }
+
+    /// Those of a protocol inside share the layer's one timer, so this is of one that its layer has let go.
+    fn timer_expired(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
+        if let Within::Alone(protocol) = &mut self.within {
+            protocol.timer_expired(key, &mut cx.within());
+        }
+    }
+
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
         pass_on!(
             self,

@@ -10,6 +10,7 @@ use crate::reach::mailbox::{Handle, NoRoom};
 use crate::reactor::env::Env;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::conn_name::ConnName;
 use crate::vocabulary::dial::Dial;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
@@ -277,6 +278,76 @@ pub trait Protocol: Sized + 'static {
     /// The timer has expired.
     fn expired(&mut self, cx: &mut Cx<'_, Self>) {
         let _ = cx;
+    }
+
+    /// Something that this connection waits for has moved on, which it knows by this key: a [channel](crate::channel) has room,
+    /// or something in it.
+    ///
+    /// ```
+    /// use tidewire::channel::Sender;
+    /// use tidewire::{Cx, Input, Next, Protocol};
+    ///
+    /// /// Hands everything on, at the pace of whoever takes it.
+    /// struct HandsOn(Sender<Vec<u8>>);
+    ///
+    /// impl Protocol for HandsOn {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn opened(&mut self, cx: &mut Cx<'_, Self>) {
+    ///         self.0.notify(&cx.handle(), 0);
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, _: &mut Cx<'_, Self>) -> Next {
+    ///         if self.0.try_send(input.bytes().to_vec()).is_err() {
+    ///             return Next::Paused;
+    ///         }
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn notified(&mut self, _: u64, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.resume();
+    ///     }
+    /// }
+    /// ```
+    fn notified(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
+        let _ = (key, cx);
+    }
+
+    /// The timer of this key has expired (see [`Link::set_keyed_timer`]).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::{Cx, Input, Next, Protocol};
+    ///
+    /// /// Asks the questions that are posted to it, each again after every second in which it was not answered.
+    /// struct Asks;
+    ///
+    /// impl Protocol for Asks {
+    ///     type Local = ();
+    ///     type Message = u64;
+    ///
+    ///     fn posted(&mut self, question: u64, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(&question.to_be_bytes());
+    ///         cx.link.set_keyed_timer_after(question, Duration::from_secs(1));
+    ///     }
+    ///
+    ///     fn timer_expired(&mut self, question: u64, cx: &mut Cx<'_, Self>) {
+    ///         self.posted(question, cx);
+    ///     }
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         while let Some(answered) = input.bytes().first_chunk() {
+    ///             cx.link.clear_keyed_timer(u64::from_be_bytes(*answered));
+    ///             input.consume(8);
+    ///         }
+    ///         Next::AtLeast(8)
+    ///     }
+    /// }
+    /// ```
+    fn timer_expired(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
+        let _ = (key, cx);
     }
 
     /// Nothing was received or sent for [`Limits::idle`](crate::Limits::idle). Default: finish.
@@ -547,6 +618,20 @@ impl<P: Protocol> Cx<'_, P> {
         Handle::new(self.link.state.id, self.home.mail.clone())
     }
 
+    /// The connection's name among those of all loops.
+    ///
+    /// ```
+    /// # use tidewire::{Cx, Protocol};
+    /// fn comes<P: Protocol>(cx: &Cx<'_, P>) {
+    ///     println!("{:?} has come to loop {}", cx.name(), cx.number());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> ConnName {
+        let service = self.home.mail.service();
+        ConnName::new(self.number(), service, self.link.state.id)
+    }
+
     /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback, once however often asked.
     /// This is how a connection reaches the others of its loop.
     ///
@@ -766,6 +851,20 @@ impl<P: Protocol> Turn<'_, P> {
     #[must_use]
     pub fn id(&self) -> Option<ConnId> {
         self.gone.map(|(id, _)| id)
+    }
+
+    /// The name of the connection that is gone among those of all loops, as [`Cx::name`] gave it.
+    ///
+    /// ```
+    /// # use tidewire::{Protocol, Turn};
+    /// fn goes<P: Protocol>(turn: &Turn<'_, P>) {
+    ///     println!("{:?} has gone", turn.name());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> Option<ConnName> {
+        let service = self.home.mail.service();
+        Some(ConnName::new(self.number(), service, self.id()?))
     }
 
     /// The peer of the connection that is gone, as its protocol has known it; `None` in

@@ -528,7 +528,7 @@ impl Link<'_> {
     #[inline]
     pub fn set_timer(&mut self, at: Instant) {
         if self.state.is_open() {
-            self.state.timer = Some(at);
+            self.state.set_timer(Some(at));
             self.env.touch(self.state);
         }
     }
@@ -541,13 +541,84 @@ impl Link<'_> {
 
     /// Forgets the timer.
     pub fn clear_timer(&mut self) {
-        self.state.timer = None;
+        self.state.set_timer(None);
     }
 
     /// When the timer is set to expire.
     #[must_use]
     pub fn timer(&self) -> Option<Instant> {
-        self.state.timer
+        self.state.own_timer()
+    }
+
+    /// Calls [`timer_expired`](crate::Protocol::timer_expired) with `key` once at `at`, or as soon as may be if that has
+    /// passed; replaces the timer of that key. A connection has as many as it sets, beside the [one](Link::set_timer) without
+    /// a key; they expire in the order of their times. Each costs two places in trees, and counts for 128 bytes among what the
+    /// connection [holds](crate::Builder::memory) until it has expired. A connection that finishes has none any more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire::sim::{Conditions, Sim};
+    /// use tidewire::{Cx, Input, Limits, Next, Protocol, service_fn};
+    ///
+    /// /// Says each byte again, as many seconds later as it says. A `c` takes the last seconds back.
+    /// struct Later;
+    ///
+    /// impl Protocol for Later {
+    ///     type Local = ();
+    ///     type Message = ();
+    ///
+    ///     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+    ///         for &byte in input.bytes() {
+    ///             match byte {
+    ///                 b'c' => cx.link.clear_keyed_timer(9),
+    ///                 _ => {
+    ///                     let seconds = u64::from(byte - b'0');
+    ///                     let after = Duration::from_secs(seconds);
+    ///                     cx.link.set_keyed_timer(seconds, cx.link.now() + after); // or, which is no different:
+    ///                     cx.link.set_keyed_timer_after(seconds, after);
+    ///                     assert!(cx.link.keyed_timer(seconds).is_some());
+    ///                 }
+    ///             }
+    ///         }
+    ///         input.consume(input.len());
+    ///         Next::More
+    ///     }
+    ///
+    ///     fn timer_expired(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
+    ///         cx.link.write(&[b'0' + key as u8]);
+    ///     }
+    /// }
+    ///
+    /// let mut sim = Sim::under(1, Conditions::calm());
+    /// let addr = sim.serve(service_fn(|_| Later), Limits::default());
+    /// let peer = sim.plain(addr);
+    /// sim.send(peer, b"5193c");
+    /// sim.run_for(Duration::from_secs(20));
+    /// assert_eq!(sim.received(peer), b"135");
+    /// ```
+    pub fn set_keyed_timer(&mut self, key: u64, at: Instant) {
+        if self.state.is_open() {
+            // One of the past cannot go before those that are due.
+            self.state.set_keyed_timer(key, at.max(self.env.now));
+            self.env.touch(self.state);
+        }
+    }
+
+    /// [`set_keyed_timer`](Link::set_keyed_timer) for `after` from now.
+    pub fn set_keyed_timer_after(&mut self, key: u64, after: Duration) {
+        self.set_keyed_timer(key, self.env.now + after);
+    }
+
+    /// Forgets the timer of this key.
+    pub fn clear_keyed_timer(&mut self, key: u64) {
+        self.state.clear_keyed_timer(key);
+        self.env.touch(self.state);
+    }
+
+    /// When the timer of this key is set to expire.
+    #[must_use]
+    pub fn keyed_timer(&self, key: u64) -> Option<Instant> {
+        self.state.keyed_timer(key)
     }
 
     /// The time of this turn of the loop: read once after each wait, so free of cost, and late by

@@ -13,10 +13,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::reach::nudges::{Nudge, Nudges};
 use crate::reach::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, Unsent, Waker};
 use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::conn_name::ConnName;
 use crate::vocabulary::dial::{Dial, NotDialled};
 
 /// Best-effort posts that may wait for one service on one loop.
@@ -31,6 +33,8 @@ pub(crate) struct Mail<M> {
     /// Whether `queue` may hold something: spares the loop the lock.
     filled: AtomicBool,
     pub(crate) waker: Arc<Waker>,
+    /// Beside the messages, so that connections are told things whose messages cannot leave their loop.
+    pub(crate) nudges: Arc<Nudges>,
     pub(crate) service: u16,
 }
 
@@ -88,6 +92,7 @@ impl<M> Mail<M> {
             }),
             signalled: AtomicBool::new(false),
             filled: AtomicBool::new(false),
+            nudges: Arc::new(Nudges::new(waker.clone())),
             waker,
             service,
         }
@@ -218,6 +223,24 @@ impl<M> Handle<M> {
     #[must_use]
     pub fn id(&self) -> ConnId {
         ConnId::from_bits(self.id)
+    }
+
+    /// The connection's name among those of all loops.
+    ///
+    /// ```
+    /// # use tidewire::Handle;
+    /// fn line(to: &Handle<String>) -> String {
+    ///     format!("posts to {:?}", to.name())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> ConnName {
+        ConnName::new(self.mail.waker.number(), self.mail.service, self.id())
+    }
+
+    /// What has this connection told something that it knows by `key`.
+    pub(crate) fn nudge(&self, key: u64) -> Nudge {
+        Nudge::new(self.mail.nudges.clone(), self.id, key)
     }
 
     /// Posts if there is room. A message for a connection that has gone meanwhile is dropped.
@@ -407,6 +430,21 @@ impl<M> LoopHandle<M> {
     #[must_use]
     pub fn number(&self) -> u32 {
         self.mail.waker.number()
+    }
+
+    /// What reaches the connection of this name; `None` if it is of another loop or service. If it has gone, posts to it are
+    /// dropped, as ever.
+    ///
+    /// ```
+    /// # use tidewire::{ConnName, Handle, LoopHandle};
+    /// fn find(loops: &[LoopHandle<String>], name: ConnName) -> Option<Handle<String>> {
+    ///     loops.iter().find_map(|at| at.handle(name))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn handle(&self, name: ConnName) -> Option<Handle<M>> {
+        let is_here = name.number() == self.number() && name.service() == self.mail.service;
+        is_here.then(|| Handle::new(name.id(), self.mail.clone()))
     }
 
     /// Makes an outgoing connection of this service on that loop. What is taken here becomes a

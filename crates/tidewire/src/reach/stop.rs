@@ -81,8 +81,12 @@ impl StopClock {
         HERE.set(Arc::as_ptr(self));
     }
 
-    /// Whether the calling thread is one of these loops: it must not wait for their end, which
-    /// would have to wait for it.
+    /// Whether the calling thread is a loop of any server.
+    pub(crate) fn is_any_here() -> bool {
+        !HERE.get().is_null()
+    }
+
+    /// Whether the calling thread is one of those loops: it must not wait for their end, which would have to wait for it.
     pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
         HERE.get() == Arc::as_ptr(self)
     }

@@ -69,6 +69,8 @@ callbacks! {
     PeerFinished "peer_finished",
     HungUp "hung_up",
     Expired "expired",
+    TimerExpired "timer_expired",
+    Notified "notified",
     Idle "idle",
     Draining "draining",
     Overdue "overdue",

@@ -181,6 +181,8 @@ counters! {
         places_refused,
         /// Messages between connections that found [`TELLS_MAX`](crate::TELLS_MAX) others undelivered.
         tells_refused,
+        /// Sends of connections that found no room in a [channel](crate::channel), and waited.
+        channels_full,
         /// Posts for connections that had gone.
         posts_undeliverable,
         /// Messages that one connection told another which had gone.

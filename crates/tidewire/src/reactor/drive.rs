@@ -18,6 +18,10 @@ pub(crate) enum Event {
     PeerFinished(usize),
     HungUp,
     Expired,
+    /// The timer of this key.
+    TimerExpired(u64),
+    /// Something has moved on that it knows by this key.
+    Notified(u64),
     Idle,
     Overdue,
     Draining,
@@ -32,6 +36,8 @@ impl Event {
             Event::PeerFinished(_) => Callback::PeerFinished,
             Event::HungUp => Callback::HungUp,
             Event::Expired => Callback::Expired,
+            Event::TimerExpired(_) => Callback::TimerExpired,
+            Event::Notified(_) => Callback::Notified,
             Event::Idle => Callback::Idle,
             Event::Draining => Callback::Draining,
             Event::Overdue => Callback::Overdue,

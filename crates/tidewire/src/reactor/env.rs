@@ -163,6 +163,21 @@ impl Env {
         }
     }
 
+    /// Counts and logs sends of connections of a service on this loop that found no room in a channel.
+    #[cold]
+    pub(crate) fn delay_sends(&self, service: u16, sends: u64) {
+        self.counters.channels_full.add(sends);
+        if let Some(held_back) = self.throttles.channels.pass(self.now) {
+            let service = self.door(service).service();
+            tracing::info!(
+                service,
+                sends,
+                held_back,
+                "sends delayed: a channel between connections has no room"
+            );
+        }
+    }
+
     /// Counts and logs dials that found no room in the loop's inbox.
     #[cold]
     pub(crate) fn refuse_dials(&self, refused: u64) {

@@ -17,6 +17,7 @@ use crate::protocol::link::Link;
 use crate::protocol::service::Service;
 use crate::reach::home::{Home, Told};
 use crate::reach::mailbox::{Close, LoopHandle, Mail};
+use crate::reach::nudges::{Due, decline};
 use crate::reach::waker::Waker;
 use crate::reach::woken::{Conns, Slots};
 use crate::reactor::activity::Callback;
@@ -137,6 +138,8 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
         Event::PeerFinished(unread) => protocol.peer_finished(unread, cx),
         Event::HungUp => protocol.hung_up(cx),
         Event::Expired => protocol.expired(cx),
+        Event::TimerExpired(key) => protocol.timer_expired(key, cx),
+        Event::Notified(key) => protocol.notified(key, cx),
         Event::Idle => protocol.idle(cx),
         Event::Overdue => protocol.overdue(cx),
         Event::Draining => protocol.draining(cx),
@@ -147,6 +150,22 @@ pub(crate) fn dispatch<P: Protocol>(protocol: &mut P, event: Event, cx: &mut Cx<
 fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
     let state = states.get_mut(id.index as usize)?;
     (state.id == id && state.is_open() && state.was_opened()).then_some(state)
+}
+
+impl<S: Service> HostOf<S> {
+    /// Tells connections what others have had them told.
+    #[cold]
+    fn notify(&mut self, due: Due, states: &mut Table<State>, env: &mut Env) {
+        if due.delayed > 0 {
+            env.delay_sends(self.index, due.delayed);
+        }
+        for ((id, key), promised) in due.names {
+            match open_state(states, ConnId::from_bits(id)) {
+                Some(state) => self.call(Event::Notified(key), state, env),
+                None => decline(promised),
+            }
+        }
+    }
 }
 
 impl<S: Service> Callbacks for HostOf<S> {
@@ -251,6 +270,9 @@ impl<S: Service> Host for HostOf<S> {
                     },
                 );
             });
+        }
+        if let Some(due) = self.home.mail.nudges.take() {
+            self.notify(due, states, env);
         }
         for (id, how) in batch.closes {
             let id = ConnId::from_bits(id);
@@ -358,6 +380,8 @@ impl<S: Service> Host for HostOf<S> {
                 discard("a protocol", protocol, counters);
             }
         }
+        let due = home.mail.nudges.close();
+        due.names.into_values().for_each(decline);
         let posted = home.mail.take().posts.into_iter();
         let told = home.take_told().into_iter();
         for message in posted.map(|(_, m)| m).chain(told.map(|t| t.message)) {
@@ -371,8 +395,9 @@ impl<S: Service> Host for HostOf<S> {
     }
 
     fn reachable(&self) -> bool {
-        // One of the references is this host's own.
-        Arc::strong_count(&self.home.mail) > 1
+        // One of the references to each is this host's own.
+        let mail = &self.home.mail;
+        Arc::strong_count(mail) > 1 || Arc::strong_count(&mail.nudges) > 1
     }
 
     fn local(&mut self) -> &mut dyn Any {

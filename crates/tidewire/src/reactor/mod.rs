@@ -50,6 +50,8 @@ pub(crate) mod stop;
 mod tests;
 pub(crate) mod throttle;
 pub(crate) mod throttles;
+pub(crate) mod timers;
+mod timing;
 mod turn;
 mod wait;
 mod waiting;

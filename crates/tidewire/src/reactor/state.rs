@@ -15,6 +15,7 @@ use crate::reactor::deadlines::Deadlines;
 use crate::reactor::facts::{
     Appetite, Awaits, Flag, Hint, Owed, PeerEnd, Phase, Rest, Set, Told, Writing,
 };
+use crate::reactor::timers::Timers;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::dial::Dial;
@@ -47,7 +48,10 @@ pub(crate) struct State {
     /// Bytes of these four that its loop has counted.
     pub(crate) counted: u32,
     pub(crate) peer: Peer,
+    /// The earliest of its protocol's timers.
     pub(crate) timer: Option<Instant>,
+    /// All of them, where one with a key was set.
+    pub(crate) timers: Option<Box<Timers>>,
     /// When a byte was last received or sent; of a layer's connection, one that what is inside was given, or one sent.
     pub(crate) last_progress: Instant,
     /// When the present phase ends by force: the linger limit, a dial's next step, or an open
@@ -112,6 +116,7 @@ impl State {
             counted: 0,
             peer,
             timer: None,
+            timers: None,
             last_progress: now,
             phase_ends: None,
             deadlines: Deadlines::new(limits),
@@ -491,7 +496,7 @@ impl State {
             self.deadlines.keep_lifetime(self.phase_ends.take());
             self.deadlines.forget_look();
             self.carry = Vec::new();
-            self.timer = None;
+            self.drop_timers();
             self.flags.remove(Flag::Paused);
             self.owed.remove(Owed::Replay);
             self.owed.remove(Owed::GoOn);

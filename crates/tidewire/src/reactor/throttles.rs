@@ -14,7 +14,9 @@ pub(crate) struct Throttles {
     pub(crate) cuts: Throttle,
     /// Lines about messages that found no room.
     pub(crate) messages: Throttle,
-    /// Lines about dials that found no room.
+    /// Of sends that found no room in a channel.
+    pub(crate) channels: Throttle,
+    /// Of dials that found no room.
     pub(crate) dials: Throttle,
     /// Lines about attempts to connect that failed.
     pub(crate) attempts: Throttle,
@@ -31,6 +33,7 @@ impl Default for Throttles {
             ends: [const { a_second() }; Closed::KINDS],
             cuts: a_second(),
             messages: a_second(),
+            channels: a_second(),
             attempts: a_second(),
             dials: a_second(),
         }

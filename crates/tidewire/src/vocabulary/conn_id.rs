@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 /// that is reused and a generation that is not (until 2^32 connections later).
 ///
 /// Another loop has other connections under the same names. So a name stays on its loop: it cannot be sent to another thread, nor be
-/// kept where several loops look. What reaches a connection from anywhere is its [`Handle`](crate::Handle).
+/// kept where several loops look: for that it has a [`ConnName`](crate::ConnName). What reaches a connection from anywhere is its
+/// [`Handle`](crate::Handle).
 ///
 /// ```
 /// use tidewire::on_input;

@@ -2,6 +2,7 @@
 
 pub(crate) mod closed;
 pub(crate) mod conn_id;
+pub(crate) mod conn_name;
 pub(crate) mod dial;
 pub(crate) mod endpoint;
 pub(crate) mod network;

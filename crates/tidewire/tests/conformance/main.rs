@@ -29,6 +29,7 @@ mod accepting;
 mod admission;
 mod ahead;
 mod both_ways;
+mod channels;
 mod chaos;
 mod crowd;
 mod deadlines;
@@ -42,10 +43,12 @@ mod going_on;
 mod half_close;
 mod held;
 mod idle;
+mod keyed_timers;
 mod layers;
 mod leftovers;
 mod lifecycle;
 mod memory;
+mod names;
 mod options;
 mod panics;
 mod partners;
@@ -79,6 +82,9 @@ fn main() -> ExitCode {
         deadlines::cases(),
         ending::cases(),
         half_close::cases(),
+        channels::cases(),
+        keyed_timers::cases(),
+        names::cases(),
         timers::cases(),
         reach::cases(),
         panics::cases(),

@@ -23,6 +23,8 @@ pub(crate) trait Role: 'static {
     }
     fn hung_up(&mut self, _: &mut Context<'_>) {}
     fn expired(&mut self, _: &mut Context<'_>) {}
+    fn timer_expired(&mut self, _key: u64, _: &mut Context<'_>) {}
+    fn notified(&mut self, _key: u64, _: &mut Context<'_>) {}
     fn idle(&mut self, cx: &mut Context<'_>) {
         cx.link.finish();
     }
@@ -155,6 +157,16 @@ impl Protocol for Probe {
 
     fn expired(&mut self, cx: &mut Context<'_>) {
         self.event(Event::Expired, cx, |role, cx| role.expired(cx));
+    }
+
+    fn timer_expired(&mut self, key: u64, cx: &mut Context<'_>) {
+        self.event(Event::TimerExpired(key), cx, |role, cx| {
+            role.timer_expired(key, cx);
+        });
+    }
+
+    fn notified(&mut self, key: u64, cx: &mut Context<'_>) {
+        self.event(Event::Notified(key), cx, |role, cx| role.notified(key, cx));
     }
 
     fn idle(&mut self, cx: &mut Context<'_>) {

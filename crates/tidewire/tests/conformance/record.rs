@@ -18,6 +18,8 @@ pub(crate) enum Event {
     PeerFinished(usize),
     HungUp,
     Expired,
+    TimerExpired(u64),
+    Notified(u64),
     Idle,
     Posted(u64),
     Draining,

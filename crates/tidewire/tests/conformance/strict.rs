@@ -105,11 +105,9 @@ fn one_write_is_answered_by_one_read(v: Variant) {
                 assert!(cuts.is_empty(), "{what}");
                 assert_eq!(chunks, messages, "{what}");
             }
-            // On a ring, several chunks of one turn are answered together.
-            match is_ring {
-                true => assert!((messages..=chunks).contains(&counted.sends), "{what}"),
-                false => assert_eq!(counted.sends, chunks, "{what}"),
-            }
+            // What the sender's kernel has cut is answered a chunk at a time, or together where the first waited for its turn.
+            let sends = messages..=chunks;
+            assert!(sends.contains(&counted.sends), "{what}: {counted}");
             let each = counted.receives as f64 / messages as f64;
             println!("{v}: {what}: {each:.4} receives of each message, {chunks} chunks");
             // The end is a receive of its own, and a ring's first message of each connection one for each small buffer.

@@ -86,8 +86,10 @@ impl Core {
             Phase::Open => {
                 let early = mistaken(Mistake::TimerEarly) && state.timer.is_some();
                 let stale = mistaken(Mistake::TimerSurvives) && state.timer.is_none();
-                if state.timer.is_some_and(|t| t <= now) || early || stale {
-                    state.timer = None;
+                if state.timer.is_some_and(|t| t <= now) {
+                    self.expire_timers(index);
+                } else if early || stale {
+                    state.set_timer(None);
                     self.call(index, Event::Expired);
                 }
                 self.expire_peer(io, index);
@@ -103,6 +105,18 @@ impl Core {
                 state.outlive_finished(now, self.limits[state.service as usize].linger);
             }
             self.env.touch(state);
+        }
+    }
+
+    /// Timers of the protocol that are due now, and none that is set meanwhile in place of another.
+    fn expire_timers(&mut self, index: u32) {
+        let now = self.env.now;
+        for _ in 0..self.states[index as usize].timers_due(now) {
+            let state = &mut self.states[index as usize];
+            let Some(due) = state.take_due_timer(now).filter(|_| state.is_open()) else {
+                return;
+            };
+            self.call(index, due);
         }
     }
 
