@@ -21,6 +21,66 @@
 //! The socket is a file of mode 0600, not an abstract name: a file has an owner, and may be put
 //! where only a service and its successor reach it. A peer must be of the same user, or root
 //! (`SO_PEERCRED`), on both sides.
+//!
+//! # In five minutes
+//!
+//! ```
+//! use std::net::TcpListener;
+//! use std::thread;
+//! use std::time::Duration;
+//!
+//! use tidewire_handover::{Claim, Control, Handed, Hello, Offer, Word};
+//!
+//! # let path = std::env::temp_dir().join(format!("tidewire-handover-example-{}.sock", std::process::id()));
+//! // The running server listens at `path`, beside its service.
+//! let control = Control::listen(&path)?;
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let at = listener.local_addr()?;
+//!
+//! // Its successor, another process, asks there.
+//! let successor = thread::spawn(move || {
+//!     let hello = Hello { version: "2".into(), pid: 2, forget: false, takes_connections: false };
+//!     let (claim, _offer, sockets) = Claim::ask(&path, hello).expect("an offer");
+//!     let listener = TcpListener::from(sockets[0].sockets[0].try_clone().expect("a socket"));
+//!     claim.serving().expect("the running server ends");
+//!     listener.local_addr().expect("an address")
+//! });
+//!
+//! let soon = || thread::sleep(Duration::from_millis(1)); // a server waits in its loop, or in poll()
+//! let mut session = loop {
+//!     match control.accept()? {
+//!         Some(session) => break session,
+//!         None => soon(),
+//!     }
+//! };
+//! loop {
+//!     match session.hear()? {
+//!         Some(Word::Hello(_)) => {
+//!             let offer = Offer {
+//!                 version: "1".into(),
+//!                 pid: 1,
+//!                 logs: Vec::new(),
+//!                 stores: Vec::new(),
+//!                 release_ms: 0,
+//!                 packets: 0,
+//!             };
+//!             let all = [Handed {
+//!                 service: "echo".into(),
+//!                 at: at.into(),
+//!                 is_given: false,
+//!                 owns_file: false,
+//!                 sockets: vec![listener.try_clone()?.into()],
+//!             }];
+//!             session.offer(offer, &all)?;
+//!         }
+//!         // It accepts connections by now: this server ends. No connection was refused.
+//!         Some(Word::Serving) => break session.go(false)?,
+//!         _ => soon(),
+//!     }
+//! }
+//! assert_eq!(successor.join().expect("it serves"), at);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod claim;

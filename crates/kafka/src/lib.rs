@@ -9,6 +9,30 @@
 //!
 //! The client is C (librdkafka), and is built with the feature `client`. Without it everything else
 //! is here, and opening the home is [told](Unavailable::NotBuilt).
+//!
+//! # In five minutes
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use tidewire_kafka::{Settings, Target};
+//! use tidewire_log::EmbeddedLog;
+//! use tidewire_replicate::{Bell, Replicator, Running};
+//!
+//! let (log, _recovery) = EmbeddedLog::start("/var/lib/app/log".as_ref(), tidewire_log::Settings::default())?;
+//! let (identity, log) = (log.identity(), Arc::new(log));
+//!
+//! let target: Target = "kafka://k1:9092,k2,k3/events".parse()?;
+//! let bell = Bell::default();
+//! // It connects on a thread of its own; topics that are missing are made.
+//! let home = tidewire_kafka::home(&target, &Settings::default(), bell.clone())?;
+//! let session = 1; // drawn anew for each process
+//! let replicator = Replicator::new(log.clone(), identity, session, Default::default());
+//! let running = Running::start(replicator, home, &*log, bell)?;
+//! // From now on `log.progress().replicated` says how far the log is at home.
+//! # drop(running);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 #[cfg_attr(

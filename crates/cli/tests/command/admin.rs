@@ -38,10 +38,10 @@ fn serve_lines(args: &[&str]) -> (Running, Vec<String>) {
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 fn ask(at: SocketAddr, request: &str, fields: &str, body: &str) -> Answer {
@@ -66,7 +66,7 @@ fn ask(at: SocketAddr, request: &str, fields: &str, body: &str) -> Answer {
     }
 }
 
-fn get(at: SocketAddr, path: &str) -> Answer {
+pub(crate) fn get(at: SocketAddr, path: &str) -> Answer {
     ask(at, &format!("GET {path}"), "", "")
 }
 
@@ -80,7 +80,7 @@ fn echo(at: SocketAddr, times: usize) {
 }
 
 /// The sum of the values of a metric whose labels contain this text.
-fn value(page: &str, name: &str, labels: &str) -> f64 {
+pub(crate) fn value(page: &str, name: &str, labels: &str) -> f64 {
     let lines = page.lines().filter(|line| {
         let rest = line.strip_prefix(name);
         rest.is_some_and(|rest| rest.starts_with([' ', '{']) && rest.contains(labels))

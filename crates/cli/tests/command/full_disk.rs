@@ -2,11 +2,13 @@
 //! Skipped, with the reason, where no file system can be mounted.
 
 use std::io::Write as _;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use crate::admin::{get, value};
 use crate::common::durable::{Place, Server, assert_code};
-use crate::common::run;
 use crate::common::small_disk::SmallDisk;
+use crate::common::{PATIENCE, addr, run};
 
 /// What is done on the full disk.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +26,6 @@ fn serve(disk: &SmallDisk, more: &[&str]) -> Server {
         "ingest",
         "--listen",
         "ingest=0",
-        "--admin",
-        "off",
         "--control",
         "off",
         "--segment",
@@ -51,7 +51,8 @@ fn full_and_freed(done: Done, had_limits: bool) -> bool {
     };
     let place = Place::new();
     let input = place.file("input", format!("{}\n", "x".repeat(1000)).repeat(20_000));
-    let mut server = serve(&disk, &[]);
+    let quiet = ["--admin", "off"];
+    let mut server = serve(&disk, &quiet);
     if had_limits {
         stream(&server, &["create", "logs", "--retain-age", "100d"]);
         stream(&server, &["set", "logs", "--limit-bytes", "1MiB"]);
@@ -64,7 +65,7 @@ fn full_and_freed(done: Done, had_limits: bool) -> bool {
         Done::Deletion => stream(&server, &["delete", "default", "--yes"]),
         Done::Retention => {
             server.stop();
-            server = serve(&disk, &["--retain-bytes", "4MiB"]);
+            server = serve(&disk, &["--retain-bytes", "4MiB", "--admin", "off"]);
         }
     }
     let sent = server.send(&["--stream", "after", "--retry", "60s"], "there is room\n");
@@ -94,5 +95,49 @@ fn what_makes_room_on_a_full_disk_is_taken() {
                 return;
             }
         }
+    }
+}
+
+/// Every producer was refused, and gauge, `/ready` and all else said that the server was well.
+#[test]
+fn a_full_disk_is_shown_as_long_as_it_lasts() {
+    let Some(disk) = SmallDisk::mount(12) else {
+        writeln!(std::io::stderr(), "skipped").unwrap();
+        return;
+    };
+    let place = Place::new();
+    let input = place.file("input", format!("{}\n", "x".repeat(1000)).repeat(20_000));
+    let mut server = serve(&disk, &["--admin", "127.0.0.1:0"]);
+    let admin = addr(&server.running.line());
+    let blocked = || {
+        let page = get(admin, "/metrics").body;
+        let labels = "log=\"messages\",because=\"disk_full\"";
+        value(&page, "tidewire_log_blocked", labels)
+    };
+    let is_shown = |is_full: bool| {
+        let ready = get(admin, "/ready");
+        match is_full {
+            true => {
+                ready.status == 503 && ready.body.contains("its disk is full") && blocked() == 1.0
+            }
+            false => ready.status == 200 && blocked() == 0.0,
+        }
+    };
+    until("it is ready", || is_shown(false));
+    assert_code(
+        &server.send(&["--producer", "p", "--retry", "1s", &input], ""),
+        2,
+    );
+    until("the disk is shown to be full", || is_shown(true));
+    stream(&server, &["set", "default", "--retain-bytes", "1MiB"]);
+    until("there is room", || is_shown(false));
+    server.stop();
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
     }
 }
