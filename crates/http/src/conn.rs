@@ -30,9 +30,9 @@ use crate::wire::Asked;
 
 /// Bytes of a body for a request that takes none which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
-/// Bytes of a reply up to which a connection that ends behind it is closed at once: the kernel sends so much without waiting.
-/// A client's late bytes are answered by a reset, which would destroy what is left of a longer one.
-const UNLINGERED_MAX: usize = 16 << 10;
+/// Bytes of all replies of a connection up to which it is closed at once behind the last: the kernel sends so much without
+/// waiting. A client's late bytes are answered by a reset, which would destroy what the kernel still holds of longer ones.
+const UNLINGERED_MAX: u32 = 16 << 10;
 /// What a client that sent `Expect: 100-continue` is told.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -52,6 +52,8 @@ pub struct HttpConn<H> {
     draining: bool,
     /// Other connections have their turn; then the pipelined requests go on.
     gives_way: bool,
+    /// Bytes of replies so far, at least those of which the kernel may still hold some; what is beyond a u32 is not counted.
+    replied: u32,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -116,6 +118,7 @@ impl<H: Handler> HttpConn<H> {
             by_head: false,
             draining: false,
             gives_way: false,
+            replied: 0,
             handler: PhantomData,
         }
     }
@@ -328,7 +331,9 @@ impl<H: Handler> HttpConn<H> {
         if !matches!(self.stage, Stage::Head) {
             self.stage = Stage::Head;
         }
-        if asked.last && cx.link.queued_len() <= UNLINGERED_MAX {
+        let queued = u32::try_from(cx.link.queued_len()).unwrap_or(u32::MAX);
+        self.replied = self.replied.saturating_add(queued);
+        if asked.last && self.replied <= UNLINGERED_MAX {
             cx.link.finish_without_waiting();
         } else if !asked.keep || self.draining {
             cx.link.finish();
@@ -532,6 +537,7 @@ impl<H: Handler> HttpConn<H> {
         } = *it;
         // The kernel may still have much of the reply.
         asked.last = false;
+        self.replied = u32::MAX;
         self.answered(asked, body, cx)
     }
 
