@@ -39,6 +39,7 @@ mod log_keys;
 mod many_shards;
 mod memory;
 mod monitor;
+mod orders;
 #[allow(clippy::disallowed_methods, reason = "the clients are plain sockets")]
 mod random_compared;
 mod said;
@@ -68,6 +69,10 @@ fn a_seed_is_the_same_run_in_another_process() {
         "events::whichever_client_does_it_and_however",
         "scripts::nothing_of_a_script_stays_for_the_next",
         "expiring::keys_expire_in_virtual_time",
+        "orders::channels_are_listed_in_order",
+        "orders::what_is_flushed_is_told_in_order",
+        "orders::what_databases_bring_when_they_are_swapped_is_served_in_order",
+        "orders::notes_that_are_too_many_go_as_the_stores_key_says",
     ];
     for test in tests {
         (0..1).for_each(|seed| twice::says_the_same(test, seed, "network: "));
