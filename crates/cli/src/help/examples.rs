@@ -58,6 +58,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("stream set", &["tidewire stream set web --retain-age none"]),
     ("stream delete", &["tidewire stream delete web --yes"]),
     (
+        "stream trim",
+        &["tidewire stream trim web --before 1000 --yes"],
+    ),
+    (
         "stream delete-cursor",
         &["tidewire stream delete-cursor web reports"],
     ),

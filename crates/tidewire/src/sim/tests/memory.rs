@@ -84,14 +84,16 @@ fn chunks_count_wherever_they_are() {
         |sim: &mut Sim| services.map(|s| sim.local(s).iter().map(|c| c.len()).sum::<usize>());
     sim.run_for(MOMENT);
     let before: usize = kept(&mut sim).iter().sum();
-    assert!((LIMIT / 4 * 3..=LIMIT).contains(&before), "{before}");
+    // A chunk counts with its whole buffer of 68 KiB, of which what came in pieces of 64 KiB fills so much.
+    let least = LIMIT / 4 * 3 / 68 * 64;
+    assert!((least..=LIMIT).contains(&before), "{before}");
     assert!(loops.iter().any(|&at| sim.counters(at).memory_pauses > 0));
     for service in services {
         sim.local(service).clear();
     }
     sim.run_for(MOMENT);
     let after: usize = kept(&mut sim).iter().sum();
-    assert!((LIMIT / 4 * 3..=LIMIT).contains(&after), "{after}");
+    assert!((least..=LIMIT).contains(&after), "{after}");
     for at in loops {
         assert_eq!(sim.counters(at).closed_for(Closed::MemoryLimit), 0);
     }
