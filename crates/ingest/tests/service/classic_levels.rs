@@ -156,7 +156,8 @@ fn a_full_queue_and_a_full_disk_pause_reading() {
     for classic in dialects() {
         let log = SteppedLog::new().queue(500);
         let mut world = World::new(classic, &log, Level::Durable);
-        let stream = messages(&classic, vec![5; 4000]);
+        // More than one chunk.
+        let stream = messages(&classic, vec![5; 8000]);
         let client = world.client(&stream);
         world.sim.finish(client);
         for step in 0..2000 {
@@ -167,8 +168,8 @@ fn a_full_queue_and_a_full_disk_pause_reading() {
         world.pass();
         let counters = world.service.counters();
         assert!(counters.paused_by_log > 0, "{classic:?} {counters}");
-        assert_eq!(world.acked(client), 4000, "{classic:?} {counters}");
-        assert_eq!(sizes(&log), vec![5; 4000]);
+        assert_eq!(world.acked(client), 8000, "{classic:?} {counters}");
+        assert_eq!(sizes(&log), vec![5; 8000]);
         assert!(world.ended(client));
     }
 }

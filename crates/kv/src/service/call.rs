@@ -9,7 +9,7 @@ use super::clients::Card;
 use super::local::RespLocal;
 use super::session::Session;
 use super::shared::{Here, Shared};
-use super::table::{Entry, table};
+use super::table::{Entry, Table, table};
 use crate::commands::{Error, subcommands};
 use crate::reply::Reply;
 
@@ -39,11 +39,11 @@ pub(crate) fn run_of(entry: &Entry) -> Run {
 }
 
 /// Says what is run for which command. The first call counts.
-pub(super) fn install(all: impl Iterator<Item = (&'static str, Run)>) {
+pub(super) fn install(table: &Table, all: impl Iterator<Item = (&'static str, Run)>) {
     RUNS.get_or_init(|| {
-        let mut runs = vec![None; table().all().len()];
+        let mut runs = vec![None; table.all().len()];
         for (name, run) in all {
-            if let Some(entry) = table().find(name.as_bytes()) {
+            if let Some(entry) = table.find(name.as_bytes()) {
                 runs[usize::from(entry.id)] = Some(run);
             }
         }

@@ -89,6 +89,6 @@ fn elsewhere(_: &mut Call<'_, '_>) -> Flow {
 
 /// Makes all commands known. To be called before anything is served.
 pub(super) fn install() {
-    table::install(SESSION.iter().map(|(spec, _)| spec));
-    call::install(SESSION.iter().map(|(spec, run)| (spec.name, *run)));
+    let table = table::install(SESSION.iter().map(|(spec, _)| spec));
+    call::install(table, SESSION.iter().map(|(spec, run)| (spec.name, *run)));
 }

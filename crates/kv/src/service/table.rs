@@ -193,8 +193,8 @@ pub(crate) fn table() -> &'static Table {
 }
 
 /// Fills the table from all commands about keys, and from these. The first call counts.
-pub(super) fn install(session: impl Iterator<Item = &'static SessionSpec>) {
-    TABLE.get_or_init(|| Table::new(session));
+pub(super) fn install(session: impl Iterator<Item = &'static SessionSpec>) -> &'static Table {
+    TABLE.get_or_init(|| Table::new(session))
 }
 
 #[cfg(not(test))]
