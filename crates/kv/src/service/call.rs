@@ -39,7 +39,7 @@ pub(crate) fn run_of(entry: &Entry) -> Run {
 }
 
 /// Says what is run for which command. The first call counts.
-pub(super) fn install(table: &Table, all: impl Iterator<Item = (&'static str, Run)>) {
+pub(super) fn install(table: &'static Table, all: impl Iterator<Item = (&'static str, Run)>) {
     RUNS.get_or_init(|| {
         let mut runs = vec![None; table.all().len()];
         for (name, run) in all {
