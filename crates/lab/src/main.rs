@@ -42,7 +42,7 @@ enum Command {
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
     /// Runs a matrix of workloads and servers, and compares them.
-    Lab(lab::Args),
+    Lab(Box<lab::Args>),
     /// Describes these commands as JSON, for completions.
     #[command(hide = true)]
     Commands,
