@@ -498,7 +498,8 @@ function redis.set_repl(...)
 end
 
 local cjson = library(rust.json, { _NAME = 'cjson', _VERSION = '2.1.0', null = rust.null })
-function cjson.new() return cjson end
+-- A table of the caller's own: the one that all scripts look functions up in reaches none of them.
+function cjson.new() return library(cjson) end
 
 local shields = {}
 for name, real in next, {
@@ -534,6 +535,16 @@ for name, meta in next, shields do base[name] = shield({}, meta) end
 local env = { KEYS = false, ARGV = false }
 base._G, base.KEYS, base.ARGV = env, false, false
 shield(env, globals)
+
+-- What libraries see beside their own tables: nothing leads to the globals of scripts.
+local library_base = library(base)
+for _, name in next, { '_G', 'KEYS', 'ARGV', 'redis' } do library_base[name] = nil end
+setmetatable(library_base, getmetatable(base))
+local library_globals = {
+  __index = library_base,
+  __newindex = globals.__newindex,
+  __metatable = false,
+}
 
 local handler = rust.handler
 
@@ -631,7 +642,7 @@ local function load_library(chunk)
   env._G, env.redis = env, redis
   local meta = { __index = while_loading, __newindex = shields.redis.__newindex, __metatable = false }
   shield(redis, meta)
-  shield(env, globals)
+  shield(env, library_globals)
   setfenv(chunk, env)
   registering, current = {}, env
   local ok, result = xpcall(chunk, rust.handler)

@@ -1,11 +1,13 @@
 //! The library's own functions beside C's, in the same process: C's functions get small inputs
 //! only, as nothing bounds them.
 
+use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::fmt::Write;
 
-use mlua::{Lua, LuaOptions, StdLib, Value as Lua51};
+use mlua::{Lua, LuaOptions, StdLib, Table, Value as Lua51};
 
-use crate::{Answer, Call, Ended, Host, Run, Stop, Value, Verdict, Vm};
+use crate::{Answer, Call, Ended, Fcall, Host, Run, Stop, Value, Verdict, Vm};
 
 /// Answers nothing.
 struct Nobody;
@@ -359,4 +361,176 @@ fn a_pattern_of_any_length_overflows_no_stack() {
             other => assert!(matches!(other, Ended::Done(_)), "{text}: {other:?}"),
         }
     }
+}
+
+/// What an interpreter keeps between scripts: each value by the way to it, and what it is. The tables that scripts see are
+/// looked through, past their metatables, as no script can.
+fn kept(vm: &Vm) -> BTreeMap<String, String> {
+    fn told(value: &Lua51) -> String {
+        match value {
+            Lua51::Table(_) | Lua51::Function(_) => format!("{:?}", value.to_pointer()),
+            other => format!("{other:?}"),
+        }
+    }
+    fn walk(
+        path: &str,
+        table: &Table,
+        seen: &mut Vec<*const c_void>,
+        all: &mut BTreeMap<String, String>,
+    ) {
+        if seen.contains(&table.to_pointer()) {
+            return;
+        }
+        seen.push(table.to_pointer());
+        let meta = table
+            .metatable()
+            .map(|meta| ("<meta>".to_owned(), Lua51::Table(meta)));
+        let fields = table.pairs::<Lua51, Lua51>().map(|pair| {
+            let (key, value) = pair.unwrap();
+            let key = match &key {
+                Lua51::String(name) => name.to_string_lossy(),
+                other => told(other),
+            };
+            (key, value)
+        });
+        for (key, value) in fields.chain(meta) {
+            // These are the script's own.
+            if matches!(&key[..], "KEYS" | "ARGV") {
+                continue;
+            }
+            let path = format!("{path}.{key}");
+            all.insert(path.clone(), told(&value));
+            if let Lua51::Table(table) = value {
+                walk(&path, &table, seen, all);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk("", vm.globals(), &mut Vec::new(), &mut all);
+    all
+}
+
+#[track_caller]
+fn unchanged(before: &BTreeMap<String, String>, vm: &Vm, what: &str) {
+    let after = kept(vm);
+    let of = |way: &String| (before.get(way), after.get(way));
+    let ways = before.keys().chain(after.keys());
+    let changed = ways.filter(|way| before.get(*way) != after.get(*way));
+    let changed: Vec<_> = changed.map(|way| (way, of(way))).collect();
+    assert!(changed.is_empty(), "{what}: {changed:?}");
+}
+
+/// The names of all that a script finds: `string`, `string.rep`, `_G`.
+fn reachable(vm: &Vm) -> Vec<String> {
+    let behind = |table: &Table| -> Option<Table> { table.metatable()?.raw_get("__index").ok() };
+    let named = |table: &Table| -> Vec<(String, Lua51)> {
+        let pairs = table.pairs::<String, Lua51>();
+        pairs.map(|pair| pair.unwrap()).collect()
+    };
+    let mut all = Vec::new();
+    for (name, value) in named(&behind(vm.globals()).unwrap()) {
+        if let Lua51::Table(library) = &value
+            && name != "_G"
+        {
+            let inner = named(&behind(library).unwrap());
+            all.extend(inner.iter().map(|(inner, _)| format!("{name}.{inner}")));
+        }
+        all.push(name);
+    }
+    all.sort();
+    all
+}
+
+/// Writes into all that it can reach from the value of a name: the value, its metatable, and what it gives when it is called.
+const WRITES: &str = r#"
+local evil = function() end
+local fields = {}
+for at = 1, #ARGV do fields[at] = string.match(ARGV[at], '[%w_]+$') end
+local value = _G
+for field in string.gmatch(ARGV[1], '[^.]+') do value = value[field] end
+local function write(value, depth)
+  if depth == 0 then return end
+  pcall(function() value.evil = evil end)
+  pcall(rawset, value, 'evil', evil)
+  pcall(setmetatable, value, { __index = evil })
+  pcall(table.insert, value, evil)
+  pcall(table.insert, value, 1, evil)
+  pcall(table.sort, value)
+  pcall(table.remove, value)
+  local ok, meta = pcall(getmetatable, value)
+  if ok then write(meta, depth - 1) end
+  if type(value) == 'table' then
+    local keys = {}
+    for key in pairs(value) do keys[#keys + 1] = key end
+    for _, key in ipairs(keys) do
+      if key ~= 'KEYS' and key ~= 'ARGV' then
+        local old = rawget(value, key)
+        pcall(function() value[key] = evil end)
+        if old ~= value then write(old, depth - 1) end
+      end
+    end
+    for _, field in ipairs(fields) do pcall(function() value[field] = evil end) end
+  elseif type(value) == 'function' then
+    for _, args in ipairs{ {}, { '' }, { 1 }, { {} }, { _G }, { string }, { 'x', 'y' }, { _G, 'a' }, { redis, evil }, { evil, redis } } do
+      local results = { pcall(value, unpack(args)) }
+      for at = 2, #results do write(results[at], depth - 1) end
+    end
+  end
+end
+write(value, 4)
+return redis.error_reply('x').err
+"#;
+
+#[test]
+fn what_a_script_writes_into_is_its_own() {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let before = kept(&vm);
+    let names = reachable(&vm);
+    let is_there = |name: &str| names.iter().any(|other| other == name);
+    for name in [
+        "_G",
+        "cjson.new",
+        "redis.call",
+        "string.gsub",
+        "cmsgpack.pack",
+        "bit.band",
+    ] {
+        assert!(is_there(name), "{name}: {names:?}");
+        assert!(before.len() > names.len(), "{before:?}");
+    }
+    for first in 0..names.len() {
+        let mut args: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        args.swap(0, first);
+        let name = &names[first];
+        assert_eq!(ours(&vm, "writes", WRITES, &args), "ERR x", "{name}");
+        unchanged(&before, &vm, name);
+    }
+}
+
+/// A library is no way to the globals of scripts, whatever it removes of its own.
+#[test]
+fn a_library_reaches_nothing_of_scripts() {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let before = kept(&vm);
+    let text = b"_G = nil redis.register_function('f', function() \
+        return tostring(pcall(function() _G.KEYS = 'theirs' return _G.KEYS end)) .. tostring(pcall(function() return KEYS end)) end)";
+    let registered = vm.load(1, text);
+    // `_G` is the library's own, and is not written to while it is loaded either, or the library may do without.
+    if registered.is_ok() {
+        let call = Fcall {
+            library: 1,
+            text,
+            function: "f",
+            keys: &[],
+            args: &[],
+        };
+        match vm.call(call, &mut Nobody) {
+            Ended::Done(Answer::Bulk(text)) => assert_eq!(text, b"falsefalse"),
+            other => panic!("{other:?}"),
+        }
+    }
+    for text in ["error(redis)", "error(_G)", "error(string)"] {
+        assert!(vm.load(2, text.as_bytes()).is_err());
+    }
+    unchanged(&before, &vm, "a library");
 }

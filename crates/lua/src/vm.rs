@@ -280,6 +280,12 @@ impl Vm {
         self.lua.used_memory()
     }
 
+    /// The globals of scripts.
+    #[cfg(test)]
+    pub(crate) fn globals(&self) -> &Table {
+        &self.env
+    }
+
     /// Runs a script.
     pub fn run(&self, run: Run<'_>, host: &mut dyn Host) -> Ended {
         let function = match self.function(run.name, run.text) {
