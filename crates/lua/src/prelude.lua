@@ -4,12 +4,12 @@
 
 local rust = ...
 local error, type, next, select = error, type, next, select
-local getmetatable, setmetatable, rawset = getmetatable, setmetatable, rawset
+local getmetatable, setmetatable, rawget, rawset = getmetatable, setmetatable, rawget, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
 local byte, sub, concat, floor = string.byte, string.sub, table.concat, math.floor
 local find, seek, gsub_text = rust.string.find, rust.string.seek, rust.string.gsub
-local tonumber, insert, remove, rawget = tonumber, table.insert, table.remove, rawget
+local tonumber, insert, remove = tonumber, table.insert, table.remove
 local stopped, look = rust.stopped, rust.look
 -- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
 local INT_END, CHUNK_MAX = 2147483648, 1073741824
@@ -47,7 +47,9 @@ local function caught(ok, ...)
   if ok then return ok, ... end
   local e = ...
   let_through(e)
-  if type(e) == 'table' and type(e.err) == 'string' then e = e.err end
+  -- The globals would refuse to be asked for it.
+  local err = type(e) == 'table' and rawget(e, 'err')
+  if type(err) == 'string' then e = err end
   return ok, rust.message(e)
 end
 

@@ -507,6 +507,52 @@ fn what_a_script_writes_into_is_its_own() {
     }
 }
 
+#[test]
+fn what_a_script_raises_is_not_written_into() {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let before = kept(&vm);
+    for (at, name) in reachable(&vm).iter().enumerate() {
+        for text in [
+            format!("error({name})"),
+            format!("\nlocal t = setmetatable({{}}, {{__index = {name}}}) error(t, 0)"),
+            format!("coroutine.wrap(function() error({name}, 2) end)()"),
+            format!("return pcall(error, {name})"),
+        ] {
+            let run = Run {
+                name: &format!("raises {at} {text}"),
+                text: text.as_bytes(),
+                keys: &[],
+                args: &[],
+            };
+            let ended = vm.run(run, &mut Nobody);
+            let is_caught = text.starts_with("return pcall");
+            assert_eq!(
+                matches!(ended, Ended::Done(_)),
+                is_caught,
+                "{text}: {ended:?}"
+            );
+            unchanged(&before, &vm, &text);
+        }
+    }
+    // The place is told of a table of the script's own, and what the table says.
+    let run = Run {
+        name: "own",
+        text: b"\nerror({err = 'MY error'})",
+        keys: &[],
+        args: &[],
+    };
+    let told = "MY error script: own, on @user_script:2.";
+    assert_eq!(vm.run(run, &mut Nobody), Ended::Failed(told.into()));
+    let run = Run {
+        name: "own with a metatable",
+        text: b"\nerror(setmetatable({err = 'MY error'}, {}))",
+        keys: &[],
+        args: &[],
+    };
+    let told = "MY error script: own with a metatable, on @user_script:2.";
+    assert_eq!(vm.run(run, &mut Nobody), Ended::Failed(told.into()));
+}
+
 /// A library is no way to the globals of scripts, whatever it removes of its own.
 #[test]
 fn a_library_reaches_nothing_of_scripts() {
