@@ -7,12 +7,13 @@ local error, type, next, select = error, type, next, select
 local getmetatable, setmetatable, rawget, rawset = getmetatable, setmetatable, rawget, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
-local byte, sub, concat, floor = string.byte, string.sub, table.concat, math.floor
+local byte, sub, concat = string.byte, string.sub, table.concat
+local floor, ceil = math.floor, math.ceil
 local find, seek, gsub_text = rust.string.find, rust.string.seek, rust.string.gsub
 local tonumber, insert, remove = tonumber, table.insert, table.remove
 local stopped, look = rust.stopped, rust.look
--- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
-local INT_END, CHUNK_MAX = 2147483648, 1073741824
+-- What C counts in: the first number beyond an int and beyond 64 bits, and the longest text whose parts it can count.
+local INT_END, LONG_END, CHUNK_MAX = 2147483648, 2^63, 1073741824
 
 -- The longest text, and the most elements, that a function of C is given before the script is looked at: no hook reaches it.
 local LONG, MANY = 32768, 4096
@@ -272,23 +273,38 @@ function string.gsub(s, pattern, by, n)
   return text, count
 end
 
-local function is_whole(n) return type(n) == 'number' and n == floor(n) and is_int(n) end
+-- The position that C makes of an argument: of a number, or a text that reads as one, its whole part, of which an int has
+-- the lowest bits. Nil of all else, which C refuses.
+local function position(value)
+  local n = tonumber(value)
+  if not n then return nil end
+  n = n < 0 and ceil(n) or floor(n)
+  if is_int(n) then return n end
+  -- NaN is not in the range either.
+  if not (n >= -LONG_END and n < LONG_END) then return 0 end
+  n = n % (2 * INT_END)
+  return n < INT_END and n or n - 2 * INT_END
+end
 
 function table.insert(t, ...)
   if shielded[t] then error(READONLY, 2) end
-  local at, value = ...
-  -- C's moves what is behind, however much that is.
-  if select('#', ...) == 2 and type(t) == 'table' and is_whole(at) and #t - at >= MANY then
-    for i = #t + 1, at + 1, -1 do rawset(t, i, rawget(t, i - 1)) end
-    rawset(t, at, value)
-    return
+  if select('#', ...) == 2 and type(t) == 'table' then
+    local at, value = ...
+    at = position(at)
+    -- C's moves what is behind, however much that is.
+    if at and #t - at >= MANY then
+      for i = #t + 1, at + 1, -1 do rawset(t, i, rawget(t, i - 1)) end
+      rawset(t, at, value)
+      return
+    end
   end
   return insert(t, ...)
 end
 
 function table.remove(t, ...)
-  local at = ...
-  if type(t) == 'table' and is_whole(at) and at >= 1 and #t - at >= MANY then
+  local at
+  if type(t) == 'table' then at = position((...)) end
+  if at and at >= 1 and #t - at >= MANY then
     local last, value = #t, rawget(t, at)
     for i = at, last - 1 do rawset(t, i, rawget(t, i + 1)) end
     rawset(t, last, nil)
@@ -298,10 +314,10 @@ function table.remove(t, ...)
 end
 
 function table.concat(t, between, from, to)
-  local first = from == nil and 1 or tonumber(from)
-  local last = tonumber(to)
+  local first = from == nil and 1 or position(from)
+  local last = position(to)
   if to == nil and type(t) == 'table' then last = #t end
-  if type(t) ~= 'table' or not is_whole(first) or not is_whole(last) or last - first < MANY then
+  if type(t) ~= 'table' or not first or not last or last - first < MANY then
     if type(between) == 'string' and #between > LONG then look() end
     return concat(t, between, from, to)
   end

@@ -259,6 +259,79 @@ fn table_functions_do_as_in_c() {
     }
 }
 
+/// What C makes of positions, in a table that is short and in one that is so long that the library's own functions are asked.
+const POSITIONS: &str = r#"
+local out = {}
+for at = 1, #ARGV do
+  for _, text in ipairs{ false, true } do
+    local position = text and ARGV[at] or tonumber(ARGV[at])
+    for _, n in ipairs{ 0, 3, 5000 } do
+      local t = {}
+      for at = 1, n do t[at] = at end
+      -- C moves all that is behind: not here with what is far off.
+      local whole = tonumber(position)
+      local far = n == 0 and -3000 or 1 - 3 * n
+      whole = (whole < 0 and math.ceil(whole) or math.floor(whole)) % 2^32
+      if whole >= 2^31 then whole = whole - 2^32 end
+      if whole >= far then
+        out[#out + 1] = tostring(pcall(table.insert, t, position, 'new'))
+      end
+      for _, key in ipairs{ -1, 0, 1, 2, 3, 4, 5, 6, 4999, 5000, 5001, whole } do
+        out[#out + 1] = tostring(t[key])
+      end
+      out[#out + 1] = tostring((select(2, pcall(table.remove, t, position)))) .. #t
+      for _, key in ipairs{ -1, 0, 1, 2, 3, 4, 5, 6, 4999, 5000, 5001, whole } do
+        out[#out + 1] = tostring(t[key])
+      end
+      local ok, joined = pcall(table.concat, t, ',', position, 3)
+      out[#out + 1] = tostring(ok) .. (ok and joined or '')
+      ok, joined = pcall(table.concat, t, ',', 1, position)
+      out[#out + 1] = tostring(ok) .. (ok and joined or '')
+    end
+  end
+end
+return table.concat(out, '\n')
+"#;
+
+#[test]
+fn positions_are_read_as_by_c() {
+    let (vm, lua) = both();
+    let all: Vec<String> = [
+        "0",
+        "1",
+        "2.9",
+        "-0.9",
+        "-1",
+        "-1.5",
+        "3.5",
+        "5000.5",
+        "4294967296",
+        "4294967297.5",
+        "-4294967294",
+        "8589934595",
+        "1099511627777",
+        "-1099511627775.5",
+        "2147483648",
+        "2147483650",
+        "0x3",
+        " 2 ",
+        "2e0",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for position in &all {
+        let args: &[&[u8]] = &[position.as_bytes()];
+        let (ours, theirs) = (
+            ours(&vm, "positions", POSITIONS, args),
+            theirs(&lua, POSITIONS, args),
+        );
+        let mut lines = ours.split("\\n").zip(theirs.split("\\n")).enumerate();
+        if let Some((at, (a, b))) = lines.find(|(_, (a, b))| a != b) {
+            panic!("{position}, line {at}:\nours   {a}\ntheirs {b}");
+        }
+    }
+}
+
 /// Runs a script that is to stop when it was looked at so often.
 fn stopped_after(looks: u32, text: &str) -> Ended {
     let left = std::cell::Cell::new(looks);
@@ -291,6 +364,13 @@ const ENDLESS: &[&str] = &[
     "return string.find(string.rep('a', 1e6), '(a*)%1%1b')",
     "return string.find(string.rep('a', 1e6), '[' .. string.rep('b', 1e6) .. ']-x')",
     "return table.insert({}, -2147483647, 1)",
+    "return table.insert({}, -2147483647.5, 1)",
+    "return table.insert({}, '-2147483647', 1)",
+    "return table.insert({}, '-0x7fffffff', 1)",
+    "return table.insert({}, 2147483649, 1)",
+    "return table.insert({}, -2^62 - 2^31, 1)",
+    "local t = {} for at = 29, 0, -1 do t[2^at] = 'x' end return table.remove(t, 1.5)",
+    "local t = {} for at = 29, 0, -1 do t[2^at] = 'x' end return table.remove(t, '1')",
     "return cjson.encode((function() local t = {} for _ = 1, 100 do t = {t, t} end return t end)())",
     "return cmsgpack.pack((function() local t = {} for _ = 1, 16 do local u = {} for at = 1, 40 do u[at] = t end t = u end return t end)())",
     "local t = {} for at = 1, 1e6 do t[at] = at % 7 end while true do table.sort(t, function() return false end) end",
