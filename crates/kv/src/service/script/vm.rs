@@ -88,16 +88,10 @@ impl Running {
                 Verdict::Go
             };
         }
-        let wrote = scripts.wrote.load(Relaxed);
-        if !wrote && scripts.kill.load(Relaxed) {
-            scripts.stopped.fetch_add(1, Relaxed);
-            return Verdict::Stop(Stop(
-                match scripts.is_function.load(Relaxed) {
-                    true => "ERR Error running script: Script killed by user with FUNCTION KILL.",
-                    false => "ERR Error running script: Script killed by user with SCRIPT KILL.",
-                }
-                .into(),
-            ));
+        let wrote = scripts.phase.wrote();
+        if scripts.phase.is_killed() {
+            // It is counted when it ends.
+            return Verdict::Stop(scripts.killed());
         }
         if !wrote && self.what.get() == What::Here && took > MOVE_AFTER {
             return Verdict::Tell;
