@@ -160,7 +160,7 @@ pub(in crate::service) fn info(call: &Call<'_, '_>, text: &mut String) {
     let known = scripts.functions.known();
     let functions = known
         .libraries
-        .iter()
+        .values()
         .map(|library| library.functions.len());
     line(text, "number_of_functions", functions.sum::<usize>());
     line(text, "number_of_libraries", known.libraries.len());
