@@ -109,6 +109,14 @@ fn error_text(text: &[u8]) -> Vec<u8> {
 /// Notes where an error was raised; a script's error becomes a table with its text.
 fn handler(lua: &Lua, error: Lua51) -> LuaResult<Table> {
     let table = match error {
+        // One with a metatable may be what all scripts see: the place is told of a copy.
+        Lua51::Table(raised) if raised.metatable().is_some() => {
+            let table = lua.create_table()?;
+            for name in ["err", "source", "line"] {
+                table.raw_set(name, raised.raw_get::<Lua51>(name)?)?;
+            }
+            table
+        }
         Lua51::Table(table) => table,
         other => {
             let text = match &other {

@@ -4,15 +4,16 @@
 
 local rust = ...
 local error, type, next, select = error, type, next, select
-local getmetatable, setmetatable, rawset = getmetatable, setmetatable, rawset
+local getmetatable, setmetatable, rawget, rawset = getmetatable, setmetatable, rawget, rawset
 local pcall, xpcall, setfenv, loadstring = pcall, xpcall, setfenv, loadstring
 local resume, collectgarbage, unpack = coroutine.resume, collectgarbage, unpack
-local byte, sub, concat, floor = string.byte, string.sub, table.concat, math.floor
+local byte, sub, concat = string.byte, string.sub, table.concat
+local floor, ceil = math.floor, math.ceil
 local find, seek, gsub_text = rust.string.find, rust.string.seek, rust.string.gsub
-local tonumber, insert, remove, rawget = tonumber, table.insert, table.remove, rawget
+local tonumber, insert, remove = tonumber, table.insert, table.remove
 local stopped, look = rust.stopped, rust.look
--- What C counts in: the first number beyond an int, and the longest text whose parts it can count.
-local INT_END, CHUNK_MAX = 2147483648, 1073741824
+-- What C counts in: the first number beyond an int and beyond 64 bits, and the longest text whose parts it can count.
+local INT_END, LONG_END, CHUNK_MAX = 2147483648, 2^63, 1073741824
 
 -- The longest text, and the most elements, that a function of C is given before the script is looked at: no hook reaches it.
 local LONG, MANY = 32768, 4096
@@ -47,7 +48,9 @@ local function caught(ok, ...)
   if ok then return ok, ... end
   local e = ...
   let_through(e)
-  if type(e) == 'table' and type(e.err) == 'string' then e = e.err end
+  -- The globals would refuse to be asked for it.
+  local err = type(e) == 'table' and rawget(e, 'err')
+  if type(err) == 'string' then e = err end
   return ok, rust.message(e)
 end
 
@@ -270,23 +273,38 @@ function string.gsub(s, pattern, by, n)
   return text, count
 end
 
-local function is_whole(n) return type(n) == 'number' and n == floor(n) and is_int(n) end
+-- The position that C makes of an argument: of a number, or a text that reads as one, its whole part, of which an int has
+-- the lowest bits. Nil of all else, which C refuses.
+local function position(value)
+  local n = tonumber(value)
+  if not n then return nil end
+  n = n < 0 and ceil(n) or floor(n)
+  if is_int(n) then return n end
+  -- NaN is not in the range either.
+  if not (n >= -LONG_END and n < LONG_END) then return 0 end
+  n = n % (2 * INT_END)
+  return n < INT_END and n or n - 2 * INT_END
+end
 
 function table.insert(t, ...)
   if shielded[t] then error(READONLY, 2) end
-  local at, value = ...
-  -- C's moves what is behind, however much that is.
-  if select('#', ...) == 2 and type(t) == 'table' and is_whole(at) and #t - at >= MANY then
-    for i = #t + 1, at + 1, -1 do rawset(t, i, rawget(t, i - 1)) end
-    rawset(t, at, value)
-    return
+  if select('#', ...) == 2 and type(t) == 'table' then
+    local at, value = ...
+    at = position(at)
+    -- C's moves what is behind, however much that is.
+    if at and #t - at >= MANY then
+      for i = #t + 1, at + 1, -1 do rawset(t, i, rawget(t, i - 1)) end
+      rawset(t, at, value)
+      return
+    end
   end
   return insert(t, ...)
 end
 
 function table.remove(t, ...)
-  local at = ...
-  if type(t) == 'table' and is_whole(at) and at >= 1 and #t - at >= MANY then
+  local at
+  if type(t) == 'table' then at = position((...)) end
+  if at and at >= 1 and #t - at >= MANY then
     local last, value = #t, rawget(t, at)
     for i = at, last - 1 do rawset(t, i, rawget(t, i + 1)) end
     rawset(t, last, nil)
@@ -296,10 +314,10 @@ function table.remove(t, ...)
 end
 
 function table.concat(t, between, from, to)
-  local first = from == nil and 1 or tonumber(from)
-  local last = tonumber(to)
+  local first = from == nil and 1 or position(from)
+  local last = position(to)
   if to == nil and type(t) == 'table' then last = #t end
-  if type(t) ~= 'table' or not is_whole(first) or not is_whole(last) or last - first < MANY then
+  if type(t) ~= 'table' or not first or not last or last - first < MANY then
     if type(between) == 'string' and #between > LONG then look() end
     return concat(t, between, from, to)
   end
@@ -498,7 +516,8 @@ function redis.set_repl(...)
 end
 
 local cjson = library(rust.json, { _NAME = 'cjson', _VERSION = '2.1.0', null = rust.null })
-function cjson.new() return cjson end
+-- A table of the caller's own: the one that all scripts look functions up in reaches none of them.
+function cjson.new() return library(cjson) end
 
 local shields = {}
 for name, real in next, {
@@ -534,6 +553,16 @@ for name, meta in next, shields do base[name] = shield({}, meta) end
 local env = { KEYS = false, ARGV = false }
 base._G, base.KEYS, base.ARGV = env, false, false
 shield(env, globals)
+
+-- What libraries see beside their own tables: nothing leads to the globals of scripts.
+local library_base = library(base)
+for _, name in next, { '_G', 'KEYS', 'ARGV', 'redis' } do library_base[name] = nil end
+setmetatable(library_base, getmetatable(base))
+local library_globals = {
+  __index = library_base,
+  __newindex = globals.__newindex,
+  __metatable = false,
+}
 
 local handler = rust.handler
 
@@ -631,7 +660,7 @@ local function load_library(chunk)
   env._G, env.redis = env, redis
   local meta = { __index = while_loading, __newindex = shields.redis.__newindex, __metatable = false }
   shield(redis, meta)
-  shield(env, globals)
+  shield(env, library_globals)
   setfenv(chunk, env)
   registering, current = {}, env
   local ok, result = xpcall(chunk, rust.handler)

@@ -1,11 +1,13 @@
 //! The library's own functions beside C's, in the same process: C's functions get small inputs
 //! only, as nothing bounds them.
 
+use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::fmt::Write;
 
-use mlua::{Lua, LuaOptions, StdLib, Value as Lua51};
+use mlua::{Lua, LuaOptions, StdLib, Table, Value as Lua51};
 
-use crate::{Answer, Call, Ended, Host, Run, Stop, Value, Verdict, Vm};
+use crate::{Answer, Call, Ended, Fcall, Host, Run, Stop, Value, Verdict, Vm};
 
 /// Answers nothing.
 struct Nobody;
@@ -257,6 +259,79 @@ fn table_functions_do_as_in_c() {
     }
 }
 
+/// What C makes of positions, in a table that is short and in one that is so long that the library's own functions are asked.
+const POSITIONS: &str = r#"
+local out = {}
+for at = 1, #ARGV do
+  for _, text in ipairs{ false, true } do
+    local position = text and ARGV[at] or tonumber(ARGV[at])
+    for _, n in ipairs{ 0, 3, 5000 } do
+      local t = {}
+      for at = 1, n do t[at] = at end
+      -- C moves all that is behind: not here with what is far off.
+      local whole = tonumber(position)
+      local far = n == 0 and -3000 or 1 - 3 * n
+      whole = (whole < 0 and math.ceil(whole) or math.floor(whole)) % 2^32
+      if whole >= 2^31 then whole = whole - 2^32 end
+      if whole >= far then
+        out[#out + 1] = tostring(pcall(table.insert, t, position, 'new'))
+      end
+      for _, key in ipairs{ -1, 0, 1, 2, 3, 4, 5, 6, 4999, 5000, 5001, whole } do
+        out[#out + 1] = tostring(t[key])
+      end
+      out[#out + 1] = tostring((select(2, pcall(table.remove, t, position)))) .. #t
+      for _, key in ipairs{ -1, 0, 1, 2, 3, 4, 5, 6, 4999, 5000, 5001, whole } do
+        out[#out + 1] = tostring(t[key])
+      end
+      local ok, joined = pcall(table.concat, t, ',', position, 3)
+      out[#out + 1] = tostring(ok) .. (ok and joined or '')
+      ok, joined = pcall(table.concat, t, ',', 1, position)
+      out[#out + 1] = tostring(ok) .. (ok and joined or '')
+    end
+  end
+end
+return table.concat(out, '\n')
+"#;
+
+#[test]
+fn positions_are_read_as_by_c() {
+    let (vm, lua) = both();
+    let all: Vec<String> = [
+        "0",
+        "1",
+        "2.9",
+        "-0.9",
+        "-1",
+        "-1.5",
+        "3.5",
+        "5000.5",
+        "4294967296",
+        "4294967297.5",
+        "-4294967294",
+        "8589934595",
+        "1099511627777",
+        "-1099511627775.5",
+        "2147483648",
+        "2147483650",
+        "0x3",
+        " 2 ",
+        "2e0",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for position in &all {
+        let args: &[&[u8]] = &[position.as_bytes()];
+        let (ours, theirs) = (
+            ours(&vm, "positions", POSITIONS, args),
+            theirs(&lua, POSITIONS, args),
+        );
+        let mut lines = ours.split("\\n").zip(theirs.split("\\n")).enumerate();
+        if let Some((at, (a, b))) = lines.find(|(_, (a, b))| a != b) {
+            panic!("{position}, line {at}:\nours   {a}\ntheirs {b}");
+        }
+    }
+}
+
 /// Runs a script that is to stop when it was looked at so often.
 fn stopped_after(looks: u32, text: &str) -> Ended {
     let left = std::cell::Cell::new(looks);
@@ -289,6 +364,13 @@ const ENDLESS: &[&str] = &[
     "return string.find(string.rep('a', 1e6), '(a*)%1%1b')",
     "return string.find(string.rep('a', 1e6), '[' .. string.rep('b', 1e6) .. ']-x')",
     "return table.insert({}, -2147483647, 1)",
+    "return table.insert({}, -2147483647.5, 1)",
+    "return table.insert({}, '-2147483647', 1)",
+    "return table.insert({}, '-0x7fffffff', 1)",
+    "return table.insert({}, 2147483649, 1)",
+    "return table.insert({}, -2^62 - 2^31, 1)",
+    "local t = {} for at = 29, 0, -1 do t[2^at] = 'x' end return table.remove(t, 1.5)",
+    "local t = {} for at = 29, 0, -1 do t[2^at] = 'x' end return table.remove(t, '1')",
     "return cjson.encode((function() local t = {} for _ = 1, 100 do t = {t, t} end return t end)())",
     "return cmsgpack.pack((function() local t = {} for _ = 1, 16 do local u = {} for at = 1, 40 do u[at] = t end t = u end return t end)())",
     "local t = {} for at = 1, 1e6 do t[at] = at % 7 end while true do table.sort(t, function() return false end) end",
@@ -359,4 +441,222 @@ fn a_pattern_of_any_length_overflows_no_stack() {
             other => assert!(matches!(other, Ended::Done(_)), "{text}: {other:?}"),
         }
     }
+}
+
+/// What an interpreter keeps between scripts: each value by the way to it, and what it is. The tables that scripts see are
+/// looked through, past their metatables, as no script can.
+fn kept(vm: &Vm) -> BTreeMap<String, String> {
+    fn told(value: &Lua51) -> String {
+        match value {
+            Lua51::Table(_) | Lua51::Function(_) => format!("{:?}", value.to_pointer()),
+            other => format!("{other:?}"),
+        }
+    }
+    fn walk(
+        path: &str,
+        table: &Table,
+        seen: &mut Vec<*const c_void>,
+        all: &mut BTreeMap<String, String>,
+    ) {
+        if seen.contains(&table.to_pointer()) {
+            return;
+        }
+        seen.push(table.to_pointer());
+        let meta = table
+            .metatable()
+            .map(|meta| ("<meta>".to_owned(), Lua51::Table(meta)));
+        let fields = table.pairs::<Lua51, Lua51>().map(|pair| {
+            let (key, value) = pair.unwrap();
+            let key = match &key {
+                Lua51::String(name) => name.to_string_lossy(),
+                other => told(other),
+            };
+            (key, value)
+        });
+        for (key, value) in fields.chain(meta) {
+            // These are the script's own.
+            if matches!(&key[..], "KEYS" | "ARGV") {
+                continue;
+            }
+            let path = format!("{path}.{key}");
+            all.insert(path.clone(), told(&value));
+            if let Lua51::Table(table) = value {
+                walk(&path, &table, seen, all);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk("", vm.globals(), &mut Vec::new(), &mut all);
+    all
+}
+
+#[track_caller]
+fn unchanged(before: &BTreeMap<String, String>, vm: &Vm, what: &str) {
+    let after = kept(vm);
+    let of = |way: &String| (before.get(way), after.get(way));
+    let ways = before.keys().chain(after.keys());
+    let changed = ways.filter(|way| before.get(*way) != after.get(*way));
+    let changed: Vec<_> = changed.map(|way| (way, of(way))).collect();
+    assert!(changed.is_empty(), "{what}: {changed:?}");
+}
+
+/// The names of all that a script finds: `string`, `string.rep`, `_G`.
+fn reachable(vm: &Vm) -> Vec<String> {
+    let behind = |table: &Table| -> Option<Table> { table.metatable()?.raw_get("__index").ok() };
+    let named = |table: &Table| -> Vec<(String, Lua51)> {
+        let pairs = table.pairs::<String, Lua51>();
+        pairs.map(|pair| pair.unwrap()).collect()
+    };
+    let mut all = Vec::new();
+    for (name, value) in named(&behind(vm.globals()).unwrap()) {
+        if let Lua51::Table(library) = &value
+            && name != "_G"
+        {
+            let inner = named(&behind(library).unwrap());
+            all.extend(inner.iter().map(|(inner, _)| format!("{name}.{inner}")));
+        }
+        all.push(name);
+    }
+    all.sort();
+    all
+}
+
+/// Writes into all that it can reach from the value of a name: the value, its metatable, and what it gives when it is called.
+const WRITES: &str = r#"
+local evil = function() end
+local fields = {}
+for at = 1, #ARGV do fields[at] = string.match(ARGV[at], '[%w_]+$') end
+local value = _G
+for field in string.gmatch(ARGV[1], '[^.]+') do value = value[field] end
+local function write(value, depth)
+  if depth == 0 then return end
+  pcall(function() value.evil = evil end)
+  pcall(rawset, value, 'evil', evil)
+  pcall(setmetatable, value, { __index = evil })
+  pcall(table.insert, value, evil)
+  pcall(table.insert, value, 1, evil)
+  pcall(table.sort, value)
+  pcall(table.remove, value)
+  local ok, meta = pcall(getmetatable, value)
+  if ok then write(meta, depth - 1) end
+  if type(value) == 'table' then
+    local keys = {}
+    for key in pairs(value) do keys[#keys + 1] = key end
+    for _, key in ipairs(keys) do
+      if key ~= 'KEYS' and key ~= 'ARGV' then
+        local old = rawget(value, key)
+        pcall(function() value[key] = evil end)
+        if old ~= value then write(old, depth - 1) end
+      end
+    end
+    for _, field in ipairs(fields) do pcall(function() value[field] = evil end) end
+  elseif type(value) == 'function' then
+    for _, args in ipairs{ {}, { '' }, { 1 }, { {} }, { _G }, { string }, { 'x', 'y' }, { _G, 'a' }, { redis, evil }, { evil, redis } } do
+      local results = { pcall(value, unpack(args)) }
+      for at = 2, #results do write(results[at], depth - 1) end
+    end
+  end
+end
+write(value, 4)
+return redis.error_reply('x').err
+"#;
+
+#[test]
+fn what_a_script_writes_into_is_its_own() {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let before = kept(&vm);
+    let names = reachable(&vm);
+    let is_there = |name: &str| names.iter().any(|other| other == name);
+    for name in [
+        "_G",
+        "cjson.new",
+        "redis.call",
+        "string.gsub",
+        "cmsgpack.pack",
+        "bit.band",
+    ] {
+        assert!(is_there(name), "{name}: {names:?}");
+        assert!(before.len() > names.len(), "{before:?}");
+    }
+    for first in 0..names.len() {
+        let mut args: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        args.swap(0, first);
+        let name = &names[first];
+        assert_eq!(ours(&vm, "writes", WRITES, &args), "ERR x", "{name}");
+        unchanged(&before, &vm, name);
+    }
+}
+
+#[test]
+fn what_a_script_raises_is_not_written_into() {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let before = kept(&vm);
+    for (at, name) in reachable(&vm).iter().enumerate() {
+        for text in [
+            format!("error({name})"),
+            format!("\nlocal t = setmetatable({{}}, {{__index = {name}}}) error(t, 0)"),
+            format!("coroutine.wrap(function() error({name}, 2) end)()"),
+            format!("return pcall(error, {name})"),
+        ] {
+            let run = Run {
+                name: &format!("raises {at} {text}"),
+                text: text.as_bytes(),
+                keys: &[],
+                args: &[],
+            };
+            let ended = vm.run(run, &mut Nobody);
+            let is_caught = text.starts_with("return pcall");
+            assert_eq!(
+                matches!(ended, Ended::Done(_)),
+                is_caught,
+                "{text}: {ended:?}"
+            );
+            unchanged(&before, &vm, &text);
+        }
+    }
+    // The place is told of a table of the script's own, and what the table says.
+    let run = Run {
+        name: "own",
+        text: b"\nerror({err = 'MY error'})",
+        keys: &[],
+        args: &[],
+    };
+    let told = "MY error script: own, on @user_script:2.";
+    assert_eq!(vm.run(run, &mut Nobody), Ended::Failed(told.into()));
+    let run = Run {
+        name: "own with a metatable",
+        text: b"\nerror(setmetatable({err = 'MY error'}, {}))",
+        keys: &[],
+        args: &[],
+    };
+    let told = "MY error script: own with a metatable, on @user_script:2.";
+    assert_eq!(vm.run(run, &mut Nobody), Ended::Failed(told.into()));
+}
+
+/// A library is no way to the globals of scripts, whatever it removes of its own.
+#[test]
+fn a_library_reaches_nothing_of_scripts() {
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let before = kept(&vm);
+    let text = b"_G = nil redis.register_function('f', function() \
+        return tostring(pcall(function() _G.KEYS = 'theirs' return _G.KEYS end)) .. tostring(pcall(function() return KEYS end)) end)";
+    let registered = vm.load(1, text);
+    // `_G` is the library's own, and is not written to while it is loaded either, or the library may do without.
+    if registered.is_ok() {
+        let call = Fcall {
+            library: 1,
+            text,
+            function: "f",
+            keys: &[],
+            args: &[],
+        };
+        match vm.call(call, &mut Nobody) {
+            Ended::Done(Answer::Bulk(text)) => assert_eq!(text, b"falsefalse"),
+            other => panic!("{other:?}"),
+        }
+    }
+    for text in ["error(redis)", "error(_G)", "error(string)"] {
+        assert!(vm.load(2, text.as_bytes()).is_err());
+    }
+    unchanged(&before, &vm, "a library");
 }

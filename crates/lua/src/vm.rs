@@ -244,6 +244,11 @@ impl Vm {
         Ok(all)
     }
 
+    /// Forgets a library, if it is there.
+    pub fn forget_library(&self, library: u64) {
+        self.libraries.borrow_mut().remove(&library);
+    }
+
     /// Forgets the libraries that are not to be kept.
     pub fn keep_libraries(&self, mut keep: impl FnMut(u64) -> bool) {
         self.libraries.borrow_mut().retain(|id, _| keep(*id));
@@ -278,6 +283,12 @@ impl Vm {
     #[must_use]
     pub fn used_memory(&self) -> usize {
         self.lua.used_memory()
+    }
+
+    /// The globals of scripts.
+    #[cfg(test)]
+    pub(crate) fn globals(&self) -> &Table {
+        &self.env
     }
 
     /// Runs a script.

@@ -1,10 +1,10 @@
 //! How libraries of functions change, and who sees which.
 
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::Store;
-use super::libraries::{Libraries, Library, Seen};
+use super::libraries::{Changed, Libraries, Library, Seen};
 use super::view::View;
 use crate::commands::Error;
 
@@ -17,24 +17,23 @@ impl Store {
 
     /// The libraries as a client sees them.
     pub(crate) fn libraries_as(&self, seen: Seen) -> Vec<Library> {
-        let state = self.libraries.state();
-        let all = match (&state.before, seen) {
-            (Some(before), Seen::Committed) => before,
-            _ => &state.all,
-        };
-        all.values().cloned().collect()
+        self.libraries.state().all(seen)
+    }
+
+    /// What there is of the names that have changed since there were so many changes; `None` if that is not known any more.
+    pub(crate) fn libraries_since(&self, seen: Seen, changes: u64) -> Option<Vec<Changed>> {
+        self.libraries.state().changed(seen, changes)
+    }
+
+    /// The libraries that these changes have replaced or removed; `None` if that is not known any more.
+    pub(crate) fn libraries_gone(&self, changes: Range<u64>) -> Option<Vec<u64>> {
+        self.libraries.state().gone(changes)
     }
 
     /// Bytes of memory that they take, including libraries that a unit under way is about to
     /// replace.
     pub(crate) fn library_bytes(&self) -> usize {
-        let state = self.libraries.state();
-        let newest = state.all.values().map(Library::bytes).sum::<usize>();
-        let before = state
-            .before
-            .as_ref()
-            .filter(|before| !Arc::ptr_eq(before, &state.all));
-        newest + before.map_or(0, |before| before.values().map(Library::bytes).sum())
+        self.libraries.state().bytes()
     }
 
     /// How often they were changed.
@@ -67,9 +66,9 @@ impl View<'_, '_> {
     pub(crate) fn remove_library(&mut self, name: &[u8]) -> bool {
         let libraries = self.libraries();
         let mut state = libraries.state();
-        let removed = state.all.contains_key(name);
+        let removed = state.has(name);
         if removed {
-            Arc::make_mut(&mut state.all).remove(name);
+            state.change(libraries.changes.load(Relaxed), name.into(), None);
             drop(state);
             self.libraries_changed();
         }
@@ -78,7 +77,9 @@ impl View<'_, '_> {
 
     /// Removes all libraries. The locks of all shards are held.
     pub(crate) fn clear_libraries(&mut self) {
-        self.libraries().state().all = Arc::default();
+        let libraries = self.libraries();
+        let number = libraries.changes.load(Relaxed);
+        libraries.state().clear(number);
         self.libraries_changed();
     }
 

@@ -4,6 +4,7 @@ use crate::wire::{Client, Server, Value, everywhere, of_words, until};
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Sends a command whose words may have spaces in them.
 fn send(client: &mut Client, words: &[&str]) {
@@ -265,6 +266,44 @@ fn no_loop_waits_for_a_script_and_those_who_want_its_keys_do() {
             assert_eq!(popping.reply().array()[1], Value::Bulk("x".into()));
         });
     }
+}
+
+/// The script comes to its end before it is looked at: the time is taken by its many arguments.
+#[test]
+fn a_kill_that_was_confirmed_is_carried_out() {
+    const MANY: usize = 200_000;
+    everywhere(|server| {
+        let mut other = server.client();
+        let mut words = vec!["EVAL", "return #ARGV", "0"];
+        words.resize(3 + MANY, "an argument that is a text");
+        let words = of_words(&words);
+        // It may have ended before it was asked for.
+        let mut killed = false;
+        for _ in 0..20 {
+            let ended = AtomicBool::new(false);
+            let (confirmed, answer) = std::thread::scope(|scope| {
+                let runner = scope.spawn(|| {
+                    let mut runner = server.client();
+                    runner.socket.write_all(&words).unwrap();
+                    let answer = runner.reply();
+                    ended.store(true, Relaxed);
+                    answer
+                });
+                let mut confirmed = false;
+                while !confirmed && !ended.load(Relaxed) {
+                    confirmed = other.ask("SCRIPT KILL") == Value::ok();
+                }
+                (confirmed, runner.join().unwrap())
+            });
+            if confirmed {
+                refused(answer, "ERR Error running script: Script killed by user");
+                killed = true;
+                break;
+            }
+            assert_eq!(answer, Value::Int(MANY as i64));
+        }
+        assert!(killed, "{}", server.name);
+    });
 }
 
 /// Each calls a function of a library without end, mostly with what makes it fail, and catches that.

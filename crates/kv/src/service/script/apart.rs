@@ -319,7 +319,7 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
                 .publish(message.sharded, channel, payload, true, ticket);
         }
         if let Work::Script { script, .. } = &job.work {
-            let wrote = shared.scripts.wrote.load(Relaxed) || published;
+            let wrote = shared.scripts.phase.wrote() || published;
             script.note_time(begun.elapsed(), wrote);
         }
         if reply.is_over() {

@@ -9,8 +9,10 @@ use std::time::Instant;
 use sha1::{Digest, Sha1};
 
 use tidewire::LoopHandle;
+use tidewire_lua::Stop;
 
 use super::known::Functions;
+use super::phase::Phase;
 use super::shebang;
 use super::text::Script;
 use super::thread::Thread;
@@ -53,9 +55,7 @@ pub(crate) struct Scripts {
     pub(super) out_of_memory: AtomicU64,
     /// Bytes that the interpreters of all loops take, as of the last script of each.
     pub(super) vm_bytes: AtomicUsize,
-    pub(super) runs: AtomicBool,
-    pub(super) wrote: AtomicBool,
-    pub(super) kill: AtomicBool,
+    pub(super) phase: Phase,
     /// The one that runs is a function.
     pub(super) is_function: AtomicBool,
     /// The server ends: what takes long is ended, whatever it has written.
@@ -153,6 +153,17 @@ impl Scripts {
         };
         cache.all.insert(script.name.clone(), kept);
         Ok(())
+    }
+
+    /// Why the script ends that was killed.
+    pub(super) fn killed(&self) -> Stop {
+        Stop(
+            match self.is_function.load(Relaxed) {
+                true => "ERR Error running script: Script killed by user with FUNCTION KILL.",
+                false => "ERR Error running script: Script killed by user with SCRIPT KILL.",
+            }
+            .into(),
+        )
     }
 
     pub(super) fn flush(&self) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::at::At;
+use super::phase::Killed;
 use super::run::{compile_error, interpreter};
 use super::text::TEXT_ON_LOOP;
 use crate::commands::subcommands::Subcommands;
@@ -70,20 +71,21 @@ pub(in crate::service) fn is_long_load(args: &[&[u8]]) -> bool {
 /// Ends the script that runs, or the function, if it has written nothing.
 pub(super) fn kill(call: &mut Asked<'_>, function: bool) {
     let scripts = &call.shared.scripts;
-    if !scripts.runs.load(Relaxed) {
-        call.reply
-            .error("NOTBUSY No scripts in execution right now.");
-    } else if scripts.wrote.load(Relaxed) {
-        call.reply.error(
+    let phase = &scripts.phase;
+    if phase.runs() && !phase.wrote() && scripts.is_function.load(Relaxed) != function {
+        call.reply.error(busy_text(call.shared));
+        return;
+    }
+    match phase.kill() {
+        Killed::Yes => call.reply.ok(),
+        Killed::NoneRuns => call
+            .reply
+            .error("NOTBUSY No scripts in execution right now."),
+        Killed::Wrote => call.reply.error(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. \
              You can either wait the script termination or kill the server in a hard way \
              using the SHUTDOWN NOSAVE command.",
-        );
-    } else if scripts.is_function.load(Relaxed) != function {
-        call.reply.error(busy_text(call.shared));
-    } else {
-        scripts.kill.store(true, Relaxed);
-        call.reply.ok();
+        ),
     }
 }
 
@@ -158,7 +160,7 @@ pub(in crate::service) fn info(call: &Call<'_, '_>, text: &mut String) {
     let known = scripts.functions.known();
     let functions = known
         .libraries
-        .iter()
+        .values()
         .map(|library| library.functions.len());
     line(text, "number_of_functions", functions.sum::<usize>());
     line(text, "number_of_libraries", known.libraries.len());

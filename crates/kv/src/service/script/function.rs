@@ -98,7 +98,7 @@ impl Plan {
 
     /// As changes, if what is there allows them.
     fn changes(&self, known: &Known) -> Result<Vec<Change>, Error> {
-        let is_there = |name: &[u8]| known.libraries.iter().any(|other| *other.name == *name);
+        let is_there = |name: &[u8]| known.libraries.contains_key(name);
         match self {
             Plan::Flush => Ok(vec![vec![b"function".to_vec(), b"clear".to_vec()]]),
             Plan::Delete(name) if !is_there(name) => Err(Error::new("ERR Library not found")),
@@ -211,7 +211,7 @@ fn tell(
         (b"stats", []) => stats(&*functions::current(seen, at)?, asked),
         (b"dump", []) => {
             let known = functions::current(seen, at)?;
-            let codes = known.libraries.iter().map(|library| &library.code[..]);
+            let codes = known.libraries.values().map(|library| &library.code[..]);
             asked.reply.bulk(&tidewire_rdb::dump_libraries(codes));
         }
         (b"kill", []) => kill(asked, true),
@@ -373,7 +373,7 @@ fn list(mut rest: &[&[u8]], known: &Known, reply: &mut Reply) -> Result<(), Erro
     }
     let shown: Vec<_> = known
         .libraries
-        .iter()
+        .values()
         .filter(|library| {
             pattern
                 .as_ref()
@@ -446,7 +446,7 @@ fn stats(known: &Known, asked: &mut Asked<'_>) {
     reply.bulk(b"functions_count");
     let functions = known
         .libraries
-        .iter()
+        .values()
         .map(|library| library.functions.len());
     reply.integer(functions.sum::<usize>() as i64);
 }

@@ -19,7 +19,7 @@ const TRIAL: u64 = u64::MAX;
 /// The function of this name.
 pub(super) fn find(name: &[u8], seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Script>, Error> {
     let known = current(seen, at)?;
-    let found = known.by_name.get(&name.to_ascii_lowercase());
+    let found = known.function(name);
     found.cloned().ok_or(Error::new("ERR Function not found"))
 }
 
@@ -30,43 +30,76 @@ pub(super) fn find(name: &[u8], seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<S
 /// There is no interpreter to look into libraries.
 pub(super) fn current(seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Known>, Error> {
     let shared = at.here();
-    // Before it is looked what there is: a change in between has it done again.
-    let changes = shared.store.library_changes(seen);
     let functions = &shared.scripts.functions;
-    let old = functions.both().clone();
-    if let Some(same) = old.iter().find(|known| known.changes == changes) {
+    let own = usize::from(seen == Seen::Newest);
+    loop {
+        // Before it is looked what there is: a change in between has it done again.
+        let changes = shared.store.library_changes(seen);
+        let old = functions.both().clone();
+        if let Some(same) = old.iter().find(|known| known.changes == changes) {
+            return Ok(same.clone());
+        }
+        // From what was known last, if the store knows what has changed since; else from nothing.
+        let since = |of: usize| {
+            let known = old[of].changes;
+            let changed = shared.store.libraries_since(seen, known)?;
+            (known < changes).then_some((Some(of), changed))
+        };
+        let (base, changed) = since(own).or_else(|| since(1 - own)).unwrap_or_else(|| {
+            let all = shared.store.libraries_as(seen).into_iter();
+            let all = all.map(|library| (library.name.clone(), Some(library)));
+            (None, all.collect())
+        });
+        let was = base.map(|base| old[base].changes);
+        let mut made = Vec::with_capacity(changed.len());
+        for (name, library) in changed {
+            let library = match library {
+                Some(library) => Some(look(&library, &old, at)?),
+                None => None,
+            };
+            made.push((name, library));
+        }
+        // What is shared is copied to be changed.
+        drop(old);
+        let mut both = functions.both();
+        if base.map(|base| both[base].changes) != was {
+            // Another has looked meanwhile.
+            continue;
+        }
+        let both = &mut *both;
+        if base != Some(own) {
+            both[own] = base.map_or_else(Arc::default, |base| Arc::new(Known::clone(&both[base])));
+        }
+        let known = Arc::make_mut(&mut both[own]);
+        known.change(made);
+        known.changes = changes;
+        return Ok(both[own].clone());
+    }
+}
+
+/// What is in a library, if that is not known.
+fn look(
+    library: &store::Library,
+    old: &[Arc<Known>; 2],
+    at: &mut At<'_, '_>,
+) -> Result<Arc<Library>, Error> {
+    let known = old
+        .iter()
+        .filter_map(|known| known.libraries.get(&library.name));
+    if let Some(same) = known.into_iter().find(|other| other.id == library.id) {
         return Ok(same.clone());
     }
-    let mut known = Known {
-        changes,
-        ..Known::default()
-    };
-    for library in shared.store.libraries_as(seen) {
-        let mut others = old.iter().flat_map(|known| &known.libraries);
-        let same = others.find(|other| other.id == library.id);
-        let made = match same {
-            Some(same) => same.clone(),
-            None => match try_text(&library.code, at)? {
-                Ok(registered) => Arc::new(made(&library, &registered)),
-                Err(why) => {
-                    tracing::error!(
-                        library = %String::from_utf8_lossy(&library.name),
-                        why = %String::from_utf8_lossy(&why),
-                        "a library of functions that was loaded before does not load: its functions are not there"
-                    );
-                    Arc::new(made(&library, &[]))
-                }
-            },
-        };
-        for function in &made.functions {
-            let name = function.script.name.to_ascii_lowercase().into_bytes();
-            known.by_name.insert(name, function.script.clone());
+    Ok(Arc::new(match try_text(&library.code, at)? {
+        Ok(registered) => made(library, &registered),
+        Err(why) => {
+            tracing::error!(
+                library = %String::from_utf8_lossy(&library.name),
+                why = %String::from_utf8_lossy(&why),
+                "a library of functions that was loaded before does not load: its functions are not there"
+            );
+            made(library, &[])
         }
-        known.libraries.push(made);
-    }
-    let known = Arc::new(known);
-    functions.both()[usize::from(seen == Seen::Newest)] = known.clone();
-    Ok(known)
+    }))
 }
 
 /// Loads a library to see what is in it, or the error line.

@@ -121,7 +121,7 @@ impl Host for Commands<'_, '_, '_, '_> {
     }
 
     fn told(&mut self) -> Option<Stop> {
-        if self.may_move && self.said == 0 && !self.batch.shared.scripts.wrote.load(Relaxed) {
+        if self.may_move && self.said == 0 && !self.batch.shared.scripts.phase.wrote() {
             return Some(Stop(ELSEWHERE.into()));
         }
         let limit_ms = self.batch.shared.config.script_ms.load(Relaxed);
@@ -214,7 +214,7 @@ impl Commands<'_, '_, '_, '_> {
         match entry.what {
             What::Data(spec) => {
                 let scripts = &self.batch.shared.scripts;
-                let wrote = scripts.wrote.load(Relaxed);
+                let wrote = scripts.phase.wrote();
                 if spec.is_write() {
                     if self.read_only {
                         return error(READ_ONLY);
@@ -230,7 +230,9 @@ impl Commands<'_, '_, '_, '_> {
                         }
                         Err(why) => return error(self.batch.refusal(why)),
                     }
-                    scripts.wrote.store(true, Relaxed);
+                    if !scripts.phase.may_write() {
+                        return Err(scripts.killed());
+                    }
                 }
                 if let Ran::Outside | Ran::Kept = self.batch.run(spec, args, self.reply) {
                     return error(NOT_ALLOWED);
@@ -243,7 +245,7 @@ impl Commands<'_, '_, '_, '_> {
                     return error(READ_ONLY);
                 }
                 if says {
-                    let wrote = self.batch.shared.scripts.wrote.load(Relaxed);
+                    let wrote = self.batch.shared.scripts.phase.wrote();
                     self.stay_to_write(wrote)?;
                     // No subscriber takes it before the script ends: so it is bounded like the
                     // script's own memory.

@@ -16,6 +16,7 @@ mod functions;
 mod host;
 mod kind;
 mod known;
+mod phase;
 mod run;
 mod shebang;
 mod text;

@@ -249,10 +249,8 @@ impl RespConn {
             let _ = shared.scripts.keep(script, false);
         }
         let scripts = &shared.scripts;
-        scripts.wrote.store(false, Relaxed);
-        scripts.kill.store(false, Relaxed);
         scripts.is_function.store(script.library.is_some(), Relaxed);
-        scripts.runs.store(true, Relaxed);
+        scripts.phase.begin();
         let has_thread = may_send_away(batch);
         let may_move = given.alone && has_thread && !at.is_apart();
         interpreter.running.begin(match at {
@@ -306,7 +304,13 @@ impl RespConn {
         // The script's keys are kept until it is committed.
         drop(commands.busy.take());
         interpreter.running.begun.set(None);
-        scripts.runs.store(false, Relaxed);
+        // One that was killed ends so, also if it has come to its end before it was looked at.
+        let ended = if scripts.phase.end() {
+            scripts.stopped.fetch_add(1, Relaxed);
+            Ended::Stopped(scripts.killed())
+        } else {
+            ended
+        };
         // A script's SELECT is its own.
         self.session.db = db;
         batch.db = db;

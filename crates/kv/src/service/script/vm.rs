@@ -1,6 +1,7 @@
 //! The interpreter of a loop: made for its first script, and anew where one has left it large.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -88,16 +89,10 @@ impl Running {
                 Verdict::Go
             };
         }
-        let wrote = scripts.wrote.load(Relaxed);
-        if !wrote && scripts.kill.load(Relaxed) {
-            scripts.stopped.fetch_add(1, Relaxed);
-            return Verdict::Stop(Stop(
-                match scripts.is_function.load(Relaxed) {
-                    true => "ERR Error running script: Script killed by user with FUNCTION KILL.",
-                    false => "ERR Error running script: Script killed by user with SCRIPT KILL.",
-                }
-                .into(),
-            ));
+        let wrote = scripts.phase.wrote();
+        if scripts.phase.is_killed() {
+            // It is counted when it ends.
+            return Verdict::Stop(scripts.killed());
         }
         if !wrote && self.what.get() == What::Here && took > MOVE_AFTER {
             return Verdict::Tell;
@@ -161,12 +156,18 @@ impl Interpreter {
             self.vm.forget();
         }
         let functions = shared.store.library_changes(Seen::Committed);
-        if std::mem::replace(&mut self.functions, functions) != functions {
-            // Libraries of a unit under way, too, which this loop may be running.
-            let mut known = shared.store.libraries_as(Seen::Committed);
-            known.extend(shared.store.libraries_as(Seen::Newest));
-            self.vm
-                .keep_libraries(|id| known.iter().any(|library| library.id == id));
+        let before = std::mem::replace(&mut self.functions, functions);
+        if before != functions {
+            match shared.store.libraries_gone(before..functions) {
+                Some(gone) => gone.into_iter().for_each(|id| self.vm.forget_library(id)),
+                None => {
+                    // Libraries of a unit under way, too, which this loop may be running.
+                    let mut known = shared.store.libraries_as(Seen::Committed);
+                    known.extend(shared.store.libraries_as(Seen::Newest));
+                    let known: HashSet<u64> = known.iter().map(|library| library.id).collect();
+                    self.vm.keep_libraries(|id| known.contains(&id));
+                }
+            }
         }
         self.memory_max == shared.config.script_memory.load(Relaxed)
             && self.vm.used_memory() < self.memory_max / 2
