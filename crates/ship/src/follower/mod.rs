@@ -102,6 +102,8 @@ struct Slot<L> {
     lane: L,
     server: usize,
     opened: bool,
+    /// Since when the server has not been heard on it, or has refused.
+    unheard: Option<Duration>,
     since: Duration,
     busy_at: Duration,
 }
