@@ -24,6 +24,17 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// What is wrong with where it is, if that is for sure: messages where every command looks for keys.
+    pub(crate) fn misplaced(&self) -> Option<String> {
+        (self.is_below && self.kind == Kind::Messages).then(|| {
+            format!(
+                "{} holds messages, and every command looks for keys there: `serve` opens it neither as keys nor as messages; move it \
+                 to a directory of data of its own",
+                self.directory.display()
+            )
+        })
+    }
+
     /// What it is and where.
     pub(crate) fn line(&self) -> String {
         format!("{:<11} {}", self.kind.to_string(), self.directory.display())

@@ -64,10 +64,9 @@ impl Gather {
             }
             Change::Trim { stream, before } => {
                 let id = known(stream)?;
-                if before > self.state.streams[id].next {
-                    return Err(ChangeRefused::Setting(
-                        "the stream ends before that position",
-                    ));
+                let next = self.state.streams[id].next;
+                if before > next {
+                    return Err(ChangeRefused::Beyond(next));
                 }
                 let home = self.backlog.as_ref().map(|backlog| backlog.home_of(id));
                 if home.is_some_and(|home| home < before) {

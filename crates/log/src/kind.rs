@@ -22,6 +22,11 @@ impl Kind {
         }
     }
 
+    /// Whether there is no such code in this version.
+    pub(crate) fn is_later(code: u32) -> bool {
+        code != 0 && Kind::of(code).is_none()
+    }
+
     pub(crate) fn of(code: u32) -> Option<Kind> {
         let all = [Kind::Messages, Kind::Keys];
         all.into_iter().find(|&kind| Kind::code(Some(kind)) == code)

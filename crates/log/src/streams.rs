@@ -121,6 +121,9 @@ pub enum ChangeRefused {
     /// A setting is out of its range.
     #[error("{0}")]
     Setting(&'static str),
+    /// The stream ends before the position that was given: here.
+    #[error("the stream ends before that position: its next record has {0}")]
+    Beyond(u64),
     /// Records before that position are not at the replicator's home yet, and are kept until they are.
     #[error("records before that position have not been replicated yet")]
     NotHome,

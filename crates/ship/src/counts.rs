@@ -24,7 +24,7 @@ pub struct Counts {
     pub files: usize,
     /// Bytes of lines without an end, at the ends of files.
     pub unterminated: u64,
-    /// Files and directories that are named and not followed: beyond the limit, or because they cannot be.
+    /// Files and directories that are named and not followed: beyond a limit, or because they cannot be.
     pub left_out: u64,
     /// Bytes of zeros in holes, which were passed over.
     pub holes: u64,

@@ -49,10 +49,10 @@ impl Line {
         self.fruitless = 0;
     }
 
-    /// A lane has ended: the next server has its turn, if there is a point in that.
+    /// A lane has ended of which nothing was heard since then: the next server has its turn, if there is a point in that.
     pub(crate) fn lost(
         &mut self,
-        server: usize,
+        (server, since): (usize, Duration),
         ended: Ended,
         settings: &Settings,
         now: Duration,
@@ -63,7 +63,7 @@ impl Line {
         }
         let all = settings.servers.len();
         self.fruitless += 1;
-        let silent = now.saturating_sub(*self.silent.get_or_insert(now));
+        let silent = now.saturating_sub(*self.silent.get_or_insert(since));
         if ended.matter != Matter::Passing && self.fruitless >= all {
             return Err(Fatal(ended.why));
         }
@@ -86,5 +86,40 @@ impl Line {
         }
         self.trouble = Some(ended.why);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time began with the end of the first lane, which had been tried for all of it.
+    #[test]
+    fn the_time_in_which_a_lane_was_not_answered_counts() {
+        let at = Duration::from_secs;
+        let settings = Settings {
+            servers: vec!["a".into(), "b".into()],
+            give_up: Some(at(10)),
+            ..Settings::default()
+        };
+        let ended = || Ended {
+            why: "no answer".into(),
+            matter: Matter::Passing,
+        };
+        let mut line = Line::new(0);
+        let mut events = Vec::new();
+        let mut lost = |server, since, now| {
+            line.lost(
+                (server, at(since)),
+                ended(),
+                &settings,
+                at(now),
+                &mut events,
+            )
+        };
+        // Each has its turn.
+        assert_eq!(lost(0, 100, 111), Ok(()));
+        let said = lost(1, 111, 112).unwrap_err().0;
+        assert_eq!(said, "gave up after 12s: no answer");
     }
 }

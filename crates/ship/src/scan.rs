@@ -59,6 +59,8 @@ struct Scan {
     unsettled: BTreeSet<usize>,
     /// Files followed.
     files: usize,
+    /// Files that are open, or are to be.
+    open: usize,
     /// Files that were last written too long ago.
     ignored: BTreeSet<FileId>,
 }
@@ -78,6 +80,7 @@ impl Scan {
                 let inode = follower.entry.id.inode;
                 self.inodes.entry(inode).or_default().insert(at);
                 self.files += usize::from(follower.life == Life::Active);
+                self.open += usize::from(follower.needs_room());
             }
         }
     }
@@ -168,6 +171,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let is_partial = !hidden.is_empty();
         self.counts.left_out = hidden.len() as u64;
         self.counts.ignored = 0;
+        self.crowded_out = 0;
         (found, is_partial, will_pass)
     }
 
@@ -531,6 +535,12 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             }
             return Ok(());
         }
+        if scan.open >= self.settings.open.max(1) {
+            self.counts.left_out += 1;
+            self.crowded_out += 1;
+            self.wait_for_room(&seen.path);
+            return Ok(());
+        }
         if let Some(at) = missed {
             self.follow(at, seen.clone(), scan, now, true);
             return Ok(());
@@ -668,6 +678,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let producer = self.name(&path);
         scan.inodes.entry(seen.id.inode).or_default().insert(at);
         scan.files += 1;
+        scan.open += 1;
         self.tracked.insert(seen.id);
         let trail = &mut self.trails[at];
         let entry = Entry {

@@ -61,6 +61,9 @@ pub struct Settings {
     pub lanes: usize,
     /// Most files that are followed; of what is more there is a warning. Default 10,000.
     pub files: usize,
+    /// Most files that are held open at once, which takes a descriptor each; of what is more there is a warning, and it waits until one is
+    /// closed. What else needs descriptors (lanes, directories that are listed, the checkpoint) is not counted. Default: no limit.
+    pub open: usize,
     /// Most bytes of removed files that are held open because they are not shipped yet; of what is more, the file that was removed
     /// first is given up. Default 4 GiB.
     pub held: u64,
@@ -94,6 +97,7 @@ impl Default for Settings {
             oversized: Oversized::default(),
             lanes: 16,
             files: 10_000,
+            open: usize::MAX,
             held: 4 << 30,
             save_every: Duration::from_secs(1),
             give_up: None,

@@ -43,7 +43,7 @@ pub struct Following {
     /// The name under which servers know it.
     pub producer: String,
     /// `followed`; `rotated` (not yet shipped whole), `lingering` (shipped, and still looked at), `done`, `missing`, `failing` (it cannot
-    /// be read at present), `failed`.
+    /// be read at present), `waiting` (as many files as may be are open), `failed`.
     pub state: &'static str,
     /// Length of the file in bytes.
     pub len: u64,
@@ -97,6 +97,8 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     pub(crate) surveyed: BTreeMap<PathBuf, Surveyed>,
     /// Named files that may be copies which are being made.
     pub(crate) undecided: BTreeMap<FileId, Waiting>,
+    /// Named files that are not followed for want of descriptors, as of the last scan.
+    pub(crate) crowded_out: usize,
     /// Patterns that name nothing, as of the last scan.
     pub(crate) unmatched: Vec<usize>,
     /// Something is to be saved before more is sent.
@@ -172,6 +174,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             surveyed: checkpoint.directories,
             last: checkpoint.last,
             undecided: BTreeMap::new(),
+            crowded_out: 0,
             unmatched: Vec::new(),
             is_unsaved: false,
             dirty: false,
@@ -213,6 +216,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             counts.files += usize::from(follower.life == Life::Active);
             counts.failed += u64::from(follower.is_in_trouble());
             counts.held += follower.held();
+            counts.left_out += u64::from(follower.lacks_room);
         }
         counts
     }
@@ -323,16 +327,32 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     /// Looks at all files that have followers, or at the files that are not open yet.
     pub(crate) fn look(&mut self, now: Duration, only_new: bool) {
         let mut held: Vec<(usize, usize, u64)> = Vec::new();
+        let mut open = self.make_room();
+        let most = self.settings.open.max(1);
+        let mut waiting = None;
         let Shipper { trails, .. } = self;
         let mut trails = std::mem::take(trails);
         let mut around = self.around(now, 0);
         let mut dirty = false;
         for (trail, all) in trails.iter_mut().enumerate() {
             for at in 0..all.followers.len() {
-                if only_new && all.followers[at].file.is_some() {
+                let had = all.followers[at].file.is_some();
+                if only_new && had {
                     continue;
                 }
+                if open >= most && all.followers[at].wants_room() {
+                    // What comes after it in its path waits for it.
+                    if !all.yields_behind(at) {
+                        all.followers[at].lacks_room = true;
+                        waiting.get_or_insert_with(|| all.followers[at].entry.path.clone());
+                        continue;
+                    }
+                    open -= 1;
+                }
+                all.followers[at].lacks_room = false;
                 dirty |= all.followers[at].look_at(&mut around).dirty;
+                let has = all.followers[at].file.is_some();
+                open = open + usize::from(has) - usize::from(had);
                 match all.followers[at].held() {
                     0 => {}
                     len => held.push((trail, at, len)),
@@ -354,12 +374,50 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let must_scan = around.must_scan;
         self.trails = trails;
+        if let Some(path) = waiting {
+            self.wait_for_room(&path);
+        }
         self.dirty |= dirty;
         if must_scan {
             self.polls = None;
         }
         let is_unsaved = self.followers().any(|follower| !follower.is_saved);
         self.is_unsaved |= is_unsaved;
+    }
+
+    /// Has files that are looked at only for what is written late give their room to others, the ones that were shipped first; how many
+    /// files are open then.
+    fn make_room(&mut self) -> usize {
+        let open = self.followers().filter(|f| f.file.is_some()).count();
+        let wanting = self.followers().filter(|f| f.wants_room()).count() + self.crowded_out;
+        let surplus = (open + wanting).saturating_sub(self.settings.open.max(1));
+        if surplus == 0 {
+            return open;
+        }
+        let mut lingering: Vec<(Duration, usize, usize)> = Vec::new();
+        for (trail, all) in self.trails.iter().enumerate() {
+            for (at, follower) in all.followers.iter().enumerate() {
+                lingering.extend(follower.may_leave().map(|since| (since, trail, at)));
+            }
+        }
+        lingering.sort_unstable();
+        for (_, trail, at) in lingering.into_iter().take(surplus) {
+            self.trails[trail].followers[at].leave();
+            self.dirty = true;
+        }
+        self.followers().filter(|f| f.file.is_some()).count()
+    }
+
+    /// Says, once, that files wait for others to be closed.
+    pub(crate) fn wait_for_room(&mut self, path: &Path) {
+        if self.told.insert(PathBuf::from("descriptors")) {
+            self.events.push(format!(
+                "{} and perhaps further files wait: {} are held open, and the other descriptors are kept for connections and the \
+                 state (see ulimit -n)",
+                path.display(),
+                self.settings.open.max(1)
+            ));
+        }
     }
 
     /// What a follower needs of the rest, with so many lanes that may be opened.

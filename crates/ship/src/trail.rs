@@ -40,6 +40,14 @@ impl<F, L: Lane> Trail<F, L> {
         first.map_or(self.followers.len(), |first| first + 1)
     }
 
+    /// Whether a file behind this place could be closed for the one there, which has its turn first.
+    pub(crate) fn yields_behind(&mut self, at: usize) -> bool {
+        self.followers
+            .range_mut(at + 1..)
+            .rev()
+            .any(Follower::yields)
+    }
+
     /// Has the followers that have their turn go on.
     pub(crate) fn drive<S, N>(&mut self, around: &mut Around<'_, S, N>) -> Result<Driven, Fatal>
     where

@@ -108,6 +108,14 @@ pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
     let parts = copy.parts()?;
     // A copy of the keys alone goes where a server looks for keys.
     let is_store = to.file_name().is_some_and(|name| name == KV_DIRECTORY);
+    if is_store && parts.iter().any(|part| part.kind == Kind::Messages) {
+        let (shown, above) = (to.display(), to.parent().unwrap_or(to).display());
+        return Err(Failure::usage(format!(
+            "nothing was restored: the copy has messages, and {shown} is where every command looks for the keys of {above}; name \
+             the directory above it with --data, or --only keys"
+        ))
+        .into());
+    }
     let is_below = |part: &Part| part.is_below || (part.kind == Kind::Keys && !is_store);
     let targets = parts.iter().map(is_below).collect::<Vec<_>>();
     copied(&parts, &targets, to, None, "restored", out)

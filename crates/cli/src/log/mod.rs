@@ -218,8 +218,12 @@ impl Place {
             let (mut shown, found) = object(&Place::of(&part))?;
             shown["kind"] = part.kind.to_string().into();
             shown["directory"] = part.directory.display().to_string().into();
+            let misplaced = part.misplaced();
+            if let Some(why) = &misplaced {
+                shown["misplaced"] = why.as_str().into();
+            }
             writeln!(out, "{shown}")?;
-            failure = failure.or(found);
+            failure = failure.or(found).or(misplaced.map(Failure::wrong));
         }
         Ok(failure)
     }
@@ -238,7 +242,7 @@ impl Place {
                 Err(Ended::Failed(failure)) => Some(failure),
                 shown => shown?,
             };
-            failure = failure.or(found);
+            failure = failure.or(found).or(part.misplaced().map(Failure::wrong));
         }
         Ok(failure)
     }

@@ -122,7 +122,7 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
     let (batches, records) = (loss.batches, loss.records);
     writeln!(
         out,
-        "whole       {batches} batches with {records} records stay"
+        "whole       {batches} batches with {records} records stay, where gaps are batches"
     )?;
     for file in &loss.kept_in {
         writeln!(out, "kept in     {file}")?;

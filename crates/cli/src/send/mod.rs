@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tidewire_ingest::client::{Broken, Error, Level, Persistence, Producer, Producing, To};
@@ -155,18 +155,31 @@ pub(crate) fn patiently<T>(
     mut connect: impl FnMut(Persistence) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let patient = persistence(retry);
+    let began = Instant::now();
     let first = connect(Persistence {
         at_first: false,
         ..patient
     });
     match first {
         Err(e) if patient.at_first && e.is_passing() => {
-            let within = patient.within;
+            let gave_up = |attempts, last| Error::GaveUp {
+                attempts,
+                elapsed: began.elapsed(),
+                last,
+            };
+            let within = patient.within.saturating_sub(began.elapsed());
+            if within.is_zero() {
+                return Err(e);
+            }
             say!(
-                "tidewire: {e}{}; trying again for {within:?} (see --retry)",
+                "tidewire: {e}{}; trying again for {within:.1?} (see --retry)",
                 advice(&e)
             );
-            connect(patient)
+            connect(Persistence { within, ..patient }).map_err(|e| match e {
+                // The first attempt is one of them.
+                Error::GaveUp { attempts, last, .. } => gave_up(attempts + 1, last),
+                other => other,
+            })
         }
         first => first,
     }

@@ -23,6 +23,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_millis(200);
 /// How often the same trouble is told.
 const REPEATED: Duration = Duration::from_secs(60);
+/// Descriptors that are kept for what is neither a file nor a connection: directories that are listed, files that are compared, the state.
+const KEPT_BACK: u64 = 64;
 /// Least and most bytes that one file may have on its way.
 const WINDOW: (u64, u64) = (256 << 10, 32 << 20);
 
@@ -39,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         .collect::<Result<Vec<_>, Failure>>()?;
     let (state, checkpoint) =
         StateDirectory::open(&args.state()?).map_err(|e| Failure::failed(e.to_string()))?;
-    descriptors::raise_limit();
+    let descriptors = descriptors::raise_limit();
     let signals = Signals::catch()
         .map_err(|e| Failure::failed(format!("cannot catch SIGTERM and SIGINT: {e}")))?;
     let is_few = patterns.iter().all(|what| matches!(what, Pattern::File(_)));
@@ -47,6 +49,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         true => patterns.len().min(args.connections.into()),
         false => args.connections.into(),
     };
+    let (lanes, open) = shared_out(descriptors, lanes);
     let settings = Settings {
         producer: args.prefix()?,
         servers: args.to.clone(),
@@ -69,6 +72,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         },
         lanes,
         files: args.files,
+        open,
         held: args.held.0,
         give_up: args.give_up(),
         // A server that acknowledges what is only received may lose it.
@@ -111,6 +115,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             around.ship(Shipper::new(outside, settings, patterns, checkpoint))
         }
     }
+}
+
+/// How many connections and open files there may be with so many descriptors. A connection has a socket and what wakes its thread.
+fn shared_out(descriptors: Option<u64>, lanes: usize) -> (usize, usize) {
+    let Some(descriptors) = descriptors else {
+        return (lanes, usize::MAX);
+    };
+    let kept_back = KEPT_BACK.max(descriptors / 8).min(descriptors / 2);
+    let rest = usize::try_from(descriptors - kept_back).unwrap_or(usize::MAX);
+    let lanes = lanes.min(rest / 4).max(1);
+    (lanes, rest.saturating_sub(2 * lanes).max(1))
 }
 
 /// What shipping needs beside the shipper.
@@ -319,6 +334,25 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
                 "{failed} files or directories could not be shipped whole, and {losses} times something was lost \
                  before it was read; {summary}"
             ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_left_for_connections_and_the_state() {
+        for (descriptors, lanes, expected) in [
+            (None, 16, (16, usize::MAX)),
+            (Some(1024), 16, (16, 864)),
+            (Some(128), 16, (16, 32)),
+            (Some(1024), 1024, (224, 448)),
+            (Some(64), 16, (8, 16)),
+            (Some(4), 16, (1, 1)),
+        ] {
+            assert_eq!(shared_out(descriptors, lanes), expected);
         }
     }
 }

@@ -225,7 +225,11 @@ impl Args {
         let for_ever = std::time::Duration::MAX / 2;
         let within = match self.to.len() {
             1 => self.give_up().unwrap_or(for_ever),
-            _ => self.failover_after.0,
+            // Each has its turn in the time that there is for all.
+            all => {
+                let share = self.give_up().map(|most| most / all as u32);
+                self.failover_after.0.min(share.unwrap_or(for_ever))
+            }
         };
         let is_once = self.give_up().is_some_and(|most| most.is_zero());
         Persistence {

@@ -229,14 +229,20 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
 
 fn trim_one(trim: &Trim) -> Result<(), Failure> {
     let mut server = trim.at.connect()?;
-    if trim.yes {
-        return server.trim(&trim.name, trim.before).map_err(failed);
-    }
     let streams = server.streams().map_err(failed)?;
     let stream = streams.iter().find(|stream| stream.name == trim.name);
     let stream = stream.ok_or_else(|| no_stream(&trim.name))?;
-    let (name, first) = (&stream.name, stream.first);
-    let positions = trim.before.min(stream.next).saturating_sub(first);
+    let (name, first, next) = (&stream.name, stream.first, stream.next);
+    if trim.before > next {
+        return Err(Failure::failed(format!(
+            "stream {name:?} ends before position {}: its next record has {next}, and --before {next} removes all there are",
+            trim.before
+        )));
+    }
+    if trim.yes {
+        return server.trim(name, trim.before).map_err(failed);
+    }
+    let positions = trim.before.saturating_sub(first);
     Err(Failure::usage(format!(
         "trimming {name:?} would remove what is at {positions} positions, from {first} on, for good; say --yes to do it"
     )))
@@ -276,7 +282,7 @@ impl Where {
 fn failed(error: Error) -> Failure {
     let advice = match error.last() {
         Error::Broken {
-            source: Broken::Refused { reason, .. },
+            source: Broken::Refused { reason, text, .. },
             ..
         } => match reason {
             Reason::Unauthorised => {
@@ -284,7 +290,8 @@ fn failed(error: Error) -> Failure {
                  docs/howto/streams.md"
             }
             Reason::Exists => "; `tidewire stream set` changes it",
-            Reason::Unsupported => {
+            // What is known there, and refused, says so.
+            Reason::Unsupported if text.ends_with("known here") => {
                 "; a request that is unknown there needs a server of a later version"
             }
             Reason::DiskFull => {

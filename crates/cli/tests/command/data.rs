@@ -197,3 +197,37 @@ fn a_copy_of_keys_alone_is_put_where_keys_are() {
     assert_code(&run(&["log", "restore", &copy, "--data", &back]), 0);
     assert!(matches!(keys(&back, &["DBSIZE"])[..], [Reply::Int(3)]));
 }
+
+/// They were called good, and no server opened them.
+#[test]
+fn messages_where_keys_belong_are_told_and_not_restored_there() {
+    let place = Place::new();
+    let data = both(&place);
+    let (copy, wrong) = (place.path("copy"), place.path("wrong/kv"));
+    let only = [
+        "log", "backup", "--only", "messages", "--data", &data, &copy,
+    ];
+    assert_code(&run(&only), 0);
+    let output = run(&["log", "restore", &copy, "--data", &wrong]);
+    assert_code(&output, 2);
+    let said = stderr(&output);
+    assert!(
+        said.contains("nothing was restored") && said.contains("keys"),
+        "{said}"
+    );
+    assert!(!Path::new(&wrong).exists());
+    // As by hand.
+    fs::create_dir(place.path("wrong")).unwrap();
+    fs::rename(&copy, &wrong).unwrap();
+    let above = place.path("wrong");
+    for args in [
+        &["log", "check", "--data", &above][..],
+        &["log", "check", "--json", "--data", &above],
+        &["log", "repair", "--data", &above],
+    ] {
+        let output = run(args);
+        assert_code(&output, 2);
+        let said = stderr(&output);
+        assert!(said.contains("holds messages"), "{args:?}: {said}");
+    }
+}

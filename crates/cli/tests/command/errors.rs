@@ -188,3 +188,26 @@ fn a_backup_takes_the_log_in_kv_and_an_empty_directory_is_named() {
         &[&empty, "no segment", "--data must name the data directory"],
     );
 }
+
+/// The first attempt waited for half a minute, whatever --retry said, and `ship` never ended.
+#[test]
+fn a_server_that_takes_connections_and_says_nothing_is_given_up_in_time() {
+    let silent = server(|mut stream| {
+        // Until the client has gone.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let to = silent.to_string();
+    let place = Place::new();
+    let input = place.file("input", "one\n");
+    let state = place.path("state");
+    // Not of the 10 or 30 seconds that an attempt may take.
+    let within = ["no answer to the ingest hello within ", "ms: is another"];
+    for args in [
+        &["send", &*input, "--retry", "300ms", "--to", &to][..],
+        &["read", "--retry", "300ms", "--to", &to],
+    ] {
+        says(args, 1, &within);
+    }
+    let ship = ["ship", &*input, "--once", "--state", &state, "--to", &to];
+    says(&[&ship[..], &["--retry", "300ms"]].concat(), 2, &within);
+}

@@ -700,3 +700,29 @@ fn the_real_journal_is_understood() {
     assert!(!stdout(&run(&["read", "--to", &server.to])).is_empty());
     server.stop();
 }
+
+/// Nothing at all was shipped: each file was held open, and no directory could be listed any more.
+#[test]
+fn with_more_files_than_descriptors_some_are_shipped_and_the_others_are_told() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    fs::create_dir(place.path("logs")).unwrap();
+    (0..200).for_each(|n| drop(place.file(&format!("logs/{n:03}.log"), format!("{n}\n"))));
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 128 && exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_tidewire"))
+        .args(["ship", "--once", "--to", &server.to])
+        .args(["--state", &place.path("state"), &place.path("logs")]);
+    let output = command.output().unwrap();
+    assert_code(&output, 2);
+    let said = stderr(&output);
+    assert_eq!(said.matches("further files wait").count(), 1, "{said}");
+    assert!(
+        said.contains("ulimit -n") && !said.contains("os error 24"),
+        "{said}"
+    );
+    // 64 are kept back, and two for each of 16 connections.
+    assert_eq!(server.read(&["--raw"]).lines().count(), 32);
+    server.stop();
+}

@@ -124,11 +124,16 @@ fn a_stream_is_trimmed_and_what_it_pins_is_shown() {
     );
     let beyond = stream(&server, &["trim", "busy", "--before", "4001", "--yes"]);
     assert_code(&beyond, 1);
+    let said = stderr(&beyond);
     assert!(
-        stderr(&beyond).contains("ends before"),
-        "{}",
-        stderr(&beyond)
+        said.contains("ends before position 4001: its next record has 4000"),
+        "{said}"
     );
+    // It is no request of a later version.
+    assert!(!said.contains("version"), "{said}");
+    let told = stream(&server, &["trim", "busy", "--before", "4001"]);
+    assert_code(&told, 1);
+    assert!(stderr(&told).contains("ends before"), "{}", stderr(&told));
     done(&server, &["trim", "busy", "--before", "3990", "--yes"]);
     let rest = server.read(&["--stream", "busy", "--from", "first", "--raw"]);
     assert_eq!(rest.lines().count(), 10);

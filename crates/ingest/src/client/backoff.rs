@@ -11,13 +11,13 @@ use std::time::Duration;
 pub struct Persistence {
     /// Attempts before giving up; 1 is no second one. Default unlimited.
     pub attempts: u32,
-    /// How long to go on trying; default 60 s.
+    /// How long to go on trying; an attempt that waits for an answer is broken off then. Default 60 s.
     pub within: Duration,
     /// The first pause; default 50 ms.
     pub first: Duration,
     /// The longest pause; default 5 s.
     pub longest: Duration,
-    /// How long one attempt may take; default 10 s.
+    /// How long one attempt may take to connect; default 10 s.
     pub timeout: Duration,
     /// Whether to try again also when the very first attempt fails; default not.
     pub at_first: bool,
@@ -52,6 +52,22 @@ impl Persistence {
             attempts: 1,
             ..Persistence::default()
         }
+    }
+}
+
+/// An attempt that is begun is given so long, however little time is left.
+const LEAST: Duration = Duration::from_millis(250);
+/// For ever, for an attempt.
+const MOST: Duration = Duration::from_secs(86_400);
+
+impl Persistence {
+    /// How long an attempt may take that is begun `elapsed` after the first time; `None` where nothing bounds it but its own times, as the
+    /// only one.
+    pub(super) fn left(&self, elapsed: Duration) -> Option<Duration> {
+        let left = self.within.saturating_sub(elapsed).clamp(LEAST, MOST);
+        (self.attempts > 1).then_some(Duration::from_millis(
+            (left.as_micros() as u64).div_ceil(1000),
+        ))
     }
 }
 
@@ -111,6 +127,24 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_has_what_is_left_of_the_time_for_all_of_them() {
+        let at = Duration::from_secs;
+        let some = Persistence {
+            within: at(10),
+            ..Persistence::default()
+        };
+        assert_eq!(some.left(at(0)), Some(at(10)));
+        assert_eq!(some.left(at(7)), Some(at(3)));
+        assert_eq!(some.left(at(10)), Some(LEAST));
+        let for_ever = Persistence {
+            within: Duration::MAX / 2,
+            ..some
+        };
+        assert_eq!(for_ever.left(at(7)), Some(MOST));
+        assert_eq!(Persistence::once().left(at(0)), None);
+    }
 
     #[test]
     fn pauses_grow_to_the_longest_and_end_in_time() {

@@ -65,16 +65,17 @@ impl Courier {
         let mut backoff = Backoff::new(self.persistence, Clock::seed());
         // When the connection was lost, or first looked for.
         let mut since = self.shared.clock.now();
+        let mut connections = 0;
         loop {
-            let failure = match self.connection(&mut backoff) {
+            let failure = match self.connection(&mut backoff, since) {
                 Ok(()) => return,
                 Err(failure) => failure,
             };
             let now = self.shared.clock.now();
-            if backoff.failed() == 0 {
-                since = now;
-            }
             let mut state = self.shared.lock();
+            if state.connections > connections {
+                (since, connections) = (now, state.connections);
+            }
             state.session.disconnected();
             state.asleep = false;
             let moved = failure.broken().and_then(Broken::moved);
@@ -128,11 +129,14 @@ impl Courier {
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 
-    /// One connection, from the attempt to its end; `Ok` if the producer was dropped.
-    fn connection(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
+    /// One connection, from the attempt to its end; `Ok` if the producer was dropped. `since`: when the last one was lost.
+    fn connection(&mut self, backoff: &mut Backoff, since: Instant) -> Result<(), Error> {
         let shared = self.shared.clone();
         let server = &self.route.server().clone();
-        let socket = server.connect(self.persistence.timeout)?;
+        let began = shared.clock.now();
+        let left = self.persistence.left(began.since(since));
+        let timeout = self.persistence.timeout;
+        let socket = server.connect(left.map_or(timeout, |left| left.min(timeout)))?;
         let setup = socket.socket().set_nonblocking(true);
         setup.map_err(|e| server.failed("set up the connection to", e))?;
         let mut line = Line {
@@ -166,6 +170,11 @@ impl Courier {
                 Incoming::End => return Err(server.broken(state.session.closed())),
             }
             state.session.expired(now).map_err(|e| server.broken(e))?;
+            // A welcome is not waited for longer than a server is tried.
+            let welcome = left.filter(|_| state.session.awaits_welcome());
+            if let Some(left) = welcome.filter(|&left| now >= began + left) {
+                return Err(server.broken(Broken::Unanswered(left)));
+            }
             if let Some(refusals) = &self.refusals
                 && self.given_up(refusals).is_some_and(|at| at <= now)
             {
@@ -177,7 +186,9 @@ impl Courier {
             }
             state.asleep = line.pending.is_empty();
             let given_up = self.refusals.as_ref().and_then(|all| self.given_up(all));
-            let deadline = state.session.deadline().into_iter().chain(given_up).min();
+            let welcome = welcome.map(|left| began + left);
+            let deadlines = state.session.deadline().into_iter();
+            let deadline = deadlines.chain(given_up).chain(welcome).min();
             let timeout = deadline.map(|at| until(at, now));
             drop(state);
             line.wait(&shared, timeout);

@@ -128,10 +128,11 @@ impl Reader {
             clock: Clock::start(),
             over: false,
         };
-        let greeted = reader.greet();
+        let since = reader.clock.now();
+        let greeted = reader.greet(since);
         match greeted {
             Err(failure) if failure.is_passing() && persistence.at_first => {
-                reader.reconnect(failure)?;
+                reader.reconnect(failure, since)?;
             }
             greeted => greeted?,
         }
@@ -225,7 +226,9 @@ impl Reader {
             match self.turn() {
                 Ok(true) => break,
                 Ok(false) => {}
-                Err(failure) if failure.is_passing() => self.reconnect(failure)?,
+                Err(failure) if failure.is_passing() => {
+                    self.reconnect(failure, self.clock.now())?;
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -288,9 +291,6 @@ impl Reader {
             Ok(0) if !self.reading.is_open() => Err(self.server.broken(Broken::ClosedUnanswered)),
             Ok(0) => Err(self.server.broken(Broken::Closed)),
             Ok(_) => Ok(()),
-            Err(e) if is_late(&e) && !self.reading.is_open() => Err(self
-                .server
-                .broken(Broken::Unanswered(self.persistence.timeout))),
             Err(e) => Err(self.server.failed("read from", e)),
         }
     }
@@ -307,16 +307,28 @@ impl Reader {
         Ok(())
     }
 
-    /// Connects and waits for the welcome.
-    fn greet(&mut self) -> Result<(), Error> {
+    /// Connects and waits for the welcome; `since`: when the last connection was lost.
+    fn greet(&mut self, since: Instant) -> Result<(), Error> {
         self.received.clear();
-        self.line = Some(self.server.connect(self.persistence.timeout)?);
+        let began = self.clock.now();
+        let most = self.persistence.timeout;
+        let left = self.persistence.left(began.since(since));
+        let most = left.map_or(most, |left| left.min(most));
+        self.line = Some(self.server.connect(most)?);
         self.reading.connected();
         self.write()?;
-        // A server that says nothing at all must not hold it up for ever; later silence is the tail.
-        self.patience(Some(self.persistence.timeout))?;
+        // A server that says nothing at all, or a byte now and then, must not hold it up for ever; later silence is the tail.
+        let until = self.clock.now() + most;
         while !self.reading.is_open() {
-            self.turn()?;
+            let now = self.clock.now();
+            if now >= until {
+                return Err(self.server.broken(Broken::Unanswered(most)));
+            }
+            self.patience(Some(until.since(now)))?;
+            match self.turn() {
+                Err(Error::Connection { source, .. }) if is_late(&source) => {}
+                turn => drop(turn?),
+            }
         }
         self.patience(None)
     }
@@ -329,11 +341,10 @@ impl Reader {
     }
 
     #[allow(clippy::disallowed_methods, reason = "blocking clients run on no loop")]
-    fn reconnect(&mut self, mut failure: Error) -> Result<(), Error> {
+    fn reconnect(&mut self, mut failure: Error, since: Instant) -> Result<(), Error> {
         // A server that is stopping waits for this side to close.
         self.line = None;
         let mut backoff = Backoff::new(self.persistence, Clock::seed());
-        let since: Instant = self.clock.now();
         loop {
             let elapsed = self.clock.now().since(since);
             let asked = failure.broken().map_or(Duration::ZERO, Broken::retry_after);
@@ -348,7 +359,7 @@ impl Reader {
                 });
             };
             std::thread::sleep(pause);
-            match self.greet() {
+            match self.greet(since) {
                 Err(again) if again.is_passing() => failure = again,
                 greeted => return greeted,
             }

@@ -298,6 +298,11 @@ impl Session {
         Ok(bytes)
     }
 
+    /// Whether a connection is there on which the server owes its welcome.
+    pub(super) fn awaits_welcome(&self) -> bool {
+        matches!(self.phase, Phase::Greeting(_) | Phase::Waiting)
+    }
+
     /// Why the conversation ended, if the server has closed the connection now.
     pub(super) fn closed(&self) -> Broken {
         match self.phase {

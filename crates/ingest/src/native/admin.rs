@@ -218,6 +218,7 @@ impl Admin {
             }
             Err(
                 refused @ (ChangeRefused::Setting(_)
+                | ChangeRefused::Beyond(_)
                 | ChangeRefused::NotHome
                 | ChangeRefused::Unsupported),
             ) => Done::Refused(Reason::Unsupported, 0, refused.to_string()),

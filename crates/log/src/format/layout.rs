@@ -125,12 +125,17 @@ impl SegmentHeader {
             let found = format!("{:#x}, which a later Tidewire has written", needs.0);
             return Err(Fault::new(12, "features that this version knows", found));
         }
+        let kind = u32_at(bytes, 32);
+        if Kind::is_later(kind) {
+            let found = format!("kind {kind}, which a later Tidewire has written");
+            return Err(Fault::new(32, "a log of messages or of keys", found));
+        }
         let header = SegmentHeader {
             version,
             needs,
             log: u64_at(bytes, 16),
             number: u64_at(bytes, 24),
-            kind: Kind::of(u32_at(bytes, 32)),
+            kind: Kind::of(kind),
         };
         if header.number != number {
             let expected = format!("segment {number}, as the name says");

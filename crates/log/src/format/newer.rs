@@ -2,6 +2,7 @@
 
 use super::batch;
 use super::layout::{Needs, SEGMENT_HEADER, SEGMENT_MAGIC, VERSION, VERSION_BEFORE, u32_at};
+use crate::Kind;
 
 /// What says that a later version has written a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,10 @@ pub(crate) fn newer(bytes: &[u8]) -> Option<Newer> {
         let unknown = needs.0 & !Needs::KNOWN.0;
         if version >= VERSION_BEFORE && unknown != 0 {
             return later(12, format!("needed features {unknown:#x}"));
+        }
+        let kind = u32_at(header, 32);
+        if version >= VERSION_BEFORE && Kind::is_later(kind) {
+            return later(32, format!("a log of kind {kind}"));
         }
         return None;
     }

@@ -48,13 +48,15 @@ fn every_tool_refuses_a_later_version_and_changes_nothing() {
     let names = names(&whole);
     let last = names.last().expect("segments");
     type Harm = fn(&SimDisk, &str);
-    let cases: [(&str, Harm); 5] = [
+    let cases: [(&str, Harm); 6] = [
         ("format version 3", |disk, file| {
             say(disk, file, 8, 3);
             batches_of_version_3(disk, file);
         }),
         ("format version 9", |disk, file| say(disk, file, 8, 9)),
         ("needed features 0x8", |disk, file| say(disk, file, 12, 8)),
+        // It was opened as a log of messages.
+        ("a log of kind 3", |disk, file| say(disk, file, 32, 3)),
         ("needed features 0x1", |disk, file| say(disk, file, 12, 7)),
         // The batch's header is of another length, or damaged besides.
         ("a batch of format version 3", |disk, file| {

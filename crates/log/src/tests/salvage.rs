@@ -315,6 +315,10 @@ fn a_repair_loses_the_records_of_the_damaged_runs_and_nothing_else() {
         let before = in_view(&disk);
         if let Some(would_lose) = loss(&disk).expect("reading") {
             repair(&disk, &would_lose).unwrap_or_else(|error| panic!("{seed}: {told}: {error}"));
+            // What was rescued of damaged batches was not counted.
+            let there = check(&disk).expect("reading");
+            let said = (would_lose.batches, would_lose.records);
+            assert_eq!((there.batches, there.records), said, "{seed}: {told}");
         }
         assert_eq!(loss(&disk).expect("reading"), None, "{seed}: {told}");
         assert_eq!(

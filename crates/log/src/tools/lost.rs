@@ -55,6 +55,12 @@ impl Lost {
         !self.deleted.is_empty() || self.streams.values().any(|made| made.first > 0)
     }
 
+    /// How many records of it are whole, and stay.
+    pub(super) fn kept(&self) -> u64 {
+        let kept = self.rescued.iter().map(|run| run.records().count);
+        kept.map(u64::from).sum()
+    }
+
     /// Has the state know that a stream was deleted in the gap.
     pub(super) fn delete(&mut self, state: &mut State, stream: u32) {
         if let Some(known) = state.streams.get(stream) {

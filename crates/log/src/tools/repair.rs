@@ -36,9 +36,9 @@ pub struct Loss {
     pub gaps: Vec<Gap>,
     /// The last batch that is known to have been durable.
     pub durable_through: u64,
-    /// How many batches are whole and stay.
+    /// How many batches there are after the repair: those that are whole, and one for each gap.
     pub batches: u64,
-    /// How many records are in these batches.
+    /// How many records are in these batches, and so in the log.
     pub records: u64,
     /// The files that are changed or replaced would be kept under these names.
     pub kept_in: Vec<String>,
@@ -188,11 +188,10 @@ impl Plan {
                 skipped.push((name(), certain, next));
             }
         }
-        let kept = lost.rescued.iter().map(|run| run.records().count);
         Gap {
             damage: lost.damage.clone(),
             batches: (lost.first, lost.through),
-            kept: kept.map(u64::from).sum(),
+            kept: lost.kept(),
             positions,
             skipped,
             deleted: lost.deleted.values().cloned().collect(),

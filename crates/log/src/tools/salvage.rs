@@ -47,7 +47,7 @@ pub(super) struct Plan {
     pub(super) streams: BTreeMap<u32, String>,
     /// Names of producers, by number, as far as anything tells them.
     pub(super) producers: Producers,
-    /// What is saved.
+    /// What is there after the repair, gaps included.
     pub(super) batches: u64,
     pub(super) records: u64,
     pub(super) durable_through: u64,
@@ -233,8 +233,9 @@ impl<'a, D: Disk> Salvage<'a, D> {
             self.plan.needs = self.plan.needs.and(Needs::STREAMS);
         }
         self.plan.durable_through = self.walked.claims.through;
-        self.plan.batches = self.walked.batches;
-        self.plan.records = self.walked.records;
+        self.plan.batches = self.walked.batches + self.plan.gaps.len() as u64;
+        let rescued = self.plan.gaps.iter().map(Lost::kept);
+        self.plan.records = self.walked.records + rescued.sum::<u64>();
         self.remember_names();
         for (&id, made) in self.plan.gaps.iter().flat_map(|gap| &gap.streams) {
             let named = self.plan.streams.entry(id);
@@ -655,8 +656,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     heads => {
                         self.keep_rescued(&mut gap, behind)?;
                         let told = heads.map_or(0, |heads| records_in(&heads.records));
-                        let kept = gap.rescued.iter().map(|run| run.records().count);
-                        let kept = kept.map(u64::from).sum::<u64>();
+                        let kept = gap.kept();
                         gap.unseen = gap.unseen.saturating_sub(kept.saturating_sub(told));
                     }
                 }

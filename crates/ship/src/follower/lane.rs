@@ -28,6 +28,7 @@ impl<F, L: Lane> Follower<F, L> {
             lane,
             server,
             opened: false,
+            unheard: Some(around.now),
             since: around.now,
             busy_at: around.now,
         });
@@ -76,7 +77,7 @@ impl<F, L: Lane> Follower<F, L> {
                 Ok(false)
             }
             Stand::Ended(ended) => {
-                let server = slot.server;
+                let (server, since) = (slot.server, slot.unheard);
                 self.slot = None;
                 around.has_broken = true;
                 if self.has_file() {
@@ -90,9 +91,10 @@ impl<F, L: Lane> Follower<F, L> {
                     driven.busy = true;
                     return Ok(false);
                 }
+                let lost = (server, since.unwrap_or(around.now));
                 around
                     .line
-                    .lost(server, ended, around.settings, around.now, around.events)?;
+                    .lost(lost, ended, around.settings, around.now, around.events)?;
                 driven.busy = true;
                 Ok(false)
             }
@@ -104,6 +106,10 @@ impl<F, L: Lane> Follower<F, L> {
             } => {
                 let (opened, server) = (slot.opened, slot.server);
                 slot.opened = true;
+                match trouble {
+                    None => slot.unheard = None,
+                    Some(_) => drop(slot.unheard.get_or_insert(around.now)),
+                }
                 around.line.trouble = trouble;
                 around.line.payload_max = payload_max as usize;
                 if !opened {

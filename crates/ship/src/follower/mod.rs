@@ -6,6 +6,7 @@ mod likeness;
 mod missing;
 mod place;
 mod reading;
+mod room;
 mod stumble;
 mod trouble;
 
@@ -101,6 +102,8 @@ struct Slot<L> {
     lane: L,
     server: usize,
     opened: bool,
+    /// Since when the server has not been heard on it, or has refused.
+    unheard: Option<Duration>,
     since: Duration,
     busy_at: Duration,
 }
@@ -125,6 +128,8 @@ pub(crate) struct Follower<F, L> {
     pub(crate) is_numbered: bool,
     pub(crate) len: u64,
     pub(crate) file: Option<F>,
+    /// The file is not opened before another one is closed: as many as may be are open.
+    pub(crate) lacks_room: bool,
     /// The file's last name has gone: the disk keeps it for this process alone.
     pub(crate) is_removed: bool,
     /// When the search began for a copy of the truncated file that has the rest of it; `None` without a search.
@@ -174,6 +179,7 @@ impl<F, L> std::fmt::Debug for Follower<F, L> {
             .field("is_truncated", &self.is_truncated)
             .field("seeking", &self.seeking)
             .field("is_open", &self.file.is_some())
+            .field("lacks_room", &self.lacks_room)
             .field("has_lane", &self.slot.is_some())
             .field("waits", &self.waits)
             .field("trouble", &self.trouble)
@@ -206,6 +212,7 @@ impl<F, L: Lane> Follower<F, L> {
             is_numbered: false,
             len: entry.acked,
             file: None,
+            lacks_room: false,
             is_removed: false,
             seeking: None,
             seen_end: (0, Vec::new()),
@@ -256,8 +263,9 @@ impl<F, L: Lane> Follower<F, L> {
         let has_end = self.is_numbered || settings.partial_after.is_some();
         let is_late = self.unterminated() == 0 || !has_end;
         self.life != Life::Active
-            // What counts as failed is not waited for.
+            // What counts as failed, or as left out, is not waited for.
             || self.is_in_trouble()
+            || self.lacks_room
             || (read
                 && self.seeking.is_none()
                 && self.is_verified
@@ -295,6 +303,7 @@ impl<F, L: Lane> Follower<F, L> {
     pub(crate) fn state(&self) -> &'static str {
         match self.life {
             _ if self.is_in_trouble() => "failing",
+            _ if self.lacks_room => "waiting",
             Life::Active if self.left.is_some() => "rotated",
             Life::Active => "followed",
             Life::Lingering(_) => "lingering",

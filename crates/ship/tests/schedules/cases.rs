@@ -575,3 +575,82 @@ fn the_zeros_that_a_writer_leaves_which_does_not_append_are_passed_over_and_told
         1
     );
 }
+
+/// Every file that was seen was held open, so that no directory could be listed any more, and nothing at all was shipped.
+#[test]
+fn with_more_files_than_may_be_open_some_are_shipped_and_the_others_have_their_turn_when_those_are_rotated()
+ {
+    let mut case = Case::new();
+    case.files.tree.borrow_mut().most_open = Some(8);
+    let few = || Settings {
+        open: 5,
+        ..settings()
+    };
+    case.process = begun(&case.files, &case.wire, &case.kept, few());
+    let name = |n: usize| format!("{n:02}.log");
+    (0..12).for_each(|n| case.write(&name(n), &format!("{n}\n")));
+    let counts = case.run(5);
+    assert_eq!((counts.files, counts.left_out), (5, 7), "{:?}", case.events);
+    assert_eq!(
+        case.stored(),
+        ["0", "1", "2", "3", "4"],
+        "{:?}",
+        case.events
+    );
+    assert_eq!(
+        case.told("files wait: 5 are held open"),
+        1,
+        "{:?}",
+        case.events
+    );
+    assert_eq!(case.told("cannot"), 0, "{:?}", case.events);
+    // Those go on, also in another process; a rotated one gives its room to one that waits.
+    case.process = begun(&case.files, &case.wire, &case.kept, few());
+    case.write(&name(3), "more\n");
+    for n in 0..3 {
+        let mut tree = case.files.tree.borrow_mut();
+        let path = Path::new("/log").join(name(n));
+        tree.rename(&path, &path.with_extension("log.1"));
+    }
+    let counts = case.run(5);
+    assert_eq!((counts.files, counts.left_out), (5, 4), "{:?}", case.events);
+    assert_eq!(case.stored(), ["0", "1", "2", "3 more", "4", "5", "6", "7"]);
+}
+
+/// Followed before with more descriptors than there are now.
+#[test]
+fn of_files_that_are_known_more_than_may_be_open_wait_too() {
+    let mut case = Case::new();
+    let name = |n: usize| format!("{n:02}.log");
+    (0..12).for_each(|n| case.write(&name(n), &format!("{n}\n")));
+    case.run(5);
+    assert_eq!(case.stored().len(), 12);
+    (0..12).for_each(|n| case.write(&name(n), "more\n"));
+    case.files.tree.borrow_mut().most_open = Some(8);
+    let few = Settings {
+        open: 5,
+        once: true,
+        ..settings()
+    };
+    case.process = begun(&case.files, &case.wire, &case.kept, few);
+    let counts = case.run(5);
+    let is_complete = case.process.step(case.now).unwrap().complete;
+    assert_eq!(
+        (counts.left_out, is_complete),
+        (7, true),
+        "{:?}",
+        case.events
+    );
+    assert_eq!(
+        case.told("files wait: 5 are held open"),
+        1,
+        "{:?}",
+        case.events
+    );
+    let more = case
+        .stored()
+        .iter()
+        .filter(|all| all.ends_with("more"))
+        .count();
+    assert_eq!(more, 5, "{:?}", case.events);
+}

@@ -65,6 +65,10 @@ pub(crate) struct Tree {
     /// What may not be opened.
     pub(crate) forbidden: BTreeSet<PathBuf>,
     time: i128,
+    /// Most files that may be open at once; none: any number.
+    pub(crate) most_open: Option<usize>,
+    /// One more than there are open files.
+    open: Rc<()>,
     /// Moments that share one time: a file system's clock shows only ticks.
     pub(crate) tick: i128,
     /// Where the system tells of names that change, they have.
@@ -251,6 +255,7 @@ pub(crate) enum Handle {
         inode: usize,
         /// The device as it was when this was opened.
         device: u64,
+        _open: Rc<()>,
     },
     Real(Opened),
 }
@@ -272,6 +277,17 @@ impl Files {
         match self.tree.borrow().inodes[inode].id.device == device {
             true => Ok(inode),
             false => Err(io::Error::from_raw_os_error(116)),
+        }
+    }
+
+    /// Takes a descriptor, until what is returned is dropped.
+    fn descriptor(&self) -> io::Result<Rc<()>> {
+        let tree = self.tree.borrow();
+        match tree.most_open {
+            Some(most) if Rc::strong_count(&tree.open) > most => {
+                Err(io::Error::from_raw_os_error(24))
+            }
+            _ => Ok(Rc::clone(&tree.open)),
         }
     }
 
@@ -298,6 +314,7 @@ impl FileSystem for Files {
         if self.is_real() {
             return Disk.find(pattern);
         }
+        let _read = self.descriptor()?;
         let tree = self.tree.borrow();
         let named = tree.visible().filter(|(path, _)| pattern.names(path));
         Ok(Found {
@@ -311,6 +328,7 @@ impl FileSystem for Files {
         if self.is_real() {
             return Disk.list(directory);
         }
+        let _read = self.descriptor()?;
         let tree = self.tree.borrow();
         let near = tree
             .visible()
@@ -323,6 +341,7 @@ impl FileSystem for Files {
         if self.is_real() {
             return Disk.open(path).map(Handle::Real);
         }
+        let _open = self.descriptor()?;
         let tree = self.tree.borrow();
         if tree.forbidden.contains(path) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -333,13 +352,17 @@ impl FileSystem for Files {
         if tree.inodes[inode].is_partial {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Handle::Simulated { inode, device })
+        Ok(Handle::Simulated {
+            inode,
+            device,
+            _open,
+        })
     }
 
     fn stat(&self, file: &Handle) -> io::Result<Seen> {
         self.alive()?;
         let inode = match file {
-            Handle::Simulated { inode, device } => self.inode(*inode, *device)?,
+            Handle::Simulated { inode, device, .. } => self.inode(*inode, *device)?,
             Handle::Real(file) => return Disk.stat(file),
         };
         Ok(self.tree.borrow().seen(Path::new(""), inode))
@@ -356,7 +379,7 @@ impl FileSystem for Files {
     fn read_at(&self, file: &Handle, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.alive()?;
         let inode = match file {
-            Handle::Simulated { inode, device } => self.inode(*inode, *device)?,
+            Handle::Simulated { inode, device, .. } => self.inode(*inode, *device)?,
             Handle::Real(file) => return Disk.read_at(file, offset, into),
         };
         let tree = self.tree.borrow();

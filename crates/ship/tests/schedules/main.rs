@@ -46,6 +46,11 @@ fn files_that_are_renamed() {
     all(Profile::Renamed);
 }
 
+#[test]
+fn files_that_are_renamed_with_few_descriptors() {
+    all(Profile::Crowded);
+}
+
 /// Among files of one birth, the larger number was always taken for the older one.
 #[test]
 fn files_that_are_renamed_within_one_tick_of_the_clock() {

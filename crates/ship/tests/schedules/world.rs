@@ -29,6 +29,8 @@ pub(crate) enum Profile {
     Fleet,
     /// Renamed, and what is asked for is not to be had for a moment.
     Errors,
+    /// Renamed, and no more files may be open at once than there are writers, and one more.
+    Crowded,
     /// Directories whose file system is away for a while, and has another device then.
     Absent,
     /// Such directories, with errors, and the names are matched by one pattern.
@@ -208,7 +210,12 @@ impl World {
         if profile == Profile::Ticks {
             world.files.tree.borrow_mut().tick = world.rng.u64(2..40).into();
         }
-        for path in 0..world.rng.usize(1..=3) {
+        let writers = world.rng.usize(1..=3);
+        if profile == Profile::Crowded {
+            // One more is compared with, or a directory is listed.
+            world.files.tree.borrow_mut().most_open = Some(writers + 2);
+        }
+        for path in 0..writers {
             let path = PathBuf::from(format!("{}/log/{path}/app.log", root.display()));
             let inode = world.create(&path, world.writers.len());
             world.writers.push(Writer {
@@ -558,6 +565,10 @@ impl World {
             rotate_wait: ROTATE_WAIT,
             linger: Duration::from_secs(2),
             lanes: 2,
+            open: match self.profile {
+                Profile::Crowded => self.writers.len() + 1,
+                _ => usize::MAX,
+            },
             save_every: Duration::from_millis(50),
             chunk: 100,
             accept_loss: self.profile == Profile::Forgetful,
