@@ -120,7 +120,7 @@ pub enum Room {
 /// Whether groups may become as large as what comes would have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Larger {
-    /// They may go there, or need not.
+    /// Appends may go there, or need not.
     Free,
     /// The disk is full: what does not fit is refused.
     DiskFull,

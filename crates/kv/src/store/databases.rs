@@ -184,7 +184,7 @@ impl Store {
         let _ = self.effects.set(effects);
     }
 
-    /// From now on services on it serve nobody what is in it, and nothing expires, until [`end_loading`](Store::end_loading):
+    /// From now on services on it serve no client what is in it, and nothing expires, until [`end_loading`](Store::end_loading):
     /// it is filled meanwhile.
     pub fn begin_loading(&self) {
         self.loading.store(true, Release);

@@ -1,6 +1,6 @@
 //! Lazy freeing: what is large is taken out of its table at once and freed later, in bounded steps.
 //!
-//! To free a million members takes a hundred milliseconds, in which nobody should wait for the lock
+//! To free a million members takes a hundred milliseconds, in which no client should wait for the lock
 //! of the shard, nor for the loop that ran the command. So whatever removes a large value (DEL,
 //! UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table) buries
 //! it here, and [`Store::free_some`](super::Store::free_some) frees a step's worth whenever it is called: by the first loop of a

@@ -54,7 +54,7 @@ pub(crate) struct Libraries {
     pub(super) ticket: AtomicU64,
 }
 
-/// Changes that are noted: whoever knows what there was before looks at these alone.
+/// Changes that are noted: a reader that knows what there was before looks at these alone.
 const NOTED_MAX: usize = 256;
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub(super) struct State {
     all: ByName,
     /// Bytes of memory that they take.
     bytes: usize,
-    /// Of the libraries that a unit has changed which is not committed, what all other clients see of them.
+    /// What all other clients see of the libraries that a unit has changed which is not committed.
     before: Option<BTreeMap<Arc<[u8]>, Option<Library>>>,
     noted: VecDeque<Noted>,
     /// All changes from this number on are noted.

@@ -314,7 +314,7 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
-    /// Those of a protocol inside share the layer's one timer, so this is of one that its layer has let go.
+    /// Timers of a protocol inside share the layer's one timer, so this one is of a protocol that its layer has let go.
     fn timer_expired(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
         if let Within::Alone(protocol) = &mut self.within {
             protocol.timer_expired(key, &mut cx.within());

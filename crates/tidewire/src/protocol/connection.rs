@@ -287,7 +287,7 @@ pub trait Protocol: Sized + 'static {
     /// use tidewire::channel::Sender;
     /// use tidewire::{Cx, Input, Next, Protocol};
     ///
-    /// /// Hands everything on, at the pace of whoever takes it.
+    /// /// Hands everything on, at the pace of the receiver.
     /// struct HandsOn(Sender<Vec<u8>>);
     ///
     /// impl Protocol for HandsOn {

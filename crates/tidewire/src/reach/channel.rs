@@ -1,9 +1,9 @@
-//! Bounded channels between connections, loops and threads, with backpressure: whoever finds no room is told when there is
-//! some, once, in the order of waiting, and can stop reading its own peer meanwhile.
+//! Bounded channels between connections, loops and threads, with backpressure: a sender that finds no room is told when there
+//! is some, once, in the order of waiting, and can stop reading its own peer meanwhile.
 //!
 //! Places are promised: when the receiver takes something, the one that has waited longest is told, and the place is kept for
 //! it until it sends, [forgoes](Sender::forgo) it, or is dropped; where its connection has ended meanwhile, or finishes, the next
-//! one is told instead. So as many are told as places were freed, and whoever is told finds room. Nothing is polled, and no
+//! one is told instead. So as many are told as places were freed, and each that is told finds room. Nothing is polled, and no
 //! timer is involved.
 //!
 //! ```
@@ -139,7 +139,7 @@ pub fn bounded<T: Send + 'static>(bound: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 struct Shared<T> {
-    /// Itself, to name it to whom it has promised something.
+    /// This channel, named to the senders to which it has promised a place.
     me: Weak<Shared<T>>,
     queue: Mutex<Queue<T>>,
     /// Threads that wait for a place.
@@ -150,9 +150,9 @@ struct Queue<T> {
     items: VecDeque<T>,
     bound: usize,
     senders: usize,
-    /// Those that found no room, in order: a ticket each, and who is told; nobody for a thread, which waits itself.
+    /// Senders that found no room, in order: a ticket each, and the connection to tell; `None` for a thread, which waits itself.
     waiting: VecDeque<(u64, Option<Nudge>)>,
-    /// Tickets of those that were told of room and have not used it. With the items they are never more than `bound`.
+    /// Tickets of senders that were told of room and have not used it. With the items they are never more than `bound`.
     promised: BTreeSet<u64>,
     /// The next ticket.
     next: u64,
@@ -164,7 +164,7 @@ struct Queue<T> {
 /// The receiving end.
 struct Reading {
     nudge: Option<Nudge>,
-    /// It was told that there is something, and has not found the channel empty since.
+    /// The receiver was told that there is something, and has not found the channel empty since.
     is_told: bool,
     is_gone: bool,
 }
@@ -173,7 +173,7 @@ struct Reading {
 enum Told {
     Nobody,
     Receiver(Nudge),
-    /// The one with this ticket, which a place is kept for; nobody's nudge where that is a thread.
+    /// The sender with this ticket, for which a place is kept; no nudge for a thread.
     Waiter(u64, Option<Nudge>),
 }
 
@@ -228,7 +228,7 @@ impl<T: Send + 'static> Shared<T> {
                     if nudge.give(Some(Promised { by, ticket })) {
                         return;
                     }
-                    // Its loop has ended: the next one.
+                    // The sender's loop has ended: the next sender is told.
                     told = lock(&self.queue).give_up(ticket);
                 }
                 // Each thread that waits looks whether it is meant.
@@ -253,7 +253,7 @@ impl<T: Send + 'static> Promises for Shared<T> {
 /// fn what_now(error: &SendError<String>) -> &'static str {
 ///     match error {
 ///         SendError::NoRoom(_) => "wait to be notified",
-///         SendError::Gone(_) => "nobody will ever take it",
+///         SendError::Gone(_) => "it will never be taken",
 ///     }
 /// }
 /// ```
@@ -293,7 +293,7 @@ pub enum SendError<T> {
 pub struct Sender<T: Send + 'static> {
     shared: Arc<Shared<T>>,
     nudge: Option<Nudge>,
-    /// It waits, or was promised a place.
+    /// The sender waits, or was promised a place.
     ticket: Option<u64>,
 }
 
@@ -464,7 +464,7 @@ impl<T: Send + 'static> Receiver<T> {
         self.shared.tell(told);
     }
 
-    /// Takes the oldest item, and has whoever has waited longest told that there is room.
+    /// Takes the oldest item, and tells the sender that has waited longest that there is room.
     pub fn take(&mut self) -> Option<T> {
         let (item, told) = {
             let q = &mut *lock(&self.shared.queue);
@@ -599,7 +599,7 @@ mod tests {
         let nudges = Arc::new(Nudges::new(waker));
         let (mut sender, mut receiver) = bounded(1);
         sender.send(0).unwrap();
-        // Their owner is none of the loop's connections, and lives on.
+        // The owner of these senders is none of the loop's connections, and lives on.
         let mut waiting = [1, 2].map(|n| {
             let mut sender = sender.clone();
             sender.nudge = Some(Nudge::new(nudges.clone(), n, 0));

@@ -14,9 +14,9 @@ pub(crate) struct Throttles {
     pub(crate) cuts: Throttle,
     /// Lines about messages that found no room.
     pub(crate) messages: Throttle,
-    /// Of sends that found no room in a channel.
+    /// Lines about sends that found no room in a channel.
     pub(crate) channels: Throttle,
-    /// Of dials that found no room.
+    /// Lines about dials that found no room.
     pub(crate) dials: Throttle,
     /// Lines about attempts to connect that failed.
     pub(crate) attempts: Throttle,

@@ -115,7 +115,7 @@ impl ConnName {
         self.service
     }
 
-    /// Its name on that loop.
+    /// The connection's name on that loop.
     pub(crate) fn id(self) -> ConnId {
         ConnId::from_bits(self.id)
     }

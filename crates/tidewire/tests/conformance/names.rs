@@ -28,7 +28,7 @@ struct Room {
     loops: BTreeMap<u32, LoopHandle<u8>>,
     /// Each with the byte that it has said.
     guests: BTreeMap<ConnName, u8>,
-    /// Those that have gone.
+    /// Guests that have gone.
     gone: Vec<ConnName>,
 }
 
@@ -82,8 +82,8 @@ impl Service for Rooms {
     }
 }
 
-/// Each of several connections, on whatever loop, is reached by its name; when it has gone its name is nobody's, also where
-/// its place is another's.
+/// Each of several connections, on any loop, is reached by its name; when it has gone, its name reaches none, also where
+/// another connection has its place.
 fn are_reached(rooms: &Rooms, loops: &Loops<impl Service>, wire: fn(&[u8]) -> Vec<u8>) {
     const GUESTS: u8 = 8;
     let mut clients: Vec<_> = (0..GUESTS)
@@ -113,7 +113,7 @@ fn are_reached(rooms: &Rooms, loops: &Loops<impl Service>, wire: fn(&[u8]) -> Ve
     let mut gone = std::mem::take(&mut rooms.room().gone);
     gone.sort_unstable();
     assert!(gone.iter().eq(guests.keys()));
-    // Their places are others' now.
+    // Other connections have the places now.
     let mut later: Vec<_> = (0..GUESTS).map(|_| loops.connect()).collect();
     for (client, n) in later.iter_mut().zip(50..) {
         client.send(&wire(&[n]));

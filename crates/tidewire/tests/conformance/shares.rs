@@ -250,7 +250,7 @@ impl Role for LooksAway {
 }
 
 fn a_turn_receives_no_more_than_its_budget(v: Variant) {
-    // Of 64 KiB, so that 64 connections have the default budget.
+    // Chunks of 64 KiB, so that 64 connections have the default budget.
     let setup = Setup::on(v).tune(|b| {
         b.chunk(64 << 10);
     });

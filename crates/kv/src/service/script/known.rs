@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::text::Script;
 
+/// A library's name, and the library, if it is still there.
+type Changed = (Arc<[u8]>, Option<Arc<Library>>);
+
 /// A function and what it says of itself.
 #[derive(Debug)]
 pub(super) struct Function {
@@ -14,7 +17,7 @@ pub(super) struct Function {
 }
 
 impl Function {
-    /// Its name in lower case.
+    /// The function's name in lower case.
     fn key(&self) -> Vec<u8> {
         self.script.name.to_ascii_lowercase().into_bytes()
     }
@@ -61,7 +64,7 @@ impl Known {
     }
 
     /// Takes over what has changed. Costs what that is, whatever else there is; how many functions it has looked at.
-    pub(super) fn change(&mut self, changed: Vec<(Arc<[u8]>, Option<Arc<Library>>)>) -> usize {
+    pub(super) fn change(&mut self, changed: Vec<Changed>) -> usize {
         let mut looked = 0;
         for (name, new) in changed {
             let old = match &new {

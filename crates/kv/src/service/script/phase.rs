@@ -8,7 +8,7 @@ const RUNS: u8 = 1;
 const WROTE: u8 = 2;
 const KILLED: u8 = 4;
 
-/// Of the script that runs, and of the last one when none does.
+/// The phase of the script that runs, and of the last one when none does.
 #[derive(Debug, Default)]
 pub(super) struct Phase(AtomicU8);
 

@@ -91,7 +91,7 @@ impl Running {
         }
         let wrote = scripts.phase.wrote();
         if scripts.phase.is_killed() {
-            // It is counted when it ends.
+            // The script is counted when it ends.
             return Verdict::Stop(scripts.killed());
         }
         if !wrote && self.what.get() == What::Here && took > MOVE_AFTER {

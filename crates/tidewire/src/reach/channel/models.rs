@@ -21,7 +21,7 @@ fn nudge() -> (Arc<Waker>, Arc<Nudges>, Nudge) {
     (waker, nudges, nudge)
 }
 
-/// Of two that send one item each through one place, on threads that wait; the receiver's loop takes what it is told of.
+/// Two senders send one item each through one place, on threads that wait; the receiver's loop takes what it is told of.
 #[test]
 fn who_waits_on_a_thread_is_told_and_so_is_the_receiver() {
     model(|| {
@@ -66,7 +66,7 @@ fn a_connection_that_waits_is_told() {
                 }
             });
             let mut next = sender.try_send(2);
-            // Where the other was quicker, nobody has to be told.
+            // Where the other sender was quicker, none has to be told.
             if matches!(next, Err(SendError::NoRoom(_))) {
                 run(&waker, || {
                     let told = nudges.take().is_some_and(|due| !due.names.is_empty());
