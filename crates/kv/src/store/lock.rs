@@ -134,10 +134,8 @@ mod held {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, debug_assertions))]
 mod tests {
-    #![cfg(debug_assertions)]
-
     use super::super::Settings;
     use super::*;
     use crate::commands::find;

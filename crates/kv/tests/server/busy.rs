@@ -270,6 +270,10 @@ fn no_loop_waits_for_a_script_and_those_who_want_its_keys_do() {
 
 /// The script comes to its end before it is looked at: the time is taken by its many arguments.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "one client waits while the other asks"
+)]
 fn a_kill_that_was_confirmed_is_carried_out() {
     const MANY: usize = 200_000;
     everywhere(|server| {

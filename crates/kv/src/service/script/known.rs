@@ -32,6 +32,9 @@ pub(super) struct Library {
     pub(super) functions: Vec<Function>,
 }
 
+/// A name, and the library that has it now.
+pub(super) type Changed = (Arc<[u8]>, Option<Arc<Library>>);
+
 /// All of them, as they were at some time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
@@ -172,12 +175,17 @@ mod tests {
                 known.has_twins, afresh.has_twins,
                 "seed {seed}, change {id}"
             );
-            let found = |of: &Known| -> BTreeMap<Vec<u8>, Option<u64>> {
-                let all = of.by_name.iter();
-                all.map(|(name, script)| (name.clone(), script.library))
-                    .collect()
-            };
-            assert_eq!(found(&known), found(&afresh), "seed {seed}, change {id}");
+            let functions_of = known.libraries.values().flat_map(|one| &one.functions);
+            for name in functions_of.map(Function::key).chain([b"twin".to_vec()]) {
+                let of = |known: &Known| known.function(&name).and_then(|script| script.library);
+                assert_eq!(of(&known), of(&afresh), "seed {seed}, change {id}");
+            }
+            let names_of = |known: &Known| known.by_name.len();
+            assert_eq!(
+                names_of(&known),
+                names_of(&afresh),
+                "seed {seed}, change {id}"
+            );
             for but in &names {
                 for function in ["twin", &functions[0], "none"] {
                     let has = known.libraries.values().any(|library| {
