@@ -58,6 +58,8 @@ struct Scan {
     inodes: BTreeMap<u64, BTreeSet<usize>>,
     /// Trails whose path has had files of which nothing is known.
     unsettled: BTreeSet<usize>,
+    /// Trails that have got a file which had left their path before it was seen there.
+    rotated: BTreeSet<usize>,
     /// Files followed.
     files: usize,
     /// Files that are open, or are to be.
@@ -127,6 +129,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         for seen in &found {
             self.meet(seen, &before, &mut scan, now);
         }
+        self.settle_blanks(&scan, now);
         for follower in self
             .trails
             .iter_mut()
@@ -274,6 +277,29 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                     }
                 } else if id.is_some() || !is_partial {
                     follower.left.get_or_insert(now);
+                }
+            }
+        }
+    }
+
+    /// Files of which nothing was seen, and which are nowhere: such a one may have been written, rotated and compressed since, and is shipped
+    /// as a new file then.
+    fn settle_blanks(&mut self, scan: &Scan, now: Duration) {
+        for (at, trail) in self.trails.iter_mut().enumerate() {
+            if scan.rotated.contains(&at) {
+                trail.followers.retain(|follower| follower.blank.is_none());
+            }
+            for follower in &mut trail.followers {
+                let Some(since) = follower.blank else {
+                    continue;
+                };
+                let directory = directory_of(&follower.entry.path);
+                let mut undecided = scan.undecided.iter();
+                let may_come = scan.unsure.contains(directory)
+                    || undecided.any(|seen| directory_of(&seen.path) == directory);
+                if !may_come || now.saturating_sub(since) >= self.settings.rotate_wait {
+                    let told = follower.is_lost(&mut self.counts);
+                    self.events.push(told);
                 }
             }
         }
@@ -704,6 +730,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         // The length of a compressed file is known when it is opened.
         follower.len = 0;
         if has_left {
+            scan.rotated.insert(at);
             trail.insert(follower, &scan.lists);
             return;
         }

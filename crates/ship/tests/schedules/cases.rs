@@ -654,3 +654,42 @@ fn of_files_that_are_known_more_than_may_be_open_wait_too() {
         .count();
     assert_eq!(more, 5, "{:?}", case.events);
 }
+
+/// What it had was shipped from the compressed file, and told as lost besides.
+#[test]
+fn an_empty_file_that_was_written_rotated_and_compressed_since_is_no_loss() {
+    for (is_rotated, once) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut case = Case::new();
+        case.write("a.log", "");
+        case.run(1);
+        let path = Path::new("/log/a.log");
+        match is_rotated {
+            true => {
+                case.write("a.log", "one\ntwo\n");
+                let mut tree = case.files.tree.borrow_mut();
+                let rotated = Path::new("/log/a.log.1");
+                tree.rename(path, rotated);
+                tree.pack(rotated);
+            }
+            false => case.files.tree.borrow_mut().remove(path),
+        }
+        case.write("a.log", "three\n");
+        let settings = Settings { once, ..settings() };
+        case.process = begun(&case.files, &case.wire, &case.kept, settings);
+        let counts = case.run(5);
+        let mut stored = case.stored();
+        stored.sort();
+        let (all, losses) = match is_rotated {
+            true => (vec!["one two", "three"], 0),
+            false => (vec!["three"], 1),
+        };
+        assert_eq!(stored, all, "{:?}", case.events);
+        assert_eq!(counts.losses, losses, "{:?}", case.events);
+        assert_eq!(
+            case.told("is not there"),
+            losses as usize,
+            "{:?}",
+            case.events
+        );
+    }
+}
