@@ -50,7 +50,7 @@ pub(crate) fn numbered(path: &Path) -> Option<(&str, u64)> {
 /// numbers do: they grow with each rotation, so that the largest is the oldest, unless the files of that name whose times differ show
 /// that each new one gets the next number.
 pub(crate) fn put_in_order(files: &mut [Seen]) {
-    files.sort_by_key(times);
+    files.sort_by_cached_key(times);
     let has_packed = files.iter().any(|seen| is_packed(&seen.path));
     if !has_packed && files.is_sorted_by(|one, other| times(one) < times(other)) {
         return;

@@ -31,6 +31,11 @@ impl Fingerprint {
         }
     }
 
+    /// Whether it is of zeros alone, or of nothing.
+    pub(crate) fn is_of_zeros(&self) -> bool {
+        self.len == 0 || self.fits(&vec![0; self.len])
+    }
+
     /// Whether `bytes`, read where it says, are these.
     pub(crate) fn fits(&self, bytes: &[u8]) -> bool {
         *self == Fingerprint::of(self.at, bytes)

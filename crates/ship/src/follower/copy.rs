@@ -175,13 +175,35 @@ impl<F, L: Lane> Follower<F, L> {
         }
         if self.is_placed {
             let (at, kept) = self.buffer.kept();
-            return Ok(read(files, file, at, kept.len())? == kept);
+            if !self.has_read_zeros() || self.seen_end.1.is_empty() {
+                return Ok(read(files, file, at, kept.len())? == kept);
+            }
         }
         let (at, end) = &self.seen_end;
         Ok(match end.is_empty() {
             false => read(files, file, *at, end.len())? == *end,
             true => fits(files, file, &self.entry.tail)?,
         })
+    }
+
+    /// Whether all that was seen of it are zeros, with which every file begins whose writer goes on where it was before a truncation (a hole):
+    /// they say nothing of which one it is.
+    fn is_known_by_zeros(&self) -> bool {
+        let begins_so = match self.head.is_empty() {
+            false => are_zeros(&self.head),
+            true => self.entry.head.is_of_zeros(),
+        };
+        let ends_so = || match (self.is_placed, &*self.seen_end.1) {
+            (true, end) => are_zeros(self.buffer.kept().1) && are_zeros(end),
+            (false, []) => self.entry.tail.is_of_zeros(),
+            (false, end) => are_zeros(end),
+        };
+        begins_so && ends_so()
+    }
+
+    /// Whether what was read of it up to now are zeros: then its end, which was seen before it had its turn, is more to know it by.
+    pub(super) fn has_read_zeros(&self) -> bool {
+        self.is_placed && are_zeros(&self.head) && are_zeros(self.buffer.kept().1)
     }
 
     /// What a file, called as a rotated one of this follower's path and opened, is to this follower.
@@ -193,7 +215,10 @@ impl<F, L: Lane> Follower<F, L> {
         if self.is_truncated || !self.has_head() {
             return self.is_copied(files, (file, len));
         }
-        let is_all = len >= self.end().max(self.seen_to()) && self.is_of(files, file)?;
+        let is_alike = len >= self.end().max(self.seen_to()) && self.is_of(files, file)?;
+        // What is known to be of it was looked for already, among the files that are judged now.
+        let is_known_by_length = self.life == Life::Done && len == self.entry.acked;
+        let is_all = is_alike && (is_known_by_length || !self.is_known_by_zeros());
         let is_open = self.file.is_some() && self.seeking.is_none();
         match self.life {
             // The follower itself finds the copy.
@@ -256,4 +281,8 @@ impl<F, L: Lane> Follower<F, L> {
         }
         self.is_saved = false;
     }
+}
+
+fn are_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }

@@ -18,7 +18,7 @@ use crate::pattern::is_packed;
 impl<F, L: Lane> Follower<F, L> {
     /// The file is nowhere to be found.
     pub(super) fn gone<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
-        let (path, acked) = (self.entry.path.display(), self.entry.acked);
+        let path = self.entry.path.display();
         if self.entry.done && !self.is_verified && !self.entry.unsure {
             // The file was shipped whole, and removed since.
         } else if self.entry.done && !self.is_verified {
@@ -26,16 +26,28 @@ impl<F, L: Lane> Follower<F, L> {
             around.events.push(format!(
                 "{path} was shipped whole and is not there any more; the server was set back, and may have lost what it had of it"
             ));
+        } else if self.life == Life::Active && self.entry.acked == 0 && !self.has_head() {
+            self.blank = Some(around.now);
+            around.must_scan = true;
         } else if self.life == Life::Active {
-            self.is_loss = true;
-            around.counts.losses += 1;
-            around.events.push(format!(
-                "{path}, shipped up to byte {acked}, is not there, nor in its directory under another \
-                 name: if it was removed or moved between two looks, what it had after that is not shipped. If it comes back, as with its file system, shipping goes on there"
-            ));
+            let told = self.is_lost(around.counts);
+            around.events.push(told);
         }
         self.life = Life::Missing;
         self.trouble = None;
+    }
+
+    /// Counts the missing file as a loss; what there is to log.
+    pub(crate) fn is_lost(&mut self, counts: &mut Counts) -> String {
+        self.is_loss = true;
+        self.blank = None;
+        counts.losses += 1;
+        format!(
+            "{}, shipped up to byte {}, is not there, nor in its directory under another \
+             name: if it was removed or moved between two looks, what it had after that is not shipped. If it comes back, as with its file system, shipping goes on there",
+            self.entry.path.display(),
+            self.entry.acked
+        )
     }
 
     /// The follower's file, if it is among these and has another device by now.
@@ -118,6 +130,7 @@ impl<F, L: Lane> Follower<F, L> {
         counts: &mut Counts,
     ) -> Option<String> {
         counts.losses -= u64::from(std::mem::take(&mut self.is_loss));
+        self.blank = None;
         let is_news = self.life == Life::Missing || self.entry.id != seen.id;
         self.entry.id = seen.id;
         self.entry.path.clone_from(&seen.path);

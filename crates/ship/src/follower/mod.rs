@@ -158,6 +158,8 @@ pub(crate) struct Follower<F, L> {
     trouble: Option<Trouble>,
     /// The server does not take its producer at present.
     crowded: Option<Trouble>,
+    /// Since when its file, of which not a byte was seen, is nowhere: it may be a rotated file that is taken for new, and then it is no loss.
+    pub(crate) blank: Option<Duration>,
     /// Whether the missing file was counted as a loss.
     is_loss: bool,
     lag: Lag,
@@ -229,6 +231,7 @@ impl<F, L: Lane> Follower<F, L> {
             waits: false,
             trouble: None,
             crowded: None,
+            blank: None,
             is_loss: false,
             lag: Lag::default(),
             entry,
@@ -262,6 +265,9 @@ impl<F, L: Lane> Follower<F, L> {
         };
         let has_end = self.is_numbered || settings.partial_after.is_some();
         let is_late = self.unterminated() == 0 || !has_end;
+        if self.blank.is_some() {
+            return false;
+        }
         self.life != Life::Active
             // What counts as failed, or as left out, is not waited for.
             || self.is_in_trouble()
@@ -635,7 +641,7 @@ impl<F, L: Lane> Follower<F, L> {
         if self.is_truncated {
             return None;
         }
-        self.entry.gone = self.life == Life::Missing;
+        self.entry.gone = self.life == Life::Missing && self.blank.is_none();
         if !self.entry.gone {
             self.entry.done = matches!(self.life, Life::Done | Life::Lingering(_));
         }

@@ -69,7 +69,7 @@ impl<F, L: Lane> Follower<F, L> {
 
     /// Whether what was seen of the file is still there.
     fn is_as_seen<S: FileSystem<File = F>>(&self, files: &S, file: &F) -> io::Result<bool> {
-        let (at, end) = match self.is_placed {
+        let (at, end) = match self.is_placed && !self.has_read_zeros() {
             true => self.buffer.kept(),
             false => (self.seen_end.0, &*self.seen_end.1),
         };
@@ -83,7 +83,7 @@ impl<F, L: Lane> Follower<F, L> {
             return Ok(());
         };
         let len = Buffer::wants_before(self.len);
-        if self.is_placed || self.seen_to() == self.len {
+        if (self.is_placed && !self.has_read_zeros()) || self.seen_to() == self.len {
             return Ok(());
         }
         let at = self.len - len as u64;

@@ -654,3 +654,84 @@ fn of_files_that_are_known_more_than_may_be_open_wait_too() {
         .count();
     assert_eq!(more, 5, "{:?}", case.events);
 }
+
+/// What it had was shipped from the compressed file, and told as lost besides.
+#[test]
+fn an_empty_file_that_was_written_rotated_and_compressed_since_is_no_loss() {
+    for (is_rotated, once) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut case = Case::new();
+        case.write("a.log", "");
+        case.run(1);
+        let path = Path::new("/log/a.log");
+        match is_rotated {
+            true => {
+                case.write("a.log", "one\ntwo\n");
+                let mut tree = case.files.tree.borrow_mut();
+                let rotated = Path::new("/log/a.log.1");
+                tree.rename(path, rotated);
+                tree.pack(rotated);
+            }
+            false => case.files.tree.borrow_mut().remove(path),
+        }
+        case.write("a.log", "three\n");
+        let settings = Settings { once, ..settings() };
+        case.process = begun(&case.files, &case.wire, &case.kept, settings);
+        let counts = case.run(5);
+        let mut stored = case.stored();
+        stored.sort();
+        let (all, losses) = match is_rotated {
+            true => (vec!["one two", "three"], 0),
+            false => (vec!["three"], 1),
+        };
+        assert_eq!(stored, all, "{:?}", case.events);
+        assert_eq!(counts.losses, losses, "{:?}", case.events);
+        assert_eq!(
+            case.told("is not there"),
+            losses as usize,
+            "{:?}",
+            case.events
+        );
+    }
+}
+
+/// A writer that does not append leaves a hole when its file is truncated. While nothing but zeros had been read of one, the next copy was
+/// taken for the same file, and never shipped.
+#[test]
+fn files_that_begin_with_zeros_are_not_taken_for_each_other() {
+    for steps in 10..40 {
+        let mut case = Case::new();
+        let slow = Settings {
+            chunk: 1 << 10,
+            ..settings()
+        };
+        case.process = begun(&case.files, &case.wire, &case.kept, slow);
+        case.write("b.log", "other\n");
+        case.run(1);
+        let holed = |len: usize, text: &str| format!("{}{text}\n", "\0".repeat(len));
+        case.write("a.log", &holed(300_000, "one"));
+        for _ in 0..steps {
+            case.process.step(case.now).unwrap();
+            case.events.extend(case.process.events());
+            case.wire.net.borrow_mut().turn(&mut case.rng, 0.0);
+            case.now += Duration::from_millis(5);
+        }
+        case.write("a.log.2", &holed(300_000, "one"));
+        case.write("a.log.1", &holed(400_000, "two"));
+        {
+            let mut tree = case.files.tree.borrow_mut();
+            let inode = tree.names[Path::new("/log/a.log")];
+            tree.truncate(inode, 0);
+            tree.write(inode, holed(500_000, "three").as_bytes());
+        }
+        let counts = case.run(10);
+        let mut stored = case.stored();
+        stored.sort();
+        assert_eq!(
+            stored,
+            ["one", "other", "three", "two"],
+            "{steps}: {:?}",
+            case.events
+        );
+        assert_eq!(counts.losses, 0, "{steps}: {:?}", case.events);
+    }
+}
