@@ -5,9 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::text::Script;
 
-/// A library's name, and the library, if it is still there.
-type Changed = (Arc<[u8]>, Option<Arc<Library>>);
-
 /// A function and what it says of itself.
 #[derive(Debug)]
 pub(super) struct Function {
