@@ -77,7 +77,7 @@ pub use blocking::TlsStream;
 pub use certificates::{Certificate, Certificates, Roots};
 pub use client::{Client, TlsClient};
 pub use error::TlsError;
-pub use records::Records;
+pub use records::{CUT, Records};
 pub use server::{Server, TlsServer};
 
 pub use rustls;

@@ -14,6 +14,9 @@ use crate::words;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// Least time between two log lines about handshakes that failed.
 pub(crate) const BETWEEN_LINES: Duration = Duration::from_secs(10);
+/// Why a connection is closed whose peer ended the stream without TLS's farewell, as in
+/// [`Closed::ByProtocol`](tidewire::Closed::ByProtocol).
+pub const CUT: &str = "the stream ended without TLS's farewell";
 /// Plaintext that is encrypted ahead of what the connection takes; bytes.
 const AHEAD: usize = 64 << 10;
 
@@ -174,7 +177,7 @@ impl Records {
             self.told_end = true;
             // An attacker may have cut the stream short: the end is not the peer's
             // word.
-            at.cut_short("the stream ended without TLS's farewell");
+            at.cut_short(CUT);
             return true;
         }
         some

@@ -97,6 +97,7 @@ pub(super) fn is_lost_by_peer(why: Closed) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
     match why {
         Closed::Finished | Closed::LingerExpired | Closed::Reset => true,
+        Closed::ByProtocol(why) => why == tidewire_tls::CUT,
         Closed::Failed(kind) => {
             matches!(
                 kind,
