@@ -352,3 +352,31 @@ fn io_uring_is_counted_and_paths_are_added_to_a_table() {
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
+
+/// The server is counted with 0, 50, 100, 200 and 400 commands in one pipeline, which cost the same each.
+#[test]
+fn what_one_more_costs_is_counted_and_a_name_that_nothing_has_is_refused() {
+    let refused = run(&["lab", "growth", "--only", "unheard of"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let shown = stdout(&run(&["lab", "growth", "--print"]));
+    assert!(shown.lines().count() >= 30, "{shown}");
+    if !valgrind() {
+        return;
+    }
+    let words = [
+        "lab",
+        "growth",
+        "--only",
+        "pipelined commands",
+        "--scale",
+        "0.025",
+    ];
+    let counted = run(&words);
+    let said = stdout(&counted);
+    assert_eq!(counted.status.code(), Some(0), "{said}{}", stderr(&counted));
+    let line = said
+        .lines()
+        .find(|line| line.ends_with("pipelined commands"));
+    let exponent = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    assert!(exponent.is_some_and(|exponent| exponent > 0.5), "{said}");
+}

@@ -169,9 +169,9 @@ struct Reading {
     is_gone: bool,
 }
 
-/// Who is told when the lock is free again.
+/// Which end is told when the lock is free again.
 enum Told {
-    Nobody,
+    None,
     Receiver(Nudge),
     /// The sender with this ticket, for which a place is kept; no nudge for a thread.
     Waiter(u64, Option<Nudge>),
@@ -186,18 +186,18 @@ impl<T> Queue<T> {
     fn tell_receiver(&mut self) -> Told {
         let reading = &mut self.receiver;
         if std::mem::replace(&mut reading.is_told, true) {
-            return Told::Nobody;
+            return Told::None;
         }
-        reading.nudge.clone().map_or(Told::Nobody, Told::Receiver)
+        reading.nudge.clone().map_or(Told::None, Told::Receiver)
     }
 
     /// Promises a place that is free to the one that has waited longest.
     fn promise(&mut self) -> Told {
         if !self.has_room() {
-            return Told::Nobody;
+            return Told::None;
         }
         let Some((ticket, nudge)) = self.waiting.pop_front() else {
-            return Told::Nobody;
+            return Told::None;
         };
         self.promised.insert(ticket);
         Told::Waiter(ticket, nudge)
@@ -208,7 +208,7 @@ impl<T> Queue<T> {
         self.waiting.retain(|&(waits, _)| waits != ticket);
         match self.promised.remove(&ticket) {
             true => self.promise(),
-            false => Told::Nobody,
+            false => Told::None,
         }
     }
 }
@@ -218,7 +218,7 @@ impl<T: Send + 'static> Shared<T> {
         let mut told = told;
         loop {
             match told {
-                Told::Nobody => return,
+                Told::None => return,
                 Told::Receiver(nudge) => {
                     nudge.give(None);
                     return;
@@ -406,7 +406,7 @@ impl<T: Send + 'static> Drop for Sender<T> {
             q.senders -= 1;
             match q.senders {
                 0 => q.tell_receiver(),
-                _ => Told::Nobody,
+                _ => Told::None,
             }
         };
         self.shared.tell(told);
@@ -457,7 +457,7 @@ impl<T: Send + 'static> Receiver<T> {
             q.receiver.nudge = Some(connection.nudge(key));
             q.receiver.is_told = false;
             match q.items.is_empty() && q.senders > 0 {
-                true => Told::Nobody,
+                true => Told::None,
                 false => q.tell_receiver(),
             }
         };
