@@ -188,6 +188,30 @@ fn bytes_during_a_long_last_reply_do_not_cost_any_of_it() {
     });
 }
 
+/// The last reply is short, and the kernel still holds a long one before it: both are whole, whatever the client says meanwhile.
+#[test]
+fn bytes_behind_a_short_last_reply_do_not_cost_a_long_one_before_it() {
+    on_every_engine(|running, _| {
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let streamed = format!("/bytes/{LONG}");
+        for path in ["/long", &streamed].into_iter().cycle().take(10) {
+            let mut client = connect(addr(&running));
+            let requests = get(path) + &last("/");
+            client.write_all(requests.as_bytes()).unwrap();
+            let mut reply = vec![0];
+            client.read_exact(&mut reply).unwrap();
+            // All of it may be with the kernel by now, which a reset would destroy.
+            std::thread::sleep(Duration::from_millis(20));
+            client.write_all(b"and another thing").unwrap();
+            let end = client.read_to_end(&mut reply);
+            let got = replies(&reply, &[]).unwrap_or_default();
+            let lengths: Vec<usize> = got.iter().map(|got| got.body.len()).collect();
+            assert_eq!(lengths, [LONG, demo::HELLO.len()], "{path}, {end:?}");
+        }
+        running.stop(PATIENCE);
+    });
+}
+
 #[test]
 fn bodies_stream_both_ways_through_small_windows() {
     on_every_engine(|running, _| {
