@@ -482,6 +482,15 @@ impl<P: Protocol> Inner<P> {
         sum
     }
 
+    /// Bytes of the inner protocol's output that may be sent and were not [taken](Inner::take_output) yet.
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        match &self.state {
+            Some(s) if matches!(s.phase, Phase::Open | Phase::Finishing(_)) => s.out.sendable(),
+            _ => 0,
+        }
+    }
+
     /// Whether the inner protocol has finished and all of its output was taken: time for the
     /// layer's own farewell, before it [yields](Inner::yield_to).
     #[must_use]

@@ -421,6 +421,13 @@ impl Link<'_> {
         self.state.held()
     }
 
+    /// Bytes of input that wait to be offered: those that the protocol has left unconsumed, and those that have come while
+    /// it was paused. Within [`received`](crate::Protocol::received), where they are in the input, 0.
+    #[must_use]
+    pub fn unread_len(&self) -> usize {
+        self.state.carry.len()
+    }
+
     /// Bytes queued that the kernel has not yet taken.
     #[inline]
     #[must_use]
@@ -956,6 +963,13 @@ impl Link<'_> {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.env.stopping
+    }
+
+    /// Whether [`draining`](crate::Protocol::draining) is called as soon as what has come was offered: of a stop, all that
+    /// the kernel held when it began was received, and what comes now was sent later.
+    #[must_use]
+    pub fn will_drain(&self) -> bool {
+        self.state.owed.has(Owed::Draining)
     }
 
     /// Whether a stop serves this connection first if it was never served: it was accepted, has not lived for as long as it

@@ -191,6 +191,16 @@ impl Env {
         }
     }
 
+    /// Counts and logs a dial of a service that is not tried, or not now, because of a limit.
+    #[cold]
+    pub(crate) fn refuse_dial(&self, service: u16, reason: &'static str) {
+        self.counters.dials_refused.add(1);
+        if let Some(held_back) = self.throttles.dials.pass(self.now) {
+            let service = self.door(service).service();
+            tracing::warn!(service, reason, held_back, "dial refused");
+        }
+    }
+
     /// This connection tells another one something.
     pub(crate) fn tells(&mut self, state: &mut State) {
         self.told = true;

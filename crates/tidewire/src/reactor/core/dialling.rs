@@ -21,8 +21,8 @@ impl Core {
         let possible = if self.draining {
             Err(io::Error::other("the loops are stopping"))
         } else if self.dialling[service as usize] >= self.limits[service as usize].dials {
-            self.env.counters.dials_refused.add(1);
             let many = "as many connections are on their way as may be";
+            self.env.refuse_dial(service, many);
             Err(io::Error::other(many))
         } else {
             dial.route().map_err(io::Error::from)
@@ -138,8 +138,8 @@ impl Core {
         attempts.connecting = true;
         if self.meter.refuses() {
             // An attempt that fails, so that a retry comes after a pause.
-            self.env.counters.dials_refused.add(1);
             let much = "connections hold as much memory as they may";
+            self.env.refuse_dial(state.service, much);
             return self.connect_failed(index, &io::Error::other(much));
         }
         let (to, from) = attempts.dial.route().expect("looked at when it began");
