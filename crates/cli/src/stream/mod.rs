@@ -13,6 +13,7 @@ use tidewire_ingest::native::codec::Reason;
 use tidewire_log::Compression;
 
 use crate::exit::Failure;
+use crate::names;
 use crate::send::{advice, server, token};
 use crate::size::Size;
 use crate::span::Span;
@@ -66,6 +67,7 @@ pub(crate) struct List {
 #[derive(Debug, clap::Args)]
 pub(crate) struct One {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// One JSON object
     #[arg(long)]
@@ -77,6 +79,7 @@ pub(crate) struct One {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Set {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// The most that is kept, as it is stored: the oldest records go; none for no limit
     #[arg(long, value_name = "SIZE")]
@@ -98,6 +101,7 @@ pub(crate) struct Set {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trim {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// The first position that stays
     #[arg(long, value_name = "POSITION")]
@@ -112,6 +116,7 @@ pub(crate) struct Trim {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// Does it; without it only what would be lost is said
     #[arg(long)]
@@ -123,6 +128,7 @@ pub(crate) struct Delete {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeleteCursor {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// The cursor
     cursor: String,

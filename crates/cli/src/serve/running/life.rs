@@ -23,7 +23,7 @@ use crate::serve::handover::takeover;
 use crate::serve::listeners::fronts::Fronts;
 use crate::serve::logs::blocked::Blocked;
 use crate::serve::logs::full::{Full, What};
-use crate::serve::logs::open::{Logs, OpenLog};
+use crate::serve::logs::open::{Logs, OpenLog, WatchedLog};
 use crate::serve::logs::options::OnLogFailure;
 use crate::serve::product::Plan;
 use crate::serve::running::announce::announce;
@@ -252,6 +252,16 @@ impl<'a> Life<'a> {
             let log = log.watched();
             self.panel.add(move |to| log.collect(name, to));
         }
+        self.show_halts();
+    }
+
+    /// Lets clients of the admin listener see why a log takes nothing, when they ask.
+    fn show_halts(&self) {
+        let logs = self.logs.messages.iter();
+        let logs = logs.chain(self.logs.own.iter().map(|(_, log)| log));
+        let logs: Vec<_> = logs.map(OpenLog::watched).collect();
+        self.panel
+            .halts_where(move || logs.iter().find_map(WatchedLog::halted));
     }
 
     /// Until a signal comes, or a loop fails, or the log has failed and that is to be the end, or a successor takes
@@ -329,8 +339,6 @@ impl<'a> Life<'a> {
             full_streams.look(refused.by_streams);
             let why = self.logs.each().find_map(|log| log.blocked());
             blocked.look(why.as_deref());
-            let halted = self.logs.each().find_map(|log| log.halted());
-            self.panel.set_halted(halted);
             if settings
                 .stats_interval
                 .and_then(Span::limit)
@@ -357,6 +365,7 @@ impl<'a> Life<'a> {
             self.panel.add(move |to| watched.collect(name, to));
             self.logs.own.push((name, log));
         }
+        self.show_halts();
     }
 
     /// What SIGHUP asks for. A mistake in the files must not end a server that serves.
