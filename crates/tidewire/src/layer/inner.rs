@@ -565,7 +565,11 @@ impl<P: Protocol> Inner<P> {
                 link.state.kill(why);
                 link.env.touch(link.state);
             }
-            Phase::Dialling | Phase::Failing { .. } | Phase::Lingering(_) | Phase::Buried(_) => {
+            Phase::Dialling
+            | Phase::Racing(_)
+            | Phase::Failing { .. }
+            | Phase::Lingering(_)
+            | Phase::Buried(_) => {
                 unreachable!("only engines lead a connection there")
             }
         }

@@ -1,5 +1,6 @@
 //! The words that all other rooms use: names, ends, addresses, times. Nothing here depends on them.
 
+pub(crate) mod answer;
 pub(crate) mod closed;
 pub(crate) mod conn_id;
 pub(crate) mod conn_name;
@@ -8,4 +9,5 @@ pub(crate) mod endpoint;
 pub(crate) mod network;
 pub(crate) mod next;
 pub(crate) mod peer;
+pub(crate) mod target;
 pub(crate) mod time;

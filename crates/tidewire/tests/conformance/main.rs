@@ -11,6 +11,7 @@ mod child;
 mod client;
 mod fixture;
 mod hosting;
+mod hosts;
 mod listener;
 mod plain;
 mod probe;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         stopping::cases(),
         unserved::cases(),
         dialling::cases(),
+        hosts::cases(),
         dial_from::cases(),
         redial::cases(),
         accepting::cases(),
