@@ -1,9 +1,8 @@
 //! From runs to what may be said about them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidewire_load::abba::{MetricComparison, Recording, Sample};
 use tidewire_load::stats::{Bootstrap, ROUNDS_MIN, Samples};
 use tidewire_load::trust::Kind;
@@ -19,7 +18,7 @@ use tidewire_command::exit::Failure;
 pub(super) const CPU: &str = "server_cpu_ns_per_request";
 
 /// All that is shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Matrix {
     pub(super) title: String,
     #[serde(flatten)]
@@ -28,7 +27,7 @@ pub(super) struct Matrix {
 }
 
 /// How long each run is.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Times {
     pub(super) run_ms: u64,
     pub(super) warm_up_ms: u64,
@@ -38,7 +37,7 @@ pub(super) struct Times {
 const MISSES_APART: f64 = 0.01;
 
 /// A workload on its servers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) load: String,
@@ -52,7 +51,7 @@ pub(super) struct Row {
 }
 
 /// A server under one workload.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Column {
     pub(super) name: String,
     /// What is run.
@@ -60,17 +59,19 @@ pub(super) struct Column {
     /// The run is the second one of the base.
     pub(super) control: bool,
     /// What went wrong: then there are no runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fault: Option<String>,
     /// Medians of all metrics.
     pub(super) medians: BTreeMap<String, f64>,
-    /// Compared with the base; the base itself is compared with nothing.
+    /// Compared with the base; the base itself is compared with nothing. A file's comparisons are made anew from its
+    /// runs.
+    #[serde(skip_deserializing)]
     pub(super) comparisons: Vec<MetricComparison>,
     /// What a message costs it, where that was counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) counted: Option<Cost>,
     /// Why it was not counted, though that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) not_counted: Option<String>,
     pub(super) runs: Vec<Run>,
 }
@@ -136,6 +137,17 @@ impl Matrix {
             times,
             workloads: workloads.collect::<Result<_, Failure>>()?,
         })
+    }
+
+    /// Judges a result that was read from a file by its runs.
+    pub(super) fn compare(&mut self) -> Result<(), Failure> {
+        for row in &mut self.workloads {
+            for column in &mut row.servers {
+                column.medians = medians(&column.runs);
+            }
+            row.compare()?;
+        }
+        Ok(())
     }
 
     /// What speaks against all of it.
@@ -297,11 +309,6 @@ impl Column {
             .find(|compared| compared.name == metric)
     }
 
-    /// What may be said of it beside the base.
-    pub(super) fn sentence(&self, base: &str) -> Option<String> {
-        self.comparison(CPU)?.needs(base, &self.name)
-    }
-
     /// The mean of all runs: for what the kernel samples in ticks, which is nothing in many a run.
     pub(super) fn mean(&self, metric: &str) -> Option<f64> {
         let values = self.runs.iter().map(|run| run.metrics.get(metric).copied());
@@ -364,39 +371,3 @@ const HEADS: [&str; 6] = [
     "per second",
     "p99 us",
 ];
-
-impl fmt::Display for Matrix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for row in &self.workloads {
-            writeln!(f, "\n{}  ({}; {} blocks)", row.name, row.load, row.rounds)?;
-            for sentence in row
-                .servers
-                .iter()
-                .filter_map(|column| column.sentence(&row.base))
-            {
-                writeln!(f, "{sentence}")?;
-            }
-            for cells in row.table() {
-                let [name, rest @ ..] = &cells[..] else {
-                    continue;
-                };
-                let name: String = name.chars().take(24).collect();
-                write!(f, "{name:<24}")?;
-                for (cell, width) in rest.iter().zip([9, 7, 13, 12, 10, 10]) {
-                    write!(f, " {cell:>width$}")?;
-                }
-                writeln!(f)?;
-            }
-            for fault in row.faults() {
-                writeln!(f, "fault: {fault}")?;
-            }
-            for reason in row.not_counted() {
-                writeln!(f, "not counted: {reason}")?;
-            }
-            for doubt in row.doubts() {
-                writeln!(f, "note: {doubt}")?;
-            }
-        }
-        Ok(())
-    }
-}
