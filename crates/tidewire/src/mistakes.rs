@@ -30,7 +30,7 @@ macro_rules! mistakes {
                 }
             }
 
-            /// What it is, in words.
+            /// The mistake in words.
             pub(crate) fn said(self) -> &'static str {
                 match self {
                     $($(Mistake::$name => $said,)+)+
@@ -90,7 +90,7 @@ mistakes! {
         InstallForgotten,
         /// The watch of an alarm that has ended is taken to go on.
         AlarmNotWatchedAgain,
-        /// What has completed as the alarm was set waits for it.
+        /// Operations that completed while the alarm was set wait for the alarm.
         WorkForgottenBeforeWait,
         /// The end of a connection that is not read is not waited for.
         WatchNotArmed,

@@ -105,8 +105,9 @@ impl Waiter {
         self.0.clock.as_ref().is_some_and(StopClock::is_here)
     }
 
-    /// Blocks until all loops have ended because they were stopped, or one has failed. The others
-    /// go on then, without what that one carried or accepted: stop them.
+    /// Blocks until all loops have ended because they were stopped, or one has failed. If one loop
+    /// has failed, the other loops go on, without the connections and listeners of the failed loop;
+    /// stop them.
     ///
     /// # Errors
     /// The first loop that failed, and why. In a callback of one of the loops, that this would wait for ever.
@@ -128,8 +129,9 @@ impl Waiter {
         }
     }
 
-    /// [`wait`](Waiter::wait), for this long at most; `None` if it has passed first. With a time of
-    /// zero, only looks; so it does in a callback of one of the loops, which cannot end meanwhile.
+    /// Like [`wait`](Waiter::wait), for at most `most`; `None` if the time has passed first. With a
+    /// time of zero, and in a callback of one of the loops, the call returns at once: that loop
+    /// cannot end before the callback returns.
     pub fn wait_for(&self, most: Duration) -> Option<Result<(), LoopFailed>> {
         let began = Instant::now();
         let mut standing = lock(&self.0.standing);

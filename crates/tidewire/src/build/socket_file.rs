@@ -15,8 +15,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The file of a listening Unix socket, removed when this is dropped, unless another file is in its
-/// place. Listeners of services have one by themselves; this is for sockets beside them.
+/// The file of a listening Unix socket, removed on drop, unless another file is in its place. The
+/// builder's listeners have a `SocketFile` already; use this type for other sockets.
 ///
 /// ```
 /// use std::os::unix::net::UnixListener;
@@ -37,8 +37,8 @@ pub struct SocketFile {
     made: Made,
 }
 
-/// What tells one file from another that has taken its name. The number of an inode alone does not:
-/// it is used again as soon as it is free.
+/// Identifies a file, so that another file under the same name is noticed. The inode number alone
+/// does not suffice: the file system reuses it as soon as it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     device: u64,
@@ -66,8 +66,8 @@ pub(crate) struct Access {
 }
 
 impl SocketFile {
-    /// Binds a stream or packet socket to `path`, with this access mode, and has it listen. What a dead process has
-    /// left there is replaced.
+    /// Binds a stream or packet socket to `path`, with this access mode, and has it listen. A socket file that a
+    /// dead process has left there is replaced.
     ///
     /// # Errors
     /// `AddrInUse` if a process listens there, or if it is no socket; or what the system says.

@@ -176,7 +176,7 @@ impl Carried {
 }
 
 impl Carrier {
-    /// What it hosts, if that is not what its spawner was made with.
+    /// Sets the services that the thread hosts, if they differ from the services of its spawner.
     pub(crate) fn hosting(mut self, plan: Arc<Plan>) -> Carrier {
         self.setup.plan = plan;
         self

@@ -7,10 +7,10 @@ use crate::kernel::descriptor::Descriptor;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 
-/// What one attempt to accept came to.
+/// The result of one attempt to accept.
 pub(crate) enum Accepted<F> {
     Connection(F, Endpoint),
-    /// This one had gone already, or was forbidden; there may be more.
+    /// The connection had closed already, or a firewall forbids it; other connections may wait.
     Gone(io::Error),
     /// No client is waiting.
     None,
@@ -54,7 +54,7 @@ pub(crate) fn is_exhaustion(e: &io::Error) -> bool {
 }
 
 /// Tells errors of one connection from errors of accepting as such. Linux passes pending network
-/// errors of the new socket through `accept`; they mean that this one has gone.
+/// errors of the new socket through `accept`; they mean that this connection has closed.
 pub(crate) fn classify<F>(e: io::Error) -> Accepted<F> {
     use rustix::io::Errno;
     match e.raw_os_error().map(Errno::from_raw_os_error) {

@@ -1,9 +1,9 @@
 //! The system calls that drivers make, as a seam: [`Linux`](super::linux::Linux) passes them on, and
 //! the [simulated kernel](crate::sim) answers them from a seed.
 //!
-//! Drivers are generic over [`Sys`], so that a call is a call: nothing is looked up or boxed. What
-//! passes from one loop to another is a [`Descriptor`](super::descriptor::Descriptor), which knows
-//! the kernel that it belongs to.
+//! Drivers are generic over [`Sys`], so that a call is a static call: nothing is looked up or
+//! boxed. A socket that passes from one loop to another is a
+//! [`Descriptor`](super::descriptor::Descriptor), which knows the kernel that it belongs to.
 
 use std::fmt;
 use std::io::{self, IoSlice};

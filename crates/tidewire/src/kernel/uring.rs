@@ -55,7 +55,8 @@ pub(crate) fn build(sizes: Sizes) -> io::Result<IoUring> {
         .setup_cqsize(sizes.completions)
         .build(sizes.submissions)?;
     let have = ring.params();
-    // All of them older than the flags above; a kernel that lacks one is not Linux as we know it.
+    // All these features are older than the flags above; a kernel that lacks one of them is not a
+    // Linux that we know.
     for (there, name) in [
         (have.is_feature_nodrop(), "NODROP"),
         (have.is_feature_submit_stable(), "SUBMIT_STABLE"),

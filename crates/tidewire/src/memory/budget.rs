@@ -1,7 +1,8 @@
 //! Memory as a limit of the process: what all connections of all loops hold together.
 //!
-//! Each loop counts what its connections hold, output queued and input carried, as it settles them,
-//! and adds what changed to the common sum once a turn. What is to be done follows from the sum:
+//! Each loop counts the memory that its connections hold (queued output and carried input) when it
+//! settles them, and adds the difference to the common sum once a turn. The sum decides what the
+//! loops do:
 //!
 //! * from three quarters of the limit on, a connection that holds much is not read from until it
 //!   holds less;
@@ -194,7 +195,8 @@ impl Meter {
         now >= *self.wants_room.get_or_insert(now) + 2 * LOOK
     }
 
-    /// What a connection of this loop that holds so much is compared by: no two loops have the same.
+    /// The number by which this loop's connection that holds `bytes` is compared with connections of
+    /// other loops: no two loops have equal numbers.
     pub(crate) fn rank_of(&self, bytes: usize) -> u64 {
         (bytes.min(u32::MAX as usize) as u64) << 32 | u64::from(self.number)
     }

@@ -1,15 +1,15 @@
 //! Receive buffers: one allocation for a loop, cut into equal pieces that are leased to receive
 //! into, lent to protocols as slices, and shared as [`Chunk`]s when a protocol keeps a piece.
 //!
-//! A piece is in one of four states, told by its reference count: *free* (0), *leased* (1, held by
-//! exactly one [`Lease`], which alone may write), *shared* (any number of [`Chunk`]s, no writer),
-//! *given* to a kernel that may write at any time ([`GIVEN`]; no code here looks at it). The count
-//! returns to 0 when the last holder is dropped, on the loop's own thread: all of these types hold
-//! an `Rc` and so cannot leave it.
+//! The reference count of a piece tells its state: *free* (0), *leased* (1: one [`Lease`] holds the
+//! piece, and only the lease may write), *shared* (any number of [`Chunk`]s, no writer), *given* to
+//! a kernel that may write at any time ([`GIVEN`]; no code here looks at the bytes). The count
+//! returns to 0 when the last holder is dropped, on the loop's own thread: a holder contains an
+//! `Rc` and so cannot leave the thread.
 //!
 //! Pieces start at a stride that is not a power of two, so that the first cache lines of different
-//! pieces do not compete for the same cache sets; each has headroom in front, into which a
-//! connection's unconsumed remainder is copied so that it stays contiguous with new bytes.
+//! pieces do not compete for the same cache sets. Each piece has headroom in front; a connection's
+//! unconsumed bytes are copied into the headroom, so that they are contiguous with new bytes.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -309,7 +309,7 @@ impl Chunk {
         Chunk { piece, _tally }
     }
 
-    /// For a queue, which counts what it holds.
+    /// Turns the chunk into a piece for an output queue, which counts the memory of its pieces.
     pub(crate) fn into_piece(self) -> Piece {
         self.piece
     }

@@ -16,8 +16,8 @@ use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
 
-/// One connection: bytes in, bytes out, and nothing else. It opens no socket, reads no clock,
-/// starts no thread, waits for nothing; [`Cx::link`] is its only way out.
+/// One connection: bytes in, bytes out, and nothing else. A protocol opens no socket, reads no
+/// clock, starts no thread, waits for nothing; [`Cx::link`] is its only way out.
 ///
 /// # Contract
 ///
@@ -58,20 +58,19 @@ use crate::vocabulary::time::Instant;
 pub trait Protocol: Sized + 'static {
     /// State shared by the service's connections on one loop.
     type Local: 'static;
-    /// What others may post to a connection, or connections of one loop [tell](Cx::tell) each other.
-    /// Handles can be taken to other threads if it is [`Send`]. One that carries a
-    /// [`Chunk`](crate::Chunk) is not, and stays on its loop.
+    /// Messages that any thread posts to a connection, or that connections of one loop
+    /// [send](Cx::tell) each other. If the type is [`Send`], handles can be taken to other threads.
+    /// A message that carries a [`Chunk`](crate::Chunk) is not `Send`, and stays on its loop.
     type Message: 'static;
 
-    /// Whether [`look_ahead`](Protocol::look_ahead) is to be called. It costs something only where this
-    /// is true.
+    /// Whether [`look_ahead`](Protocol::look_ahead) is to be called. The call costs something only
+    /// where this is true.
     const LOOKS_AHEAD: bool = false;
 
-    /// These bytes will be offered to [`received`](Protocol::received) in this turn of the loop,
-    /// behind carried ones. Called for each of the connections that have become readable together,
-    /// up to
+    /// `input` will be offered to [`received`](Protocol::received) in this turn of the loop, behind
+    /// carried bytes. Called for each of the connections that have become readable together, up to
     /// [`LOOK_AHEAD_MAX`](crate::LOOK_AHEAD_MAX) of them and one piece of each, before `received` is
-    /// called for any: a service that will look things up in memory can begin to bring all of them into
+    /// called for any: a service that will look things up in memory can begin to load all of them into
     /// the cache.
     ///
     /// The call is only a hint. If only one connection is readable, its bytes are not announced. Another connection
@@ -119,9 +118,9 @@ pub trait Protocol: Sized + 'static {
         let _ = cx;
     }
 
-    /// Bytes have come: bytes left unconsumed before, followed by new ones. What is left unconsumed
-    /// is carried to the next call; the result says when that should be. After [`Next::AfterDrain`]
-    /// there may be no bytes at all.
+    /// Bytes have come: bytes left unconsumed before, followed by new ones. Bytes that are left
+    /// unconsumed now are carried to the next call; the result says when the next call should be.
+    /// After [`Next::AfterDrain`] the input may be empty.
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next;
 
     /// Output had been full and has fallen to the low mark. If `received` returned
@@ -355,10 +354,10 @@ pub trait Protocol: Sized + 'static {
         cx.link.finish();
     }
 
-    /// The peer has said nothing within [`Limits::first_byte`](crate::Limits::first_byte), or has not
-    /// completed a request within [`Limits::request`](crate::Limits::request). Default: the connection
-    /// is cut for it ([`Closed::FirstByteLate`], [`Closed::RequestLate`]). A protocol may say something
-    /// and [finish](Link::finish) instead, which is recorded as the same. One that goes on gives the peer as much time again from where more of it comes.
+    /// The peer has said nothing within [`Limits::first_byte`](crate::Limits::first_byte), or has not completed a request within
+    /// [`Limits::request`](crate::Limits::request). Default: the connection is cut for it ([`Closed::FirstByteLate`],
+    /// [`Closed::RequestLate`]). A protocol may write a reply and [finish](Link::finish) instead; the recorded reason is then
+    /// also one of these. If the protocol goes on, the peer has the full time again, counted from the next bytes that it sends.
     ///
     /// ```
     /// use std::time::Duration;
@@ -481,12 +480,11 @@ pub trait Protocol: Sized + 'static {
         let _ = (to, message, cx);
     }
 
-    /// The loops are stopping, or the connection has been open for as long as
-    /// [it may](crate::Limits::lifetime). All requests received before have been offered. At a stop, a connection that was
-    /// accepted and has consumed and sent nothing yet is told only when it has, or when the stop no longer waits for it
-    /// ([`Running::limit_unserved`](crate::Running::limit_unserved)): its client was told that it is connected. Default: finish; a
-    /// protocol that still owes replies may finish later, within the stop's deadline or, at the end of
-    /// its lifetime, [`Limits::linger`](crate::Limits::linger).
+    /// The loops are stopping, or the connection has been open for as long as [it may](crate::Limits::lifetime). All requests
+    /// that arrived before were offered. An accepted connection that has consumed and sent nothing is told later: when it has, or
+    /// when the stop no longer waits for it ([`Running::limit_unserved`](crate::Running::limit_unserved)). Its client was told
+    /// that it is connected, and may be about to send. Default: finish; a protocol that still owes replies may finish later,
+    /// within the stop's deadline or, at the end of its lifetime, [`Limits::linger`](crate::Limits::linger).
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.finish();
     }
@@ -564,7 +562,7 @@ pub struct Cx<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Cx<'_, P> {
-    /// This context for a protocol inside, whose link this is too.
+    /// This context for an inner protocol that writes to this link too.
     pub(crate) fn within<Q>(&mut self) -> Cx<'_, Q>
     where
         Q: Protocol<Local = P::Local, Message = P::Message>,
@@ -632,8 +630,8 @@ impl<P: Protocol> Cx<'_, P> {
         ConnName::new(self.number(), service, self.link.state.id)
     }
 
-    /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback, once however often asked.
-    /// This is how a connection reaches the others of its loop.
+    /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback, once, however often a
+    /// callback asks for it. In `woken`, a service reaches the other connections of the loop.
     ///
     /// ```
     /// use std::time::Duration;
@@ -769,7 +767,7 @@ impl<P: Protocol> Cx<'_, P> {
     }
 }
 
-/// What a callback is given that has no open connection: [`Protocol::closed`] and
+/// The context of a callback without an open connection: [`Protocol::closed`] and
 /// [`Service::dial_failed`](crate::Service::dial_failed).
 ///
 /// ```
@@ -807,9 +805,9 @@ pub struct Turn<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Turn<'_, P> {
-    /// The name of the connection that is gone, as [`Link::id`](crate::Link::id) gave it; `None` in
-    /// [`dial_failed`](crate::Service::dial_failed), where there was none. By then the name belongs
-    /// to no connection.
+    /// The name of the closed connection, as [`Link::id`](crate::Link::id) gave it; `None` in
+    /// [`dial_failed`](crate::Service::dial_failed), where there was no connection. The name
+    /// belongs to no open connection any more.
     ///
     /// ```
     /// use std::collections::BTreeSet;
@@ -853,7 +851,8 @@ impl<P: Protocol> Turn<'_, P> {
         self.gone.map(|(id, _)| id)
     }
 
-    /// The name of the connection that is gone among those of all loops, as [`Cx::name`] gave it.
+    /// The name of the closed connection among the connections of all loops, as [`Cx::name`] gave
+    /// it.
     ///
     /// ```
     /// # use tidewire::{Protocol, Turn};
@@ -867,7 +866,7 @@ impl<P: Protocol> Turn<'_, P> {
         Some(ConnName::new(self.number(), service, self.id()?))
     }
 
-    /// The peer of the connection that is gone, as its protocol has known it; `None` in
+    /// The peer of the closed connection, as its protocol has known it; `None` in
     /// [`dial_failed`](crate::Service::dial_failed).
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
@@ -950,7 +949,7 @@ impl<P: Protocol> Turn<'_, P> {
         self.home.mail.waker.number()
     }
 
-    /// This turn for a protocol inside, whose layer this is.
+    /// This turn for an inner protocol, in whose layer this turn happens.
     ///
     /// ```
     /// use tidewire::{Closed, Cx, Input, Next, Protocol, Turn};

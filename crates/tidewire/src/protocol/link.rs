@@ -17,7 +17,7 @@ use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
 /// A connection's way out: write, set a timer, ask the time, pause or resume reading, finish or
-/// abort. Nothing here blocks or fails; what is asked for is done when the callback has returned.
+/// abort. No method blocks or fails; the loop acts on the requests when the callback has returned.
 ///
 /// After [`finish`](Link::finish) every other call but [`abort`](Link::abort) is without effect, after
 /// `abort` every one.
@@ -247,18 +247,19 @@ impl Link<'_> {
         input.consume(n);
     }
 
-    /// Holds back what is written from now on until marks up to `mark` are released, by
-    /// [`release`](Link::release) here, or for many at once by
-    /// [`Conns::release_all`](crate::Conns::release_all). For replies that must wait for something,
+    /// Holds back output that is written from now on until marks up to `mark` are released, by
+    /// [`release`](Link::release) here, or for many connections at once by
+    /// [`Conns::release_all`](crate::Conns::release_all). For replies that must wait for an event,
     /// such as a commit whose number is the mark.
     ///
-    /// Held output is queued output: order is kept, it counts against the marks and the hard limit,
-    /// and [`finish`](Link::finish) waits for it. Its peer cannot take it, so it is not closed for
-    /// being idle or slow meanwhile; only a stop's deadline still ends the wait.
+    /// Held output is queued output: the order is kept, held bytes count against the marks and the
+    /// hard limit, and [`finish`](Link::finish) waits for them. The peer cannot take held output,
+    /// so the connection is not closed for being idle or slow meanwhile; only a stop's deadline
+    /// ends the wait.
     ///
-    /// Marks rise: one that is not above the last, or that is released already, changes nothing.
-    /// Mark 0 is always released. Costs nothing while it is not used, and 16 bytes for each mark
-    /// that is waited for.
+    /// Marks rise: a mark that is not above the last one, or that is released already, changes
+    /// nothing. Mark 0 is always released. Holding costs nothing while it is not used, and 16 bytes
+    /// for each mark that output waits for.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -400,9 +401,9 @@ impl Link<'_> {
     }
 
     /// Bytes of memory that this connection holds: queued output, input that is carried from one call of
-    /// [`received`](crate::Protocol::received) to the next, and [taken chunks](crate::Input::take). This is what
-    /// [`Builder::memory`](crate::Builder::memory) bounds. Within `received`, carried input does not count: it is the
-    /// input that is shown.
+    /// [`received`](crate::Protocol::received) to the next, and [taken chunks](crate::Input::take).
+    /// [`Builder::memory`](crate::Builder::memory) bounds the sum of these bytes. Within `received`, carried input
+    /// does not count, because it is the input that is shown.
     ///
     /// ```
     /// use tidewire::{Next, on_input, sim::chunking::collect};
@@ -598,7 +599,7 @@ impl Link<'_> {
     /// ```
     pub fn set_keyed_timer(&mut self, key: u64, at: Instant) {
         if self.state.is_open() {
-            // One of the past cannot go before those that are due.
+            // A timer in the past must not go off before timers that are due.
             self.state.set_keyed_timer(key, at.max(self.env.now));
             self.env.touch(self.state);
         }
@@ -732,9 +733,9 @@ impl Link<'_> {
     /// with its last request: the connection is closed once the kernel has taken the output, which saves the
     /// wait for the peer's own end. The kernel goes on to deliver what it has.
     ///
-    /// If something has come from the peer all the same, this is `finish`. What comes later resets the
-    /// connection, which may destroy output that is on its way: so not for peers that have not said it, nor
-    /// inside a layer that has a farewell of its own, such as TLS, where it is `finish` too.
+    /// If bytes have come from the peer all the same, this is `finish`. Bytes that come later reset the
+    /// connection, and a reset may destroy output that is on its way. So do not use this with peers that
+    /// may still send. Inside a layer with a farewell of its own, such as TLS, this is `finish` too.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol, service_fn};
@@ -913,8 +914,8 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
-    /// The other end is known better now. If a proxy names it, the address is counted, unless
-    /// another layer stands around this one.
+    /// The layer has learned more about the peer. If a proxy names the client, the client's address
+    /// is counted, unless another layer stands around this one.
     pub(crate) fn meet(&mut self, peer: &Peer) -> Result<(), Refusal> {
         if !self.state.flags.has(Flag::Embedded) {
             let door = self.env.door(self.state.service);
@@ -1016,7 +1017,7 @@ impl Link<'_> {
         self.state.last_progress
     }
 
-    /// The other end of the connection.
+    /// The peer of the connection.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.state.peer

@@ -1,5 +1,5 @@
-//! What a service's callbacks on one loop reach without a lock: its mailbox, its own timer, and the
-//! messages that connections of the loop [tell](crate::Cx::tell) each other.
+//! What a service's callbacks on one loop reach without a lock: the service's mailbox, its own
+//! timer, and the messages that connections of the loop [send](crate::Cx::tell) each other.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl<M> Home<M> {
         Ok(())
     }
 
-    /// What was told so far, to be delivered now.
+    /// Takes the messages that connections have sent each other so far, for delivery now.
     pub(crate) fn take_told(&self) -> Vec<Told<M>> {
         self.told.take()
     }

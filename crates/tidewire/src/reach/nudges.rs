@@ -64,7 +64,7 @@ impl Nudges {
     }
 }
 
-/// One connection, and what it is to be told.
+/// A connection, and the key with which it is to be notified.
 #[derive(Clone)]
 pub(crate) struct Nudge {
     at: Arc<Nudges>,

@@ -86,7 +86,8 @@ impl StopClock {
         !HERE.get().is_null()
     }
 
-    /// Whether the calling thread is one of those loops: it must not wait for their end, which would have to wait for it.
+    /// Whether the calling thread runs one of the loops that stop. Such a thread must not wait for their end: the loop
+    /// could not end while it waits.
     pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
         HERE.get() == Arc::as_ptr(self)
     }

@@ -164,8 +164,9 @@ impl<P: Protocol> Conns<'_, P> {
     }
 
     /// Releases, for every connection of this service on this loop, output that waits for marks up to
-    /// `upto`: a watermark, such as how far a log is durable. It is kept: what a connection later
-    /// holds for such a mark is not held at all. A lower one than before does nothing.
+    /// `upto`: a watermark, such as how far a log is durable. The watermark is kept: output that a
+    /// connection holds later, for a mark up to it, is not held at all. A watermark below the
+    /// previous one changes nothing.
     ///
     /// Connections that have finished are released too, and then go on to close. The cost is that of
     /// the connections that hold output; the others are not looked at.

@@ -174,8 +174,8 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Lets no handshake begin any more; whether some may be under way. What a successor or a service
-    /// manager has too is left alone: it lives on, and so does its queue.
+    /// Lets no new handshake begin; returns whether some may be under way. A listener that a
+    /// successor or a service manager shares is left alone: it lives on, and so does its queue.
     pub(super) fn begin_no_more(&mut self) -> bool {
         if self.setup.clock.is_shared() {
             return false;

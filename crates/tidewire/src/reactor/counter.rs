@@ -1,4 +1,4 @@
-//! One number that one thread writes and all may read.
+//! A number that one thread writes and any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

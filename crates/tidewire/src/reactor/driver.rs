@@ -21,8 +21,8 @@ pub(crate) trait Transport {
     /// connection's [share](Env::share_of) of the turn is sent; reports by [`Env::sent`] and by
     /// [`State::block_sending`], or by [`Env::failed`].
     ///
-    /// This and `set_reading` are called for nearly everything that is received, so they are given
-    /// the record instead of looking it up.
+    /// `flush` and `set_reading` are called for nearly everything that is received, so they are
+    /// given the record instead of looking it up.
     fn flush(&mut self, state: &mut State, env: &mut Env);
     /// Receives, or stops to. Called often with the same value.
     fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
@@ -48,7 +48,7 @@ pub(crate) trait Transport {
 /// A descriptor of a driver's kernel.
 pub(crate) type Fd<D> = <<D as Driver>::Sys as Sys>::Fd;
 
-/// What has happened that is the loop's to deal with.
+/// An event that the loop has to act on.
 pub(crate) enum Outcome<F> {
     /// A client was accepted, or accepting failed, at the listener of this number.
     Accepted(usize, Accepted<F>),
@@ -79,7 +79,7 @@ pub(crate) trait Driver: Transport {
     fn submit(&mut self) -> io::Result<()>;
     /// Whether something has happened; does not wait.
     fn has_news(&mut self) -> bool;
-    /// Has a wait end at this time, however long it is allowed to take. There is one such time, the last
+    /// Has a wait end at this time, even if it may take longer. There is one such time: the last one
     /// that was set. False if the driver cannot.
     fn set_alarm(&mut self, at: Instant) -> bool;
     /// Waits until something happens, or for as long as `timeout` says.
@@ -109,7 +109,7 @@ pub(crate) trait Driver: Transport {
     fn accepting_over(&self) -> bool;
     /// Accepts at once, or finds that no client waits.
     fn accept_now(&mut self, listener: usize) -> Accepted<Fd<Self>>;
-    /// Accepts on this one no more. The others keep their numbers.
+    /// Stops accepting on this listener. The other listeners keep their numbers.
     fn leave_listener(&mut self, listener: usize);
     fn close_listeners(&mut self);
     /// Whether a descriptor was closed since the last call.

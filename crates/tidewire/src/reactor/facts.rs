@@ -10,8 +10,8 @@ use crate::vocabulary::closed::Closed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// The connection has failed. What its peer had sent before is still offered, as long as its
-    /// protocol takes it; then it is dead.
+    /// The connection has failed. Data that its peer had sent before is still offered, as long as
+    /// its protocol takes it; then the connection is dead.
     Failing {
         why: Closed,
         rest: Rest,
@@ -42,7 +42,7 @@ pub(crate) enum Rest {
     Read,
 }
 
-/// What a protocol that finishes was led to it by. A byte, where a [`Closed`] takes many.
+/// The reason that led a protocol to finish. A hint takes one byte, a [`Closed`] many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     Finished,
@@ -110,7 +110,7 @@ pub(crate) enum Told {
     Finished,
 }
 
-/// What is owed to a protocol as soon as it may be given.
+/// A callback that is due to a protocol as soon as it may be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owed {
     /// Carried bytes are to be offered again although nothing new came.
@@ -121,8 +121,8 @@ pub(crate) enum Owed {
     Writable,
     /// `draining`, when carried input has been offered: a graceful stop wants it.
     Draining,
-    /// A protocol inside a layer hears of its peer's end once what it has answered was given to the
-    /// kernel. Of its layer's connection: it is to be told then.
+    /// A protocol inside a layer is told of its peer's end when its replies were given to the
+    /// kernel. This entry of the layer's connection says that the inner protocol must be told then.
     EndInside,
 }
 

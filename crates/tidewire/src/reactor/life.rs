@@ -1,5 +1,6 @@
-//! What a loop leaves behind, in whatever way it ends: its counters are added to the counters of
-//! the loops before it, its descriptor is closed, and what waited for it is not forgotten.
+//! What a loop leaves behind when it ends, for whatever reason: its counters are added to the
+//! counters of ended loops, its descriptor is closed, and commands that waited for it are handed
+//! on.
 
 use std::sync::Arc;
 
@@ -131,9 +132,10 @@ pub struct LoopView {
     /// The system's number of its thread, as in `/proc/self/task`; `None` if there is none any more, or more
     /// than one.
     pub thread: Option<u32>,
-    /// What it counts for itself; what is counted for services is zero here.
+    /// The loop's own counters; the counters of services are zero here.
     pub counters: Counters,
-    /// What it counts for each service, in the order of [`Observer::services`](crate::Observer::services).
+    /// The loop's counters for each service, in the order of
+    /// [`Observer::services`](crate::Observer::services).
     pub services: Vec<Counters>,
     /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
     pub lag: Lag,
@@ -186,7 +188,7 @@ impl Registry {
         &self.live
     }
 
-    /// What each loop has counted, including ended loops; loops of one name are one.
+    /// The counters of each loop, including ended loops; loops with the same name are added up.
     pub(crate) fn views(&self) -> Vec<LoopView> {
         let mut views = self.ended.clone();
         for registered in &self.live {

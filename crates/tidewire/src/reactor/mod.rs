@@ -82,7 +82,8 @@ pub(crate) struct Reactor<D: Driver> {
     wakeable: bool,
     /// The wait may have lasted.
     slept: bool,
-    /// What the driver's alarm is set to, until that has passed, or the driver says that it is over.
+    /// The time that the driver's alarm is set to, until the time has passed or the driver reports
+    /// that the alarm is over.
     alarm: Option<Instant>,
     busy: BusyPoll,
     accepting: Accepting<Fd<D>>,
@@ -148,8 +149,8 @@ impl<D: Driver> Reactor<D> {
         })
     }
 
-    /// Runs until the last connection is gone and no command waits. What comes later is left to the
-    /// acceptor.
+    /// Runs until the last connection is gone and no command waits. Commands that come later are
+    /// left to the acceptor.
     pub(crate) fn run_until_empty(self, acceptor: &Arc<Waker>) -> io::Result<()> {
         self.until_the_end(|reactor| {
             while !reactor.emptied(acceptor) {

@@ -1,4 +1,5 @@
-//! What is counted each time, and logged so that a flood of it does not become one of lines.
+//! Events that are counted each time, and logged rarely, so that a flood of events does not flood
+//! the log.
 
 use std::time::Duration;
 

@@ -219,8 +219,8 @@ impl Sim {
         LoopId(actor)
     }
 
-    /// Puts a service on a loop. To have the same service on several, or to keep a hold of it, put
-    /// an `Arc` of it there.
+    /// Puts a service on a loop. To have one service on several loops, or to keep a reference to
+    /// it, put an `Arc` of it there.
     ///
     /// # Panics
     /// If the limits cannot be meant: where a [`Builder`](crate::Builder) would not start.
@@ -356,7 +356,7 @@ impl Sim {
         local.downcast_mut().expect("the id says what type it is")
     }
 
-    /// What one loop counted, or [several](Sim::add_loops) together.
+    /// The counters of one loop, or of [several](Sim::add_loops) together.
     #[must_use]
     pub fn counters(&self, at: LoopId) -> Counters {
         let mut sum = Counters::default();

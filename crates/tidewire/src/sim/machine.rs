@@ -32,7 +32,7 @@ use crate::sim::trace::files;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
-/// What a look for news costs a loop that polls busily; nanoseconds.
+/// Time that one look for events costs a loop that polls busily; nanoseconds.
 const LOOK_NS: u64 = 1000;
 
 /// A loop, and its thread as the machine schedules it.

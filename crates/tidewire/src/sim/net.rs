@@ -114,7 +114,7 @@ pub(super) enum Read {
     Broken(io::ErrorKind),
 }
 
-/// What a reader that does not read may notice all the same.
+/// What an end that does not read may notice about the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Fine,
@@ -178,7 +178,7 @@ enum Arrival {
     Reset {
         at: End,
     },
-    /// The other side of a Unix socket is closed.
+    /// The other end of a Unix socket is closed.
     HangUp {
         at: End,
     },
@@ -555,7 +555,7 @@ impl Net {
     }
 
     fn reset_arrives(&mut self, at: End) {
-        // Some systems still show what had arrived before, some do not.
+        // Some systems still show the bytes that had arrived before a reset, others do not.
         let forgets = self.rng.below(2) == 0;
         let side = self.side(at);
         if side.gone || side.broken.is_some() {

@@ -1,5 +1,5 @@
-//! The simulation as tests see it: what it is made of, and what happened in it. Its [loops](super::loops),
-//! its [peers](super::peers) and its [time](super::time) are beside.
+//! The simulation as tests see it: its parts, and its events. Its [loops](super::loops), its
+//! [peers](super::peers) and its [time](super::time) are beside.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ pub(super) struct Running {
 /// Loops that are reached by the name of one.
 #[derive(Default)]
 pub(super) struct Team {
-    /// The others.
+    /// The loops that run in the same process.
     pub(super) others: Vec<LoopId>,
     /// The one by whose name they are reached accepts for the others, and carries nothing.
     pub(super) has_acceptor: bool,

@@ -81,7 +81,8 @@ impl Flow {
         tcp.extend_from_slice(&self.next[side].to_be_bytes());
         let seen = if flags & ACK > 0 { self.next[other] } else { 0 };
         tcp.extend_from_slice(&seen.to_be_bytes());
-        // Five words of header; a window that is always open; the checksum, for now; nothing urgent.
+        // The header has five words; then a window that is always open, the checksum (0 for now),
+        // and no urgent data.
         tcp.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(payload);
         let counted = payload.len() as u32 + u32::from(flags & (SYN | FIN) > 0);

@@ -45,8 +45,8 @@ pub enum Closed {
     OutputLimit,
     /// The protocol left more input unconsumed, or asked for more, than may be carried.
     CarriedLimit,
-    /// All connections together held more memory than they may, and this one much of it: see
-    /// [`Builder::memory`](crate::Builder::memory).
+    /// All connections together held more memory than they may, and this connection held much of
+    /// it: see [`Builder::memory`](crate::Builder::memory).
     MemoryLimit,
     /// A callback of the protocol panicked.
     Panicked,

@@ -22,9 +22,9 @@
 pub enum Next {
     /// When anything new has come.
     More,
-    /// When this many unconsumed bytes are there together, so that a large frame is not looked at
-    /// again for every chunk. At most [`Limits::carried`](crate::Limits::carried).
-    /// Of a frame beyond 4 GiB, what comes after these is offered as it comes.
+    /// Call again when this many unconsumed bytes are there together, so that a large frame is not
+    /// parsed again for every chunk. At most [`Limits::carried`](crate::Limits::carried). A frame
+    /// beyond 4 GiB is offered in pieces: its bytes after these are offered as they come.
     AtLeast(usize),
     /// When output has drained, with the bytes left unconsumed, be there none, and without waiting for new ones. Until
     /// then the peer's end is not told: a reply that goes on so is whole before it.

@@ -1,4 +1,5 @@
-//! The receiving side of one socket: what is in flight, and what it has learned of its peer.
+//! The receiving side of one socket: the operations in flight, and how the peer sends (small
+//! messages or a stream).
 
 use crate::memory::buffer::Lease;
 
@@ -45,7 +46,7 @@ pub(super) struct Receiver {
     pub(super) unwanted: u32,
     /// The socket held more than the last receive took.
     pub(super) more: bool,
-    /// Some of what has come waits for the rest: see [`parts`](super::parts).
+    /// Some received data waits for the rest: see [`parts`](super::parts).
     pub(super) has_parts: bool,
     /// A stop wants everything received that the kernel held when it began: this many bytes, or
     /// until there are no more.
@@ -56,7 +57,7 @@ pub(super) struct Receiver {
 /// its loop is stopping.
 pub(super) const SWEEP_NEW: u32 = 1 << 20;
 
-/// What has come of one connection, and waits for the rest: see [`parts`](super::parts).
+/// Received data of one connection that waits for the rest: see [`parts`](super::parts).
 pub(super) struct Parts {
     pub(super) index: u32,
     pub(super) whole: Lease,

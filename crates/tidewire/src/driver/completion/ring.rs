@@ -205,7 +205,8 @@ impl<Q: Queues> Ring<Q> {
     /// Takes all completions that are there.
     pub(super) fn collect(&mut self) {
         if self.queues.look() {
-            // Nothing is lost: the kernel keeps them and moves them over as it is entered.
+            // No completion is lost: the kernel keeps those that do not fit, and moves them over
+            // when the ring is entered.
             self.counters.completions_overflowed.add(1);
         }
         while let Some(done) = self.queues.pop() {

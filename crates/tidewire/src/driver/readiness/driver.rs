@@ -84,7 +84,8 @@ impl<P: Poller> Driver for Sockets<P> {
     }
 
     fn receive(&mut self, core: &mut Core) {
-        // Only connections that are ready now: one that needs another turn queues behind them.
+        // Only connections that are ready now have their turn: a connection that needs another turn
+        // queues behind them.
         let due = self.ready.len();
         self.receive_share = core.received.each(due, core.env.pool.piece_len());
         let ahead = due > 1 && core.anybody_looks_ahead();

@@ -64,7 +64,7 @@ pub(crate) trait Poller {
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
     fn add_listener(&mut self, fd: &Descriptor, token: u64) -> io::Result<()>;
     fn remove_listener(&mut self, fd: &Descriptor);
-    /// Adds a timer that is reported once each time it has gone off; false if it cannot be.
+    /// Adds a timer that is reported once each time it goes off; false if the poller cannot add it.
     fn add_timer(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64) -> bool;
     /// A connection's descriptor is about to be closed.
     fn forget(&mut self, token: u64);

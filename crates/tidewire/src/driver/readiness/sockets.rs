@@ -57,7 +57,7 @@ pub(crate) struct Sockets<P: Poller> {
     pub(super) ready: VecDeque<u32>,
     /// Input of each connection in this turn; bytes, and one chunk at the least.
     pub(super) receive_share: usize,
-    /// What is received into, unless a protocol keeps a part of what came last.
+    /// The buffer for the next receive, unless a protocol keeps a part of the previous data.
     pub(super) lease: Option<Lease>,
     /// What was received to be announced, in the order of `ready`.
     pub(super) early: VecDeque<Early>,

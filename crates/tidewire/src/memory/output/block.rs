@@ -1,8 +1,8 @@
 //! Blocks that small writes are gathered in, borrowed from the loop.
 //!
-//! A block's memory is cleared at most once in its life: how far it has been written is remembered
-//! apart from how much of it is in use, so an encoder that asks for much room and uses little of it
-//! pays for what it uses.
+//! A block's memory is cleared at most once in its life: the block remembers how far it was ever
+//! written, apart from how much is in use. So an encoder that asks for much room and uses little
+//! pays only for what it uses.
 
 /// First block of a queue that was empty.
 pub(super) const SMALL: usize = 4 << 10;
@@ -19,7 +19,7 @@ const GROWTH: usize = 4;
 /// Memory of a fixed size, filled from the front. Its bytes stay where they are: the kernel may be
 /// sending some while more are added.
 pub(super) struct Block {
-    /// Never grown beyond the memory it was made with. What is behind `used` was written once.
+    /// The vector never grows beyond its first allocation. Bytes behind `used` were written once.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -158,7 +158,7 @@ mod tests {
             2
         );
         block.append(b"abc");
-        // What was there before is there again: it was not cleared.
+        // The old bytes are visible again: the memory was not cleared.
         assert_eq!(
             block.fill(10, |space| {
                 assert_eq!(space[0], 0);

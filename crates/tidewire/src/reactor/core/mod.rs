@@ -96,7 +96,8 @@ pub(crate) struct Core {
     /// Connections of each host on their way out.
     dialling: Vec<usize>,
     wheel: Wheel,
-    /// No deadline before this one (nanoseconds; `u64::MAX` if there is none). May be early.
+    /// No deadline is before this time (nanoseconds; `u64::MAX` if there is none). The time may be
+    /// too early.
     next_deadline_ns: u64,
     generation: u32,
     due: Vec<u32>,

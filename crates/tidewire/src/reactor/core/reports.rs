@@ -23,8 +23,8 @@ impl Core {
             return;
         }
         if !state.flags.has(Flag::Around) {
-            // Inside a layer it is progress only when what is inside is given some of it: a record
-            // may come a byte at a time.
+            // Inside a layer, only bytes that the layer passes on to the inner protocol are
+            // progress: a record may come a byte at a time.
             state.last_progress = self.env.now;
         }
         let is_plain = state.is_plainly_hungry_for(len) && self.env.making.is_open();
@@ -60,8 +60,8 @@ impl Core {
         }
     }
 
-    /// A part of what the peer has sent was received, and the rest is on its way: carries it, so that both are offered as one;
-    /// false if it is to be offered at once. At most so many bytes are carried.
+    /// The rest of a part that was received is on its way: carries the part, so that both are offered together; false if the
+    /// part must be offered at once. At most `most` bytes are carried.
     #[cold]
     pub(crate) fn carry_for_more(&mut self, index: u32, part: &[u8], most: usize) -> bool {
         let state = &mut self.states[index as usize];

@@ -37,7 +37,7 @@ fn seeds_to_find(mistake: Mistake, within: u64) -> Option<(u64, String)> {
                 None => (*panic.downcast_ref::<&str>().unwrap_or(&"a panic")).into(),
             },
         };
-        // What is wrong without the mistake as well says nothing about it.
+        // A fault that also shows without the planted mistake says nothing about the mistake.
         let without = run(seed, shape, false).wrongs;
         without.is_empty().then_some((seed + 1, found))
     })

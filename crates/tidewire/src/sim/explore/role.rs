@@ -1,4 +1,4 @@
-//! The ways in which connections under exploration send back what they are sent, and what they tell each other.
+//! The ways in which explored connections echo what peers send, and what they tell each other.
 
 use crate::vocabulary::endpoint::Endpoint;
 
@@ -58,7 +58,8 @@ impl Role {
         )
     }
 
-    /// How much comes back of what is sent, unless the network fails; `None` where it depends.
+    /// How many of the `sent` bytes come back, unless the network fails; `None` if that depends on
+    /// timing.
     pub(super) fn comes_back(self, sent: usize, unread: usize) -> Option<usize> {
         match self {
             Role::Abort(_) | Role::Panic(_) | Role::Deaf => None,

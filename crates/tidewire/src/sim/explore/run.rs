@@ -1,5 +1,5 @@
-//! One run: a machine, peers that come and go, work done elsewhere, dials, and a stop; and what must
-//! hold meanwhile and in the end.
+//! One run: a machine, peers that come and go, work done elsewhere, dials, and a stop; and the
+//! conditions that must hold meanwhile and at the end.
 
 use std::time::Duration;
 
@@ -100,8 +100,8 @@ pub(super) fn run(seed: u64, shape: Shape, in_words: bool) -> Outcome {
     outcome
 }
 
-/// What is small here, or nothing like it, up to what a loop has. With shares of a byte or two a large reply takes so many
-/// turns that it looks like a circle (seed 50,265).
+/// Shares of sending for a run: very small ones, or anything up to the shares of a real loop. With shares of a byte or two
+/// a large reply takes so many turns that it looks like a circle (seed 50,265).
 fn shares(seed: u64) -> SendShares {
     let mut rng = Rng::from_seed(seed ^ 0x5ead_5ba2);
     if rng.below(4) == 0 {
@@ -129,7 +129,8 @@ fn made(seed: u64) -> MakeShares {
     }
 }
 
-/// What many may be received from in one turn, by few at most as often as what a loop has.
+/// Shares of receiving for a run: how much a loop receives in one turn when many connections have
+/// input, and when few have.
 fn received(seed: u64) -> ReceiveShares {
     let mut rng = Rng::from_seed(seed ^ 0x4ece_17ed);
     match rng.below(2) {
@@ -433,7 +434,7 @@ impl Run {
         true
     }
 
-    /// Everything has come to rest: time to stop, if that has not begun.
+    /// Everything has come to rest: begins the stop, unless it has begun.
     fn nothing_to_come(&mut self) -> bool {
         if self.stopping.is_some() {
             return false;
@@ -470,8 +471,8 @@ impl Run {
         self.machine.stop(deadline);
     }
 
-    /// What a stop finds, if it has time enough: which peers are connected or about to be, and what
-    /// has come of each.
+    /// Notes what a stop with enough time will find: which peers are connected or about to be, and
+    /// how many bytes each has received.
     fn note_owed(&mut self, patience: Duration) {
         // Loops may be late, and each step of theirs; a fourth of the rest is for handshakes.
         let slow = self.latency_max * 40;

@@ -26,7 +26,7 @@ fn shape(seed: u64) -> Shape {
     SHAPES[(seed % 3) as usize]
 }
 
-/// What is wrong with a run, if anything; a panic is.
+/// What is wrong with a run, if anything; a panic counts as wrong.
 fn wrongs(seed: u64) -> (Vec<String>, u64) {
     let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, shape(seed), false)));
     match outcome {
@@ -35,7 +35,7 @@ fn wrongs(seed: u64) -> (Vec<String>, u64) {
     }
 }
 
-/// What is left to do, and what was found.
+/// The seeds that are left to try, and the faults found.
 struct Search {
     next: AtomicU64,
     end: u64,

@@ -2,7 +2,7 @@
 
 use crate::reactor::random::Rng;
 
-/// How unkind the simulated kernel is. Everything in here is what Linux may do as well; a chance of 0 is never.
+/// How often the simulated kernel misbehaves. Linux may do everything in here as well; a chance of 0 is never.
 ///
 /// ```
 /// use tidewire::sim::{KernelFaults, Sim};

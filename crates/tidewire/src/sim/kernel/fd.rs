@@ -1,8 +1,8 @@
 //! A descriptor of the simulated kernel, as a program holds it.
 //!
-//! A descriptor may pass between loops like a real one and so must not borrow the kernel. What is
-//! asked of it away from a loop, closing above all, is noted in a list that the kernel works off
-//! before it does anything else: so everything happens in the order of the program.
+//! A descriptor may pass between loops like a real one, and so must not borrow the kernel. Calls on
+//! a descriptor away from a loop, closing above all, are noted in a list that the kernel works off
+//! before anything else: so everything happens in the order of the program.
 
 use std::fmt;
 use std::os::fd::RawFd;

@@ -1,7 +1,7 @@
 //! Open files, and the numbers by which programs know them.
 //!
-//! As in Linux, a number is a place in a table, the lowest free one first, and so used again at once;
-//! the file lives for as long as a number or an operation of a ring refers to it.
+//! As in Linux, a number is an entry of a table, the lowest free one first, and so is used again at
+//! once. The file lives for as long as a number or an operation of a ring refers to it.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -63,7 +63,7 @@ pub(super) enum What {
     Timer(Timer),
 }
 
-/// What is told when something happens to a file.
+/// What has to be notified when something happens to a file.
 pub(super) struct Watcher {
     pub(super) epoll: FileId,
     pub(super) token: u64,

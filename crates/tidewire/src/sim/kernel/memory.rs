@@ -7,7 +7,7 @@
 
 use std::slice;
 
-/// What a receive buffer is filled with while nothing was received into it.
+/// The byte that fills a receive buffer while nothing was received into it.
 const POISON: u8 = 0xdb;
 static POISONED: [u8; 4096] = [POISON; 4096];
 

@@ -95,7 +95,7 @@ pub(crate) struct Kernel {
 /// A kernel, shared by the loops of a simulation.
 pub(crate) type Shared = Rc<RefCell<Kernel>>;
 
-/// Has the kernel do what was asked of it meanwhile, and gives access to it.
+/// Has the kernel carry out the noted calls, and gives access to the kernel.
 fn enter(kernel: &Shared) -> RefMut<'_, Kernel> {
     let mut kernel = kernel.borrow_mut();
     kernel.catch_up();
@@ -141,7 +141,8 @@ impl Kernel {
         self.faults = faults;
     }
 
-    /// Does what was asked of it away from loops, and hears what has arrived from the network.
+    /// Carries out the calls that were noted away from loops, and takes what has arrived from the
+    /// network.
     pub(crate) fn catch_up(&mut self) {
         loop {
             let requests = self.requests.take();

@@ -84,7 +84,7 @@ impl Kernel {
         }
     }
 
-    /// Two operations that do the same to one stream would do it in any order.
+    /// Two operations of the same kind on one stream would run in any order.
     fn look_for_another(&mut self, ring: usize, file: FileId, operation: Operation) {
         let kind = kind(operation);
         let mut others = self.rings[ring].in_flight.values();

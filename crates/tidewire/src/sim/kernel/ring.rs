@@ -1,4 +1,4 @@
-//! A ring: what is queued, what is in flight, what has completed.
+//! A ring: its queued operations, those in flight, those completed.
 
 use std::collections::{BTreeMap, VecDeque};
 

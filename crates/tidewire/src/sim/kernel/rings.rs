@@ -80,8 +80,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Works on what is ready, in any order. What is late is left for the next time, unless the
-    /// program waits for something.
+    /// Works on operations that are ready, in any order. Late operations are left for the next
+    /// time, unless the program waits for a completion.
     fn work(&mut self, ring: usize, waits: bool) {
         let mut tasks = std::mem::take(&mut self.rings[ring].tasks);
         for last in (1..tasks.len()).rev() {
@@ -269,8 +269,8 @@ impl Kernel {
         }
     }
 
-    /// A number has been closed. What an operation uses must be open until it is over, because the
-    /// number may name another file before long; waits that were taken back may still be told so.
+    /// A number was closed. A file that an operation uses must stay open until the operation is
+    /// over, because the number may soon name another file; a cancelled wait may still be reported.
     pub(super) fn closed_under_operations(&mut self, id: FileId, number: RawFd) {
         if self.rings.iter().any(|ring| ring.table.contains(&Some(id))) {
             return;

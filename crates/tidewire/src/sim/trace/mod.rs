@@ -1,4 +1,4 @@
-//! What happened in a simulation, in order: a hash of all of it, and the events themselves if
+//! The events of a simulation, in order: a hash of all of them, and the events themselves if
 //! wanted. Two runs with the same hash were the same run.
 
 pub(in crate::sim) mod files;
@@ -205,7 +205,7 @@ impl Trace {
             }
             said.bytes.extend_from_slice(bytes);
         } else {
-            // What comes later would not follow on what is kept.
+            // Later events would not follow directly on the kept ones.
             self.kept = KEEP_BYTES;
         }
     }
