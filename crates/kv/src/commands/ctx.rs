@@ -12,15 +12,16 @@ pub struct Ctx<'a, 's> {
     pub reply: &'a mut Reply,
     /// Milliseconds since 1970; one time for all commands of a batch.
     pub now_ms: u64,
-    /// The time that is kept, for example when an entry was delivered to a consumer; milliseconds
-    /// since 1970. What is replayed was run at another time than now.
+    /// The time that commands store, for example when an entry was delivered to a consumer;
+    /// milliseconds since 1970. During a replay, this is the time at which the command ran first.
     pub at_ms: u64,
     /// Chance.
     pub rng: &'a mut fastrand::Rng,
     /// The command's name in lower case, for error texts.
     pub name: &'static str,
-    /// The key that has become ready, when a command that waited is run again. It looks at this key
-    /// only, not at the others it waits for; the key has the type that it waits for.
+    /// The key that has become ready, when a command that waited is run again. The command then
+    /// looks only at this key, not at the other keys that it waits for; the key has the type that
+    /// the command waits for.
     pub serving: Option<&'a [u8]>,
     pub(crate) may_block: bool,
     pub(crate) blocked: Option<Blocked>,
@@ -57,7 +58,8 @@ impl Ctx<'_, '_> {
     /// [`UNBOUNDED`](super::UNBOUNDED). Called before anything is changed.
     ///
     /// # Errors
-    /// There is none: the command returns it, and is answered so, or tried again later.
+    /// There is no room: the command returns this error, and its client gets the error or the
+    /// command runs again later.
     pub fn reserve(&mut self, arguments: usize, bytes: usize) -> Done {
         if self.has_effects() {
             let bound = Units::bound(arguments, bytes);

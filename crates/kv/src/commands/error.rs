@@ -1,4 +1,4 @@
-//! What a command answers when it cannot do what it was asked for.
+//! The error replies of commands.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! What changes the libraries of functions. Not a command of clients: FUNCTION finds out what a text is, and then has it
-//! kept by this, which is what stands in the log.
+//! The command that changes the libraries of functions. Clients cannot call it: FUNCTION compiles a text and then stores
+//! it with this command, which is the one that stands in the log.
 
 use super::{Ctx, Done, Error, Keys, MEMORY, REMOVES, Spec, WRITE};
 

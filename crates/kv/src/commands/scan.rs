@@ -26,7 +26,8 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Where to go on; it is wrong even if there is no such key, which options are not.
+    /// The cursor of a SCAN. A malformed cursor is an error even if the key is missing; malformed
+    /// options are then not looked at.
     pub(super) fn cursor(arg: &[u8]) -> Result<u64, Error> {
         let cursor = std::str::from_utf8(arg).ok().and_then(|s| s.parse().ok());
         cursor.ok_or(Error::new("ERR invalid cursor"))

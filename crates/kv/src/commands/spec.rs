@@ -11,7 +11,7 @@ pub type Run = fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done;
 
 /// A command.
 pub struct Spec {
-    /// What is known of it.
+    /// The facts about the command that are known before it runs.
     pub signature: Signature,
     /// Runs it.
     pub run: Run,

@@ -20,7 +20,8 @@ const GROUP_FIRST: usize = 4 << 20;
 
 /// Writes what a store commits to a log, and knows how far that is durable.
 ///
-/// One that [follows](KvLog::following) another server's store has no log, and takes nothing, until that is taken over.
+/// A `KvLog` that [follows](KvLog::following) another server's store has no log of its own, and takes no changes until
+/// this server takes the store over.
 pub struct KvLog {
     policy: Policy,
     /// Replies wait for the commit.
@@ -120,8 +121,8 @@ impl KvLog {
         }
     }
 
-    /// Gives a store that follows the log that it goes on with. It takes changes only when it [owns](KvLog::own)
-    /// the store. The first call counts.
+    /// Gives a following store the log in which it goes on. The store takes changes only when it
+    /// [owns](KvLog::own) them. The first call counts.
     pub(super) fn take_over<D: Disk>(&self, log: &Arc<EmbeddedLog<D>>, stream: StreamId, at: u64) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         self.position.store(at, Relaxed);
@@ -507,8 +508,8 @@ impl Effects for KvLog {
                 placed.ticket.0
             }
             Err(_) => {
-                // The log has failed since room was promised. What is in memory will not be in the
-                // log, so no client may hear of it.
+                // The log has failed since it promised room for this unit. The change in memory
+                // will never be in the log, so no client may learn of it.
                 self.failed.store(true, SeqCst);
                 u64::MAX
             }

@@ -91,7 +91,7 @@ impl<'s> Player<'s> {
         }
     }
 
-    /// Finds the units in what was read, and what they need.
+    /// Finds the units in the bytes that were read, and the keys that they need.
     pub(super) fn prepare(
         &self,
         read: Committed,
@@ -158,7 +158,7 @@ impl<'s> Player<'s> {
         Ok(shards)
     }
 
-    /// What a unit is as commands; `at` is its position, and when it was run first.
+    /// The commands of a unit; `at` is the unit's position and the time when it ran first.
     fn commands<'a>(
         &self,
         unit: &'a [u8],

@@ -1,7 +1,7 @@
 //! Building a store again from the units in its log.
 //!
-//! The one idea: units are replayed at the beginning of time, so nothing expires but what a unit says
-//! has: what they find is what was there when they ran first.
+//! The one idea: units are replayed at time 0, so a key expires only where a unit says so. So each
+//! unit finds the keys that were there when it ran first.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -111,13 +111,13 @@ pub enum Accept {
     /// No loss: nothing may be missing.
     #[default]
     Nothing,
-    /// The gaps that a repair of the log has marked. What was lost there stays lost: the store is what the units that
-    /// are left make of it, each whole, as a unit is in one batch; where one does not run without what was lost, it is
-    /// refused all the same.
+    /// Accept the gaps that a repair of the log has marked. Units in a gap stay lost, and the store is made of the
+    /// remaining units. Each unit is whole, because a unit is in one batch. A unit that does not run without the lost
+    /// ones is refused all the same.
     Gaps,
-    /// Gaps, and a log that ends before the snapshot: then the store is what the snapshot has. Only
-    /// to be looked at: what was changed from then on would stand before the snapshot, and not be
-    /// found by the next start.
+    /// Accept gaps, and a log that ends before the snapshot: then the store holds what the snapshot
+    /// holds. Use this only for reading: later changes would have positions below the snapshot's,
+    /// and the next start would not find them.
     GapsAndEnd,
 }
 

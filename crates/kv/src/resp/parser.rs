@@ -140,7 +140,7 @@ pub enum Step {
     Error(ProtocolError),
 }
 
-/// What is remembered of one connection's unfinished command; nothing between commands.
+/// The position within one connection's unfinished command; empty between commands.
 #[derive(Debug, Default)]
 pub struct Parser {
     partial: Option<Box<Partial>>,
@@ -237,7 +237,8 @@ impl Parser {
         step
     }
 
-    /// Adds what was read now. What was read before is not touched: an unfinished command comes back with every chunk.
+    /// Adds the arguments that were read now. Arguments that were read before are not read again: an unfinished
+    /// command comes back with every chunk.
     #[cold]
     fn remember(
         &mut self,
@@ -360,8 +361,8 @@ fn unfinished(bytes: &[u8], progress: &mut Progress, too_big: ProtocolError) -> 
     Step::Needs(bytes.len() + 1)
 }
 
-/// The number on the line from `at`, nothing of which ends before `scanned`. As in Redis, a line
-/// ends with a carriage return and one byte more, whatever that is.
+/// The number on the line that begins at `at`; the line does not end before `scanned`. As in Redis,
+/// a line ends with a carriage return and one more byte of any value.
 #[inline(always)]
 fn line(bytes: &[u8], at: usize, scanned: usize) -> Line {
     // Nearly all numbers have one or two digits.

@@ -1,4 +1,4 @@
-//! The commands of one batch, with what they hold of the store between them.
+//! The commands of one batch, and the locks that they hold between them.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl<'s> Batch<'s> {
         self.runner.patient
     }
 
-    /// Commits what was done; what a client has to wait for before it hears the replies, and the last
-    /// unit that was written.
+    /// Commits the changes; returns the ticket that must settle before a client receives the replies,
+    /// and the last unit that was written.
     pub(crate) fn commit(&mut self) -> (u64, u64) {
         (self.runner.barrier(), self.runner.written())
     }
@@ -154,7 +154,7 @@ impl<'s> Batch<'s> {
         self.runner.is_shut_out()
     }
 
-    /// What was watched by the transaction that did not begin; it may begin again.
+    /// The keys that were watched by the transaction that did not begin; it may begin again.
     pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
         self.runner.take_watches()
     }

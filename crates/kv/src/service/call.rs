@@ -51,7 +51,7 @@ pub(super) fn install(table: &'static Table, all: impl Iterator<Item = (&'static
     });
 }
 
-/// What a command is given that is about neither the connection nor the loop.
+/// The context of a command that concerns neither its connection nor its loop.
 pub(crate) struct Asked<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) reply: &'a mut Reply,

@@ -19,7 +19,7 @@ use crate::store::Tracker;
 
 const PARTS: usize = 16;
 
-/// What every thread may know of one connection.
+/// Facts about one connection that every thread may read.
 pub(crate) struct Card {
     pub(crate) id: u64,
     pub(crate) addr: Endpoint,
@@ -41,8 +41,7 @@ pub(crate) struct Card {
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
-    /// What the client has asked for with CLIENT TRACKING, and the client that is told instead, 0
-    /// for none.
+    /// The mode of CLIENT TRACKING, and the client that is notified instead, 0 for none.
     pub(crate) tracks: AtomicBool,
     pub(crate) monitors: AtomicBool,
     pub(crate) broadcast: AtomicBool,
@@ -52,7 +51,7 @@ pub(crate) struct Card {
     pub(crate) gone: AtomicBool,
     /// Another client has asked to be told through it.
     pub(crate) hears_for_others: AtomicBool,
-    /// Which of its waits in blocking commands it is in; 0 for none.
+    /// The number of the client's present wait in a blocking command; 0 for none.
     pub(crate) wait: AtomicU64,
     /// The client's next command waits for the end of CLIENT PAUSE.
     pub(crate) held_back: AtomicBool,
@@ -82,7 +81,7 @@ pub(crate) struct Names {
     pub(crate) user: Option<Arc<Account>>,
     /// What is noted for its CLIENT TRACKING.
     pub(crate) tracker: Weak<Tracker>,
-    /// What it listens to.
+    /// The client's subscriptions.
     pub(crate) listening: Weak<Listening<Message>>,
 }
 
@@ -173,7 +172,8 @@ impl Card {
         names.name[..names.name.len().min(NAME_LOGGED)].to_vec()
     }
 
-    /// Bytes of memory of what is noted for its CLIENT TRACKING, and of what it has not been told yet.
+    /// Bytes of memory that the client's CLIENT TRACKING takes: notes of keys, and notifications that
+    /// were not sent yet.
     pub(crate) fn tracked_bytes(&self) -> u64 {
         let tracker = self.names().tracker.upgrade();
         tracker.map_or(0, |tracker| tracker.bytes() as u64)
@@ -335,8 +335,8 @@ impl Clients {
         self.count.load(Relaxed)
     }
 
-    /// Bytes of memory that the server holds because of all of them, and the part of it that is
-    /// noted for CLIENT TRACKING.
+    /// Bytes of memory that the server holds because of all clients, and the part of them that
+    /// CLIENT TRACKING takes.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let (mut all, mut tracked) = (0, 0);
         self.each(|card| {

@@ -157,7 +157,7 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "lazyfreed_objects", store.lazyfreed());
 }
 
-/// Memory of the process that is resident, and the most that ever was; 0 where it cannot be told.
+/// Resident memory of the process, and its maximum so far, bytes; 0 where the system does not tell.
 pub(super) fn resident() -> (u64, u64) {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return (0, 0);

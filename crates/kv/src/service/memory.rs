@@ -1,4 +1,4 @@
-//! MEMORY, but for what it says of a single key: that is a command of the store's.
+//! MEMORY, except MEMORY USAGE of a key, which is a command of the store.
 
 use std::fmt::Write;
 

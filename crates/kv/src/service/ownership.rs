@@ -31,7 +31,7 @@ pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
     }
 }
 
-/// Why nothing can be said now of what is in the store; `None` if it can.
+/// Why the contents of the store cannot be shown now; `None` if they can.
 pub(super) fn stale(shared: &Shared) -> Option<Error> {
     let log = &shared.durable.get()?.log;
     (!log.may_serve()).then(|| masterdown(log.lost().is_some()))

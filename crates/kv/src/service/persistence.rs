@@ -102,8 +102,8 @@ pub(super) fn waitaof_for_none(call: &mut Asked<'_>, written: u64) {
     }
 }
 
-/// Waits until so many replicas have what this client has written. There are none, so it waits until its time is
-/// over, if it is asked for one.
+/// WAIT: waits until enough replicas have this client's writes. There are no replicas, so the command waits
+/// until its time-out, if a client asks for any.
 pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
     if ownership::is_slave(&call.shared) {
         show_wait(call, 0);

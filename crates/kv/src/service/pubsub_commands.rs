@@ -188,7 +188,7 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     let (channel, payload) = (call.args[1], call.args[2]);
     let hub = &call.shared.hub;
     if call.in_transaction && call.shared.durable.get().is_some() {
-        // What it tells of has no ticket yet.
+        // The published event has no ticket yet.
         call.reply.integer(hub.receivers(sharded, channel) as i64);
         call.local.published.push(Unpublished {
             sharded,

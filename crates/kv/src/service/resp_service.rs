@@ -25,7 +25,7 @@ use super::table::table;
 use crate::durable::KvLog;
 use crate::store::Store;
 
-/// The loop that does what no command asks for: the one that lives as long as the server.
+/// The loop that does the periodic work: the one that lives as long as the server.
 const TICKS: u32 = 0;
 /// Steps of freeing in one turn of that loop, a fraction of a millisecond; and the pause between turns
 /// as long as there is more.
@@ -73,9 +73,9 @@ pub struct RespService {
     _last: Arc<LastHandle>,
 }
 
-/// Goes with the last handle on a service: no client can hear any more what a script answers, and
-/// one without end that has written would keep its thread and the store for as long as the process
-/// runs.
+/// Dropped with the last handle on a service. No client can receive a script's reply any more, and
+/// an endless script that has written would keep its thread and the store for as long as the
+/// process runs.
 struct LastHandle(Arc<Shared>);
 
 impl Drop for LastHandle {
@@ -173,10 +173,10 @@ impl RespService {
         let _ = self.shared.stop.set(Arc::new(stop));
     }
 
-    /// Has scripts and functions that may take long run on a thread beside the loops, so that others are told of them
-    /// and can end them, whatever the number of loops. Without it they run where their connections are, and what
-    /// takes longer than `busy-reply-threshold` and has written nothing is ended. The thread starts with the first of
-    /// them. Not for the simulated network.
+    /// Has scripts and functions that may take long run on a thread beside the loops, so that other clients are
+    /// answered BUSY and can end them, whatever the number of loops. Without this, scripts run on the loop of their
+    /// connection, and a script that takes longer than `busy-reply-threshold` and has written nothing is ended. The
+    /// thread starts with the first such script. The simulated network cannot use this.
     pub fn run_scripts_apart(&self) {
         self.shared.scripts.use_thread();
     }
@@ -205,17 +205,17 @@ impl RespService {
         shown.hidden(&self.shared.store, now_ms)
     }
 
-    /// What was read of the log that is [shown](RespService::show_log).
+    /// Counters of reads from the log that is [shown](RespService::show_log).
     #[must_use]
     pub fn log_counters(&self) -> LogCounters {
         let shown = self.shared.log_keys.get();
         shown.map(Shown::counters).unwrap_or_default()
     }
 
-    /// Does what is due at this time since the epoch although no command asks for it: removes some
-    /// of the keys that have expired, and of keys beyond a limit of memory that was lowered, frees
-    /// some of what was removed and is large, and measures the rate of commands. Returns after what
-    /// time to do it again, at most 100 ms; the work of one call is bounded.
+    /// Does the periodic work that no command asks for, at this time since the epoch: removes some
+    /// expired keys, and keys beyond a lowered memory limit; frees some large removed values;
+    /// measures the rate of commands. Returns the time until the next call, at most 100 ms; the
+    /// work of one call is bounded.
     fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
         if self.shared.store.is_loading() {

@@ -371,7 +371,8 @@ impl RespConn {
     /// Whether a call changes keys or is heard by others, or may: then a pause of writers holds it back.
     fn writes(&self, entry: &Entry, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
         match entry.what {
-            // As in Redis, where it may keep what it has counted.
+            // As in Redis, PFCOUNT counts as a write, because it may store the number that it has
+            // counted.
             What::Data(spec) => spec.is_write() || spec.name == "pfcount",
             What::Session(spec) => match spec.name {
                 "publish" | "spublish" | "function" => true,

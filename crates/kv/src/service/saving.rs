@@ -53,7 +53,7 @@ pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
     }
 }
 
-/// Asks for a snapshot at the first call, and says at a later one what has become of it.
+/// The first call asks for a snapshot; later calls return its result once there is one.
 fn outcome(call: &mut Call<'_, '_>, snapshots: &Snapshots) -> Option<Result<(), String>> {
     let Some(asked) = call.session.waits_for_snapshot else {
         call.session.waits_for_snapshot = Some(snapshots.ask());
@@ -131,7 +131,8 @@ pub(super) fn last_save_ms(shared: &Shared) -> u64 {
     }
 }
 
-/// Stops the server in order, after a snapshot if that is asked for. What is in the log needs none.
+/// Stops the server in order, after a snapshot if the client asks for one. Changes that are in the
+/// log need no snapshot.
 pub(super) fn shutdown(call: &mut Call<'_, '_>) -> Flow {
     let (mut save, mut abort) = (None, false);
     for word in &call.args[1..] {

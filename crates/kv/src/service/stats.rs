@@ -16,7 +16,7 @@ const ERROR_MAX: usize = 32;
 const PER_PAGE: usize = 16;
 const PAGES: usize = 32;
 
-/// What is counted for one command.
+/// The counters of one command.
 #[derive(Debug, Default)]
 pub(crate) struct PerCommand {
     pub(crate) calls: Count,
@@ -214,7 +214,8 @@ impl Stats {
         loops.ended.absorb(stats);
     }
 
-    /// Everything counted so far, and what of it is to be left out.
+    /// Calls `f` with all counters so far, and with the counters at the last reset, which are to be
+    /// subtracted.
     pub(crate) fn read<R>(&self, f: impl FnOnce(&LoopStats, &LoopStats) -> R) -> R {
         let loops = self.lock();
         f(&loops.sum(), &loops.forgotten)

@@ -36,9 +36,8 @@ pub(crate) enum When {
     Alone,
 }
 
-/// Commands among them that need the keys, or what makes them durable, and are refused while the
-/// store is being recovered. As in Redis one is PING, by which a client finds out whether it is
-/// served.
+/// Commands of these that need the keys or the log, and are refused while the store is being
+/// recovered. As in Redis, PING is one of them: with it a client finds out whether it is served.
 const NEED_KEYS: &[&str] = &[
     "ping",
     "watch",
@@ -106,7 +105,7 @@ impl Entry {
         matches!(self.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0)
     }
 
-    /// What is wrong with the subcommand of a call that has enough arguments, if anything.
+    /// Checks the subcommand of a call that has enough arguments.
     #[inline]
     pub(crate) fn check_subcommand(&self, args: &[&[u8]]) -> Result<(), Error> {
         if self.subcommands.is_empty() || args.len() < 2 {

@@ -1,4 +1,4 @@
-//! What a connection has queued for EXEC, and what it watches.
+//! The commands that a connection has queued for EXEC, and the keys that it watches.
 
 use std::collections::HashSet;
 

@@ -56,7 +56,7 @@ impl Tuning {
     /// The value as it is kept.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the value is not accepted.
     pub(super) fn check(&self, value: &str) -> Result<String, String> {
         match self.takes {
             Takes::Number(least, most) => between(value, least, most).map(|n| n.to_string()),

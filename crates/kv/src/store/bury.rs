@@ -1,4 +1,4 @@
-//! What is too large to be freed at once, as the store has it.
+//! How the store handles values that are too large to be freed at once.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -34,9 +34,10 @@ pub(super) const SAMPLE: usize = 16;
 pub struct Settings {
     /// Databases, 1 to 256. Default 16.
     pub databases: u16,
-    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One is best for one loop, four or more for each of
-    /// several: fewer are waited for, and more cost what takes all of their locks, as scripts do. Each takes about two
-    /// kilobytes of memory, and four more for each database that has keys in it. Default 64.
+    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One loop is best served by one shard, several loops
+    /// by four or more shards each: with fewer, loops wait for each other; with more, commands that take all locks
+    /// cost more, as scripts do. Each shard takes about two kilobytes of memory, and four more for each database that
+    /// has keys in it. Default 64.
     pub shards: usize,
     /// Bytes of memory for data; 0 for no limit, the default.
     pub maxmemory: u64,
@@ -67,8 +68,8 @@ impl Default for Settings {
     }
 }
 
-/// All keys of all databases. What every command reads is seldom written; what is written stands
-/// apart.
+/// All keys of all databases. Fields that every command reads are seldom written; fields that are
+/// often written stand on other cache lines.
 pub struct Store {
     pub(super) shards: Box<[Apart<Mutex<Shard>>]>,
     pub(super) databases: u16,
@@ -83,8 +84,8 @@ pub struct Store {
     pub(super) active_expire: AtomicBool,
     /// The shard where active expiry goes on.
     pub(super) expiry_next: Apart<AtomicUsize>,
-    /// Bytes of memory that the shards have told of, without what is buried. As long as there is no limit, they tell
-    /// of none.
+    /// Bytes of memory that the shards have reported, without values that wait to be freed. While there is no limit,
+    /// the shards report nothing.
     pub(super) used: Apart<AtomicI64>,
     pub(super) graveyard: Arc<Graveyard>,
     pub(super) epochs: Arc<Epochs>,
@@ -184,8 +185,8 @@ impl Store {
         let _ = self.effects.set(effects);
     }
 
-    /// From now on services on it serve no client what is in it, and nothing expires, until [`end_loading`](Store::end_loading):
-    /// it is filled meanwhile.
+    /// From now until [`end_loading`](Store::end_loading), the store is being filled: services show its keys to no client, and
+    /// nothing expires.
     pub fn begin_loading(&self) {
         self.loading.store(true, Release);
     }
@@ -354,8 +355,8 @@ impl Store {
         }
     }
 
-    /// Whether those who want keys that a script keeps are told [`Error::BUSY`](crate::commands::Error::BUSY) from now on,
-    /// as it takes long, or are [to try again](Ran::Kept).
+    /// Sets the answer to clients that want keys which a script holds: [`Error::BUSY`](crate::commands::Error::BUSY),
+    /// because the script takes long, or [try again](Ran::Kept).
     pub(crate) fn set_tells_busy(&self, yes: bool) {
         self.tells_busy.store(yes, Relaxed);
     }
@@ -487,8 +488,9 @@ impl Store {
         }
     }
 
-    /// Bytes above the limit of memory if `more` came to what there is; none without a limit. What
-    /// is buried counts, or not where the question is whether enough has been removed.
+    /// Bytes above the limit of memory if `more` bytes were added; 0 without a limit. Values that
+    /// wait to be freed count if `buried` is set; they do not count where the question is whether
+    /// enough has been removed.
     pub(super) fn excess(&self, more: u64, buried: bool) -> u64 {
         let most = self.maxmemory();
         if most == 0 {

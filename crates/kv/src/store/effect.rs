@@ -1,12 +1,12 @@
 //! The one hook that every mutation passes: reserve, run, commit.
 //!
-//! What is shown is deterministic: a log of effects, applied in order, gives the same keys whatever
-//! the clock and chance. Commands whose text is not (SPOP, SET with EX) say what they came to with
-//! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). Room is reserved before anything changes, so that
-//! what cannot be kept is refused and nothing has happened; what finds out what it changes while it changes
-//! it (scripts, transactions with SPOP or SORT) may [grow](Effects::begin_growing) instead. What a command, or a transaction, has done
-//! is one [unit](super::Units), and is committed while the locks of its keys are held: so the order
-//! of commits is one in which the units give the same keys again.
+//! Effects are deterministic: a log of effects, applied in order, gives the same keys whatever the clock and chance. A command
+//! whose text is not deterministic (SPOP, SET with EX) gives its actual effect with
+//! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). Room is reserved before anything changes, so that a change that cannot be
+//! logged is refused before it happens. Scripts and transactions with SPOP or SORT only learn while they run what they change;
+//! they may [grow](Effects::begin_growing) instead. The effects of a command, or of a transaction, are one [unit](super::Units),
+//! and are committed while the locks of its keys are held: so the order of commits is one in which the units give the same keys
+//! again.
 
 use std::fmt;
 
@@ -158,8 +158,8 @@ pub trait Effects: Send + Sync {
         Ok(())
     }
 
-    /// Promises room for `wanted` bytes of what removes, or for `least` of them where the disk is full: that may use what is held for
-    /// it. How many were promised.
+    /// Promises room for `wanted` bytes of removals. If the disk is full, at least `least` bytes are promised: removals may use
+    /// the space that is reserved for them. Returns how many bytes were promised.
     ///
     /// # Errors
     /// See [`NoRoom`].
@@ -219,6 +219,6 @@ pub trait Effects: Send + Sync {
         Mistakes::default()
     }
 
-    /// A command panicked when it had changed something: what is in memory is not what was committed.
+    /// A command panicked after it had changed something: memory and log now differ.
     fn diverged(&self) {}
 }

@@ -1,9 +1,9 @@
 //! Keyspace notifications: what became of which key, by the names that Redis has for it.
 //!
-//! A command says so where it changes the key, under its lock. Without a log it is told there and
-//! then; with one it is kept with the unit and told when that is committed, with its ticket: no
-//! client hears of what may still be lost. While no client has asked for that kind, this costs one
-//! test.
+//! A command reports an event where it changes the key, under the key's lock. Without a log the
+//! event is published at once. With a log it is kept with the unit and published when the unit is
+//! committed, with the unit's ticket: no client learns of a change that may still be lost. While no
+//! client has asked for this kind of event, reporting costs one test.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -57,7 +57,7 @@ pub(super) const LETTERS: [(u8, Classes); 10] = [
     (b'd', MODULE),
 ];
 
-/// The others.
+/// The remaining kinds of events.
 pub(super) const MORE: [(u8, Classes); 4] = [
     (b'n', NEW),
     (b'K', BY_KEY),
@@ -154,7 +154,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Bytes of events that one unit may have, about: what a script reads in vain has no other bound.
+    /// Bytes of events that one unit may have, about: misses of a script's reads have no other bound.
     pub(super) const MOST: usize = 64 << 20;
     /// Events that are told although their locks are kept.
     const MANY: usize = 1024;

@@ -16,8 +16,9 @@ const LEAST: u64 = 32;
 const STEPS: usize = 16;
 /// Samples without any key that may go, after which there is none.
 const MISSES: usize = 64;
-/// Places of the table where a sample is taken. From one place alone, a part of the table that has
-/// become empty would stay so and grow: a sample that begins in it sees only what comes there.
+/// Places of the table from which a sample is taken. With one place alone, an empty part of the
+/// table would stay empty and grow: a sample that begins in it sees only keys that were added
+/// there.
 const PLACES: usize = 4;
 /// Buckets that are looked at from each, and more only if there is none.
 const BUCKETS: usize = 16;
@@ -70,7 +71,7 @@ impl Store {
         let misses_max = MISSES.max(self.shards.len());
         for _ in 0..keys + misses_max {
             let mut shard = self.lock(at);
-            // What a script keeps stays as it is.
+            // Keys that a script holds are not evicted.
             if !shard.is_kept && self.evict_one(&mut shard, policy, clock, rng) {
                 misses = 0;
             } else {
@@ -149,8 +150,9 @@ impl Store {
                         Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
                         Policy::NoEviction => return,
                     };
-                    // Any of equally good ones may go: if it is always the first, a part of the
-                    // table that has become empty grows, and behind it a sample is one key.
+                    // Any of equally good candidates may be evicted. If it were always the first,
+                    // an empty part of the table would grow, and a sample behind it would be one
+                    // key.
                     match best {
                         Some((least, _)) if worth > least => {}
                         Some((least, _)) if worth == least => {

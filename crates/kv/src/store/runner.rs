@@ -137,7 +137,8 @@ impl<'s> Runner<'s> {
         self
     }
 
-    /// As `replaying`, but clients that ask for it are told: others use the store meanwhile.
+    /// Like `replaying`, but clients that track keys are notified, because clients use the store
+    /// meanwhile.
     pub(super) fn following(mut self, now_ms: u64) -> Runner<'s> {
         self.guards.is_known = true;
         self.clock = self.guards.store().clock_at(now_ms);
@@ -295,7 +296,7 @@ impl<'s> Runner<'s> {
         self.guards.reserve(bound, self.now_ms)?;
         if grows {
             match self.guards.begin_growing(self.now_ms, removes) {
-                // What one of them takes out it finds room for itself.
+                // A command that removes finds room for its own removals.
                 Err(NoRoom::DiskFull) if removes => {}
                 begun => begun?,
             }
@@ -336,7 +337,7 @@ impl<'s> Runner<'s> {
         self.guards.end_growing();
     }
 
-    /// Commits what was done; the largest ticket that must have settled before a client hears a
+    /// Commits the changes; returns the largest ticket that must settle before a client receives a
     /// reply of this runner, 0 if none. Keeps the locks.
     pub fn barrier(&mut self) -> u64 {
         self.guards.commit();
@@ -510,10 +511,10 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache: first the
-    /// buckets are asked for, then, while buckets of later keys are still on their way, the
-    /// entries. Both times the lock of each key's shard is had for a moment, and where another
-    /// thread has it, that key is left out.
+    /// Loads what the first keys of the next [`AHEAD`] commands need into the cache: first the
+    /// buckets, then, while buckets of later keys are still on their way, the entries. Each time
+    /// the lock of the key's shard is taken for a moment; if another thread holds the lock, the key
+    /// is left out.
     ///
     /// The keys' hashes are kept for [`run`](Runner::run): the bytes of these arguments have to stay
     /// as they are and where they are as long as the runner.
@@ -622,7 +623,8 @@ impl<'s> Runner<'s> {
         unchanged
     }
 
-    /// What was watched by the transaction that was [shut out](Runner::is_shut_out): it may begin again.
+    /// The keys that were watched by the transaction that was [shut out](Runner::is_shut_out); it may
+    /// begin again.
     pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
         std::mem::take(&mut self.shut_out_watches)
     }
@@ -637,7 +639,7 @@ impl<'s> Runner<'s> {
     /// Ends a transaction: serves waiters of its keys, and lets go of the locks.
     pub fn end(&mut self) {
         if self.guards.has_left() {
-            // What was taken for one command is among it.
+            // A lock that was taken for one command is released with the others.
             self.guards.leave();
             self.guards.come_back();
         }
@@ -683,8 +685,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Leaves a key that is ready to the script that keeps what is needed: it serves the waiters
-    /// when it ends.
+    /// Leaves a ready key to the script that holds the shards: the script serves the waiters when
+    /// it ends.
     #[cold]
     fn put_off(&mut self, place: Place) {
         let store = self.guards.store();
@@ -702,8 +704,9 @@ impl<'s> Runner<'s> {
         true
     }
 
-    /// Runs each command that reads a stream: one that finds nothing says nothing of the others,
-    /// but of the others of its group. Commands of groups run also if it is no stream any more.
+    /// Runs each waiting command that reads a stream. A reader that finds nothing says nothing
+    /// about the other readers, except readers of its own group. Commands of groups also run if the
+    /// key is no stream any more.
     fn serve_readers(&mut self, db: u16, key: &[u8]) {
         let store = self.guards.store();
         let hash = store.hash(key);
@@ -770,7 +773,7 @@ impl<'s> Runner<'s> {
         }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
-        // What it changes is not a change by the client that made the key ready.
+        // The waiter's change is not a change by the client that made the key ready.
         let by = std::mem::replace(&mut self.guards.client, waiter.client);
         let served = self.serve_shown(waiter, &args, key, &mut reply);
         self.guards.client = by;
@@ -849,9 +852,9 @@ impl<'s> Runner<'s> {
         self.in_transaction || self.guards.store().excess(0, true) == 0 || self.make_room_for(0)
     }
 
-    /// Makes room for commands that will run as one, before their locks are taken: false if they
-    /// must not run, for lack of memory. What they bring is estimated by their arguments. Lets go of
-    /// all locks.
+    /// Makes room for commands that will run as one, before their locks are taken; false if they
+    /// must not run, for lack of memory. The memory that they add is estimated from their arguments.
+    /// Releases all locks.
     #[must_use]
     pub fn make_room<'x>(
         &mut self,
@@ -867,7 +870,8 @@ impl<'s> Runner<'s> {
             let bytes: usize = args[1..].iter().map(|arg| arg.len() + EACH).sum();
             *needed.get_or_insert(0) += bytes as u64;
         }
-        // What a script keeps cannot be evicted just now: the commands are shut out, and it is asked again.
+        // Keys that a script holds cannot be evicted now: the commands are shut out, and this is called
+        // again later.
         needed.is_none_or(|bytes| {
             self.make_room_for(bytes) || self.guards.store().is_kept.load(Relaxed)
         })

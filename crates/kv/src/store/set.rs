@@ -1,4 +1,5 @@
-//! Some shards of a store, by their numbers: what a command needs, or a runner holds.
+//! A set of shards of a store, by their numbers: the shards that a command needs, or that a runner
+//! holds.
 //!
 //! The one idea: most commands need one shard, so one is a number and not a bit among thousands. Several are
 //! bits: of the first 256 in place, beyond that in one allocation of the same size for all.

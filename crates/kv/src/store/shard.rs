@@ -15,7 +15,7 @@ use super::waiter::{Queue, Waiter};
 use super::watch::Watch;
 use crate::hash::HashKey;
 
-/// What one lock protects.
+/// The data that one lock protects.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) tables: Box<[Table]>,

@@ -65,8 +65,8 @@ impl Store {
         }
     }
 
-    /// Forgets what is noted for clients that are told nothing more, if that has become as much as what is noted for the
-    /// others. No runner of the caller may hold locks.
+    /// Forgets the notes for clients that get no more notifications, if these have become as many as the notes for the
+    /// other clients. No runner of the caller may hold locks.
     pub fn sweep_tracking(&self) {
         if self.tracking.is_to_sweep() {
             self.sweep_notes();

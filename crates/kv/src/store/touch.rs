@@ -9,7 +9,7 @@ use super::usage::{COUNTS, MINUTE_MS, Use, counted};
 use super::view::View;
 
 impl Store {
-    /// What is noted of a use at this time; milliseconds since 1970.
+    /// The value that an entry stores for a use at this time; milliseconds since 1970.
     #[inline]
     pub(super) fn clock_at(&self, now_ms: u64) -> u32 {
         if self.policy().counts_uses() {

@@ -1,4 +1,5 @@
-//! Units: what one command, transaction or removal has done, as bytes. All of it counts, or nothing.
+//! Units: the effects of one command, transaction or removal, as bytes. Either the whole unit
+//! counts, or none of it.
 //!
 //! The one idea: units are put together in the form of the log's records, so they are written once
 //! and copied once. [docs/formats/kv-log.md](../../../../docs/formats/kv-log.md) draws the bytes.
@@ -18,8 +19,8 @@ const FIRST: usize = 2 << 10;
 /// First byte of a record: the unit goes on in the next one, or ends in this one.
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
-/// What was begun before never goes on: the owner that was to write the rest has lost the store to
-/// another one.
+/// A unit that was begun before is never completed: the owner that was writing it has lost the
+/// store to another owner.
 const BREAKS_OFF: u8 = 3;
 
 const COMMAND: u8 = 1;
@@ -53,8 +54,8 @@ impl Units {
         }
     }
 
-    /// What a unit of so many arguments, with so many bytes in them and in keys that may expire before
-    /// it, costs at most.
+    /// The most that a unit can cost that has this many arguments, with `bytes` bytes in them and in
+    /// keys that may expire before it.
     #[must_use]
     pub fn bound(arguments: usize, bytes: usize) -> usize {
         // Ten bytes are the longest number; a run in the log has a header.
@@ -72,7 +73,7 @@ impl Units {
         }
     }
 
-    /// What the one that is open costs.
+    /// The cost of the open unit.
     #[must_use]
     pub fn open_cost(&self) -> usize {
         match self.bytes.len() - self.open {
@@ -207,7 +208,7 @@ impl Units {
     /// Shows the effects of each closed unit.
     ///
     /// # Panics
-    /// Never: what was put in can be read.
+    /// This cannot fail: bytes that were encoded here can be decoded.
     pub fn each(&self, mut unit: impl FnMut(&[(u16, Effect<'_>)])) {
         let (mut reader, mut rest) = (Reader::default(), self.frames());
         while let Some((_, payload, behind)) = split_frame(rest) {
@@ -289,7 +290,7 @@ pub fn effects(unit: &[u8]) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
     EffectsOf(unit).collect()
 }
 
-/// What the rest of a unit has done, one after another; nothing comes behind what is malformed.
+/// The remaining effects of a unit, one after another; the iteration ends at a malformed effect.
 pub(crate) struct EffectsOf<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for EffectsOf<'a> {

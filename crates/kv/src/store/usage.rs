@@ -1,6 +1,6 @@
 //! How lately or how often a key was used: 24 bits of its entry, which the policy of eviction gives a meaning.
 //!
-//! Where the least frequently used go, eight of them count uses and sixteen say in which minute that was last brought up
+//! With an LFU policy, eight of the bits count uses, and sixteen hold the minute in which the count was last brought up
 //! to date. The count is a logarithm: the larger it is, the less likely a use raises it; and it falls as minutes pass.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use super::memory::Entry;
 
 /// Set in a clock that counts uses; its low 16 bits are minutes then.
 pub(super) const COUNTS: u32 = 1 << 31;
-/// What a key begins with, so that it is not the first to go.
+/// The count of a new key, so that a new key is not the first to be evicted.
 pub(super) const BEGIN: u8 = 5;
 pub(super) const MINUTE_MS: u64 = 60_000;
 

@@ -1,4 +1,4 @@
-//! What a command sees of the store: the keys it named, in its database, under their locks.
+//! What a command sees of the store: the keys that it names, in its database, under their locks.
 
 use std::mem;
 

@@ -33,8 +33,9 @@ pub struct Blocked {
     /// What is answered where nothing may wait, as in a transaction. When the time of a wait is over
     /// the answer is [`Nothing::Array`] for all commands: Redis makes this difference too.
     pub nothing: Nothing,
-    /// The group for which it reads a stream. It is told when that or the stream has gone, and
-    /// while one of a group finds nothing, the others do not either.
+    /// The group for which the client reads a stream. The client is told when the group or the
+    /// stream is removed. If one reader of a group finds nothing, the other readers of that group
+    /// find nothing either.
     pub group: Option<Vec<u8>>,
     /// The arguments that it goes on with, if they are others.
     pub instead: Option<Vec<Vec<u8>>>,

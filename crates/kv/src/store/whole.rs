@@ -1,5 +1,5 @@
 //! What commands do with whole databases. Commands that change all keys hold the locks of all
-//! shards; the others go from shard to shard with one lock at a time, unless they run in a
+//! shards; other commands go from shard to shard with one lock at a time, unless they run in a
 //! transaction.
 
 use super::effect::Gone;

@@ -123,7 +123,7 @@ impl List {
         }
     }
 
-    /// As blocks, which it becomes if it is one.
+    /// The list as blocks; a list of one block is converted.
     fn blocks(&mut self) -> &mut Blocks {
         if let Form::Packed(packed) = &mut self.form {
             let blocks = Blocks::new(std::mem::take(packed));
@@ -285,7 +285,8 @@ impl List {
         }
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the list as it was when it was frozen, about `most` bytes of it; returns whether
+    /// that is all.
     pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         match &mut self.form {
             Form::Packed(_) => true,

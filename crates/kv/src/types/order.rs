@@ -1,8 +1,8 @@
 //! The order of a large sorted set: a row of sorted blocks of a bounded size, so an insertion moves one
 //! block's worth, and a rank is counted over blocks.
 //!
-//! What stands in it are scores, and the numbers that elements have in a table. The caller, which
-//! knows the members, compares them: each place is found by a comparison that the caller makes.
+//! The order holds scores, and the numbers that elements have in a table. The caller knows the
+//! members and compares them: each place is found with the caller's comparisons.
 
 use std::cmp::Ordering;
 
@@ -75,8 +75,9 @@ impl Order {
         self.heap -= heap(block);
         let mut behind = None;
         if block.len() == BLOCK {
-            // What comes in order fills the blocks; elsewhere both halves get room. All of it at once:
-            // blocks that grew and were split again would leave holes of other sizes.
+            // Elements that come in order fill the last block; elsewhere a split leaves room in both
+            // halves. A block's memory is allocated whole: blocks that grew and were split again would
+            // leave holes of other sizes.
             let last = number + 1 == self.blocks.len();
             let half = if last && at == BLOCK {
                 BLOCK

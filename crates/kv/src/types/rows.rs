@@ -183,8 +183,8 @@ impl<const COLUMNS: usize> Rows<COLUMNS> {
         });
     }
 
-    /// Frees some of the elements of a collection that is not used any more: at most about `most`;
-    /// how many allocations that was, none when all is freed.
+    /// Frees some elements of a removed collection, about `most` at most; returns how many
+    /// allocations were freed, 0 when nothing is left.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most {

@@ -164,7 +164,7 @@ impl ZSet {
         old
     }
 
-    /// As a table, which it becomes if it is none.
+    /// The set as a table; the small form is converted.
     fn spread(&mut self) -> &mut Sorted {
         if let Form::Packed(_) = self.form {
             let mut sorted = Sorted::default();

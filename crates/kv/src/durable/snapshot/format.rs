@@ -199,7 +199,7 @@ impl BlockHead {
     }
 }
 
-/// What is wrong with a file: where, what should be there and what is.
+/// What is wrong in a file: the offset, the expected and the found value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Bytes from its beginning.

@@ -44,8 +44,8 @@ pub struct Keeper<D: Disk> {
     waste: Vec<u8>,
     /// Not before that without being asked for.
     pause_until: Duration,
-    /// A snapshot has ended that was to help a log without room, when so many bytes were logged; it
-    /// is not known yet whether it has.
+    /// Bytes that were logged when the last snapshot that should free log space ended; it is not
+    /// known yet whether it has freed any.
     relieved: Option<u64>,
     /// Changes that had waited when the snapshot that is being made was begun.
     waits: u64,
@@ -111,7 +111,7 @@ enum State<D: Disk> {
     },
 }
 
-/// What was attempted, and why it failed.
+/// What was attempted, and why that failed.
 struct Failed(String);
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Failed {
@@ -119,7 +119,8 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Failed {
 }
 
 impl<D: Disk> Keeper<D> {
-    /// For a store that was opened from `log`. `found` is what [`open`](crate::durable::open) has found.
+    /// Makes the keeper of a store that was opened from `log`. `found` is the snapshot that
+    /// [`open`](crate::durable::open) has found.
     #[must_use]
     pub fn new(
         log: Arc<EmbeddedLog<D>>,
@@ -217,7 +218,8 @@ impl<D: Disk> Keeper<D> {
         match room {
             Room::Enough | Room::Unknown if may_be && has_grown => Due::Grown,
             Room::Enough | Room::Unknown => Due::No,
-            // What is cut behind it is what the log goes on with: so much that it is worth a snapshot, or all that is missing.
+            // Behind the new snapshot the log can be cut, and goes on in the freed space: so much space that a snapshot is
+            // worth it, or all the space that is missing.
             Room::Ending | Room::Short if may_be && self.is_worth_it(room, logged, size) => {
                 match self.has_room() {
                     true => Due::Relieves,
@@ -274,7 +276,8 @@ impl<D: Disk> Keeper<D> {
             return false;
         }
         match self.lent_at {
-            // What was promised of it is not used: the snapshot is tried all the same, and says what it needs.
+            // The promised room is not used: the snapshot is tried all the same, and reports the room that it
+            // needs.
             Some(since) => now < since + BORROWS_MAX,
             None => {
                 self.lent_at = Some(now);
@@ -575,15 +578,15 @@ impl<D: Disk> Keeper<D> {
         }
         self.sync_names()?;
         if self.log.progress().failure.is_some() {
-            // The other waiter may have had the answer that was meant for this one.
+            // The other waiter may have received the answer that was meant for this one.
             return Err(Failed("the log has failed".into()));
         }
         Ok(())
     }
 
-    /// Makes the name of the snapshot that was found durable, by changing it: the process that gave
-    /// it may have been killed before the directory was synced, or the sync has failed, and then a
-    /// sync that comes later says nothing about it.
+    /// Makes the name of the found snapshot durable, by renaming the file. The process that named
+    /// it may have been killed before the directory was synced, or the sync has failed; a later
+    /// sync would not report that.
     fn name_anew(&self, position: u64) -> Result<(), Failed> {
         if self
             .kv_log
@@ -608,7 +611,7 @@ impl<D: Disk> Keeper<D> {
         })
     }
 
-    /// Removes what a snapshot that counts stands for: older ones, and the log up to it.
+    /// Removes what a valid snapshot replaces: older snapshots, and the log up to it.
     fn cut(&self, position: u64) {
         let disk = self.log.disk();
         for older in positions(disk).unwrap_or_default() {
@@ -624,7 +627,7 @@ impl<D: Disk> Keeper<D> {
         self.log.look_for_room();
     }
 
-    /// Removes what was written of one that does not count.
+    /// Removes the file of a snapshot that does not count.
     fn discard(&self) {
         let _ = self.log.disk().remove(PART);
     }

@@ -12,7 +12,8 @@ pub(super) struct Leaf {
     pub(super) categories: Categories,
 }
 
-/// The leaves of all commands, one command after the other: its own leaf, then those of its subcommands in order.
+/// The leaves of all commands, one command after the other: first the command's own leaf, then the leaves of its
+/// subcommands in order.
 pub(super) struct Leaves {
     all: Vec<Leaf>,
     /// Where each command stands, by its number in the table; and the end.

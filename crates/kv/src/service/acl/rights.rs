@@ -1,4 +1,5 @@
-//! What a user may do, and how it logs in. Never changed: another takes its place.
+//! The rights of a user, and the ways in which the user logs in. A value never changes: a new one
+//! replaces it.
 
 use super::denied::Denied;
 use super::leaves::leaves;

@@ -63,7 +63,7 @@ impl Shown {
         stream.is_some_and(|stream| self.log.range(stream).is_some())
     }
 
-    /// One answer cannot be of the log and of the store: they are not one moment.
+    /// One reply cannot contain both log and store: the two are not read at one moment.
     fn only_ours(&self, keys: &[&[u8]]) -> Result<(), Error> {
         match keys.iter().all(|key| self.is_ours(key)) {
             true => Ok(()),

@@ -20,7 +20,7 @@ const MESSAGE_COST: usize = 64;
 pub(crate) struct Published {
     pub(crate) channel: Bytes,
     pub(crate) payload: Bytes,
-    /// For subscribers of sharded channels, not for the others.
+    /// For subscribers of sharded channels; otherwise for subscribers of plain channels.
     pub(crate) sharded: bool,
     /// The ticket that must have settled before a subscriber hears it.
     pub(crate) ticket: u64,

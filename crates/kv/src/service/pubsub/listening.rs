@@ -1,4 +1,5 @@
-//! What one connection listens to. Its loop changes it; a client that ends it from another loop has it count no more.
+//! The subscriptions of one connection. The connection's loop changes them; a client that ends the connection from
+//! another loop makes them not count any more.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -116,8 +116,8 @@ impl<M> Subscribers<M> {
         }
     }
 
-    /// Clients that may have listened to an event that was left out for want of room, since this
-    /// was asked last.
+    /// Clients that may have subscribed to an event that was dropped for lack of room, since the
+    /// last call.
     pub(crate) fn deceived(&self) -> Vec<ConnId> {
         if !self.inbox.as_ref().is_some_and(|inbox| inbox.was_lossy()) {
             return Vec::new();

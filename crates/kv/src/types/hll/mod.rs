@@ -1,7 +1,7 @@
 //! HyperLogLogs: how many different elements there were, about, in at most 12 KiB.
 //!
-//! HyperLogLogs are strings in the form that Redis has for them, so that they can be read, dumped
-//! and restored as such, and they count what Redis counts:
+//! HyperLogLogs are strings in Redis's format, so that clients can read, dump and restore them, and
+//! their counts are Redis's counts:
 //!
 //! ```text
 //! "HYLL" | form:u8, 0 dense or 1 sparse | three bytes unused | count kept:u64, its highest bit if it is stale

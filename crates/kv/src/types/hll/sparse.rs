@@ -113,7 +113,7 @@ pub(super) fn raise(
     if run.value >= to {
         return Ok(Fitted::Same);
     }
-    // What is in front of it stays, then it, then what is behind it.
+    // The run is split in three: the part before the register, the register, the part behind it.
     let (head, tail) = (index - first, first + run.len - 1 - index);
     let mut parts = Vec::with_capacity(5);
     let same = |parts: &mut Vec<u8>, len| match run.value {

@@ -72,7 +72,7 @@ impl<'a> Code<'a> {
 
     /// A number divided by ten to the power of `scale`, if it fits.
     fn number(scale: u8, n: i64) -> Option<Code<'a>> {
-        // As many bits as tell it from what its sign alone would be, and one for the sign.
+        // As many bits as distinguish the number from its sign extension, and one bit for the sign.
         let bits = 64 - (n ^ n >> 63).leading_zeros();
         let len = if n == 0 { 0 } else { bits / 8 + 1 } as u8;
         (len < 8).then_some(Code {
@@ -142,7 +142,8 @@ impl<'a> Code<'a> {
         rest.copy_from_slice(self.rest);
     }
 
-    /// Whether this is its payload; of the same size, for the descriptors are the same.
+    /// Whether `payload` is this element's payload; the sizes are equal, because the descriptors
+    /// are.
     #[inline]
     pub(super) fn is(&self, payload: &[u8]) -> bool {
         // What differs nearly always differs in its last byte, if not in its length.

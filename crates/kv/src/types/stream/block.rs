@@ -1,4 +1,4 @@
-//! Some entries of a stream, packed one after the other.
+//! A block: some entries of a stream, packed one after the other.
 //!
 //! The one idea: most entries of a stream have the same fields. The names of the first one's fields stand once
 //! in front; an entry with the same fields has only its values, and its id as the difference from the first.

@@ -301,7 +301,7 @@ impl Group {
         self.pending.from(id)
     }
 
-    /// What is known of an entry that is not acknowledged.
+    /// The delivery state of an entry that is not acknowledged.
     #[must_use]
     pub fn pending_of(&self, id: StreamId) -> Option<Pending> {
         self.pending.get(id).copied()

@@ -1,8 +1,8 @@
 //! Streams: entries in the order of their ids, and groups of consumers that read them.
 //!
-//! The one idea: entries are only ever added at the end, so they are packed in [blocks](block) that are
-//! closed when they are full, and found by the first id of a block. What a group has given out is kept beside
-//! them, [in chunks](ordered), not at the entries.
+//! The one idea: entries are only ever added at the end, so they are packed into [blocks](block). A full
+//! block is closed, and found by its first id. The entries that a group has delivered are kept beside the
+//! blocks, [in chunks](ordered).
 
 mod block;
 mod entries;
@@ -159,7 +159,8 @@ impl Stream {
         numbered.map(|numbered| numbered.frozen.id)
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the stream as it was when it was frozen, about `most` bytes of it; returns whether
+    /// that is all.
     pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         if let Some(telling) = &mut self.telling {
             if telling.thaw(most, to) {
