@@ -15,7 +15,7 @@ use super::suite::{Host, Suite};
 use crate::bench::grouped;
 use tidewire_command::exit::Failure;
 
-/// What a comparison is about first.
+/// The first metric of a comparison.
 pub(super) const CPU: &str = "server_cpu_ns_per_request";
 
 /// All that is shown.
@@ -34,7 +34,8 @@ pub(super) struct Times {
     pub(super) warm_up_ms: u64,
 }
 
-/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
+/// If two servers' shares of reads that find nothing differ by more than this, the servers do not do
+/// equal work.
 const MISSES_APART: f64 = 0.01;
 
 /// A workload on its servers.
@@ -44,7 +45,7 @@ pub(super) struct Row {
     pub(super) load: String,
     /// How many connections it has.
     pub(super) connections: usize,
-    /// What the others are compared with.
+    /// The server that the others are compared with.
     pub(super) base: String,
     /// Blocks of which every run is there.
     pub(super) rounds: usize,
@@ -55,7 +56,7 @@ pub(super) struct Row {
 #[derive(Debug, Serialize)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// What is run.
+    /// The command of the server.
     pub(super) command: String,
     /// The run is the second one of the base.
     pub(super) control: bool,
@@ -66,7 +67,7 @@ pub(super) struct Column {
     pub(super) medians: BTreeMap<String, f64>,
     /// Compared with the base; the base itself is compared with nothing.
     pub(super) comparisons: Vec<MetricComparison>,
-    /// What a message costs it, where that was counted.
+    /// The counted cost of a message on this server, if it was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) counted: Option<Cost>,
     /// Why it was not counted, though that was asked for.
@@ -138,7 +139,7 @@ impl Matrix {
         })
     }
 
-    /// What speaks against all of it.
+    /// A reason to doubt all figures, if there is one.
     pub(super) fn doubt(&self) -> Option<String> {
         let fewest = self.workloads.iter().map(|row| row.rounds).min()?;
         if fewest < ROUNDS_MIN {
@@ -297,7 +298,7 @@ impl Column {
             .find(|compared| compared.name == metric)
     }
 
-    /// What may be said of it beside the base.
+    /// A sentence about the server compared with the base.
     pub(super) fn sentence(&self, base: &str) -> Option<String> {
         self.comparison(CPU)?.needs(base, &self.name)
     }

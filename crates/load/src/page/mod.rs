@@ -26,9 +26,9 @@ const WORDS: usize = 24;
 /// A part of a page.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
-    /// What it is about.
+    /// The section's heading.
     pub heading: String,
-    /// What came out, in sentences.
+    /// The results in sentences.
     pub sentences: Vec<String>,
     /// What speaks against it.
     pub doubts: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Section {
 /// A page.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// What was asked.
+    /// The question that the page answers.
     pub title: String,
     /// The verdict, in sentences.
     pub verdict: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Page {
     pub facts: Vec<(String, String)>,
     /// The commands that made it.
     pub commands: Vec<String>,
-    /// All of it as JSON, for download.
+    /// All data as JSON, for download.
     pub data: String,
 }
 
