@@ -12,7 +12,7 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
-/// What a service knows of connections that are not yet, or never, its own.
+/// A service's part in handling connections that are not its own yet, or are refused.
 pub(crate) trait Face: Send + Sync {
     fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>>;
     fn speaks_for_others(&self, from: &Peer) -> bool;
@@ -187,7 +187,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The loop that has the connection gives the place back, by [`Door::gone`] of what counts of it.
+    /// Keeps the place; the connection's loop gives it back later with [`Door::gone`].
     #[must_use]
     pub(crate) fn keep(mut self) -> Part {
         self.door = None;

@@ -89,7 +89,7 @@ impl Rate {
     }
 }
 
-/// As it is read.
+/// Written in the form in which it is parsed.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.per.as_secs() {

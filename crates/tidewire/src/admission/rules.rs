@@ -43,8 +43,8 @@ pub struct Rules {
     pub prefix_v4: u8,
     /// Bits of an IPv6 address that are its prefix. Default 48: what a site is given.
     pub prefix_v6: u8,
-    /// Addresses without a connection whose rate is remembered, 2 to 2^24; about 80 bytes each. Where more
-    /// than that have come lately, what the oldest half of them had used up is forgotten. Default 65,536.
+    /// Addresses without a connection whose rate is remembered, 2 to 2^24; about 80 bytes each. If more
+    /// addresses come, the used-up rate of the oldest half is forgotten. Default 65,536.
     pub remembered: usize,
 }
 
@@ -70,7 +70,7 @@ impl Rules {
     /// Whether these can be meant.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Why the rules are invalid, in words.
     pub fn check(&self) -> Result<(), String> {
         let zero = [
             ("connections", self.connections == Some(0)),

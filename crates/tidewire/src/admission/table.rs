@@ -39,7 +39,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// One more from this address, if it may.
+    /// Counts one more connection from this address, if the rules allow it.
     pub(super) fn admit(&mut self, rules: &Rules, ip: IpAddr, now_ns: u64) -> Result<(), Refusal> {
         let (address, prefix) = (rules.address(ip), rules.prefix(ip));
         let mut after = None;
@@ -146,7 +146,7 @@ impl Rules {
     }
 }
 
-/// An address without what is not counted of it.
+/// The part of an address that is counted; the other bits are zero.
 pub(super) fn masked_by(ip: IpAddr, v4: u8, v6: u8) -> IpAddr {
     match ip.to_canonical() {
         ip @ IpAddr::V4(_) => masked(ip, v4),

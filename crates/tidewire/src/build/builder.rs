@@ -59,13 +59,13 @@ use crate::vocabulary::endpoint::Endpoint;
 #[non_exhaustive]
 pub enum Placement {
     /// Each loop accepts for itself from a socket of its own (`SO_REUSEPORT`); the kernel spreads
-    /// connections by a hash. With one loop: one loop that does everything. The default.
+    /// connections by a hash. If there is one loop, it does everything. The default.
     #[default]
     Shared,
     /// An additional loop accepts connections and hands them to the other loops in turn.
     Acceptor,
-    /// One more loop accepts and hands each connection to one of the loops that carry fewest: for connections
-    /// that live long, or of which some live much longer than others.
+    /// One additional loop accepts and hands each connection to one of the loops with the fewest connections:
+    /// for connections that live long, or whose lifetimes differ much.
     LeastConnections,
 }
 
@@ -346,8 +346,8 @@ impl Builder {
         self
     }
 
-    /// What [`memory`](Builder::memory) is unless it is set: half of the machine's memory, or of what the control group
-    /// may use, and 1 GiB where neither is known; bytes. Reads files of the system.
+    /// The default of [`memory`](Builder::memory): half of the machine's memory, or of what the control group may use,
+    /// and 1 GiB where neither is known; bytes.
     ///
     /// ```
     /// assert!(tidewire::Builder::memory_default() >= 1 << 20);
@@ -357,9 +357,9 @@ impl Builder {
         crate::memory::budget::default_limit()
     }
 
-    /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Their memory is used
-    /// only as far as it is touched. When all are taken, receiving waits until one returns. The
-    /// threads engine makes 4 for each connection.
+    /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Memory that no receive
+    /// has touched is not used. When all are taken, receiving waits until one returns. The threads
+    /// engine makes 4 for each connection.
     pub fn buffers(&mut self, n: usize) -> &mut Builder {
         self.buffers = n.clamp(2, 2048);
         self
@@ -479,8 +479,8 @@ impl Builder {
     }
 
     /// Logs a line for each connection when it is closed, with its service, peer, reason, bytes and seconds, at info
-    /// under the target `tidewire::connection`; at debug also one when it is opened. Where that target is filtered
-    /// out when a connection is opened, it costs next to nothing. Default: no such lines.
+    /// under the target `tidewire::connection`; at debug also one when it is opened. If a filter hides that target
+    /// when a connection is opened, the line costs next to nothing. Default: no such lines.
     ///
     /// ```
     /// use tidewire::{Builder, EngineChoice, on_input};
@@ -776,8 +776,8 @@ pub struct Listening {
     pub socket: OwnedFd,
     /// Where it listens.
     pub endpoint: Endpoint,
-    /// Which of the builder's `listen` calls made it, and so for which service. Several sockets have
-    /// the same number where loops accept for themselves.
+    /// The number of the builder's `listen` call that made it; the call names the service. If loops
+    /// accept for themselves, several sockets have one number.
     pub number: u32,
     /// The socket has a file that this server made, which a successor is to
     /// [remove](Listen::owning_file).
@@ -853,11 +853,11 @@ impl Running {
         &self.addrs
     }
 
-    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it
-    /// in this process or another: waiting and new connections are then shared between the two.
-    /// Once the successor has them, [`hand_over`](Running::hand_over) ends this server without a
-    /// connection lost. Loops that accept for themselves have a socket each: all of them are to be
-    /// inherited, or connections that the kernel has put in the queue of one that is not are lost.
+    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), in
+    /// this process or another: both then share waiting and new connections. Once the successor has
+    /// them, [`hand_over`](Running::hand_over) ends this server without a connection lost. If loops
+    /// accept for themselves, each has a socket: the successor must inherit all of them, because
+    /// connections in the queue of a missing one are lost.
     ///
     /// # Errors
     /// If the process has no descriptors left.

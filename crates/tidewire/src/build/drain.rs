@@ -207,8 +207,9 @@ impl Drain {
         self.running.has_ended(most)
     }
 
-    /// Waits until it is over. Returns the final counters. In a callback of one of the loops it
-    /// does not wait: they go on to their end by themselves, and the counters are the present ones.
+    /// Waits until the stop has ended. Returns the final counters. In a callback of one of the
+    /// loops the call does not wait: the loops end by themselves, and the counters are the present
+    /// ones.
     pub fn wait(mut self) -> Counters {
         self.running.join();
         self.running.counters()

@@ -65,7 +65,7 @@ pub struct Waiter(Arc<Board>);
 struct Board {
     standing: Mutex<Standing>,
     changed: Condvar,
-    /// Clock of these loops. None where only tests wait.
+    /// Clock of these loops. `None` in some tests.
     clock: Option<Arc<StopClock>>,
 }
 
@@ -148,7 +148,8 @@ impl Waiter {
         }
     }
 
-    /// Waits until no loop runs any more, whether they failed or not, for this long at most; whether that is so.
+    /// Waits until no loop runs any more, whether loops failed or not, for at most `most`; returns whether all
+    /// have ended.
     pub(crate) fn all_ended(&self, most: Duration) -> bool {
         let began = Instant::now();
         let mut standing = lock(&self.0.standing);
@@ -192,7 +193,7 @@ impl Waiter {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));

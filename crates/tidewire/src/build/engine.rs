@@ -1,4 +1,4 @@
-//! The engines: which of them runs the loops, and running one loop of it.
+//! The engines: choosing one, and running one loop of it.
 
 use std::fmt;
 use std::io;

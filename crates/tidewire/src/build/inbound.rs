@@ -55,7 +55,7 @@ pub enum NotInbound {
     /// All loops have ended. The connection was reset.
     #[error("the loops have ended")]
     Ended,
-    /// The socket could not be set up for the engine. It was closed.
+    /// The socket could not be set up for the engine. The socket was closed.
     #[error("cannot set up the socket: {0}")]
     Socket(#[from] std::io::Error),
 }

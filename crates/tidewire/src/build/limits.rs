@@ -12,13 +12,13 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once for one service, over all loops. One more is accepted and at once
-    /// reset (counted as refused). Default 1,000,000: descriptors run out first, and then
-    /// accepting pauses instead.
+    /// Connections open at once for one service, over all loops. A further connection is accepted
+    /// and reset at once (counted as refused). Default 1,000,000: descriptors run out first, and
+    /// then accepting pauses instead.
     pub connections: usize,
     /// Outgoing connections of one service on their way at once, on one loop: being connected, or
-    /// waiting for their next attempt. One more fails at once, counted as `dials_refused`. Default
-    /// 65,536.
+    /// waiting for their next attempt. A further dial fails at once, counted as `dials_refused`.
+    /// Default 65,536.
     pub dials: usize,
     /// Unconsumed input a connection may carry from one call of `received` to the next, and the
     /// most that [`Next::AtLeast`](crate::Next::AtLeast) may ask for. Beyond it the connection is
@@ -55,12 +55,12 @@ pub struct Limits {
     /// something; [`Protocol::overdue`](crate::Protocol::overdue) is called otherwise (default:
     /// cut). Default none: what waits for nothing is closed when it is idle.
     pub first_byte: Option<Duration>,
-    /// Time in which the peer must complete what it has begun to say, and for each KiB of that which
-    /// has come a second more; then [`Protocol::overdue`](crate::Protocol::overdue) is called
+    /// Time in which the peer must complete a request that it has begun, plus a second for each KiB
+    /// of the request that has come; then [`Protocol::overdue`](crate::Protocol::overdue) is called
     /// (default: cut). A request has begun when a protocol leaves input unconsumed and waits for
-    /// more, and the next one begins where it consumes some; a protocol that consumes piece by piece
-    /// says so itself ([`Link::request_began`](crate::Link::request_began)). Time in which the
-    /// connection is not read from does not count. Default 60 s.
+    /// more, and the next request begins when it consumes some. A protocol that consumes piece by
+    /// piece announces its requests itself ([`Link::request_began`](crate::Link::request_began)).
+    /// Time in which the loop does not read from the connection does not count. Default 60 s.
     pub request: Option<Duration>,
     /// Time that output may wait while the peer takes none of it, even if the peer sends; then the
     /// connection is aborted as stalled. Bytes that the peer takes out of the kernel's send buffer

@@ -38,8 +38,8 @@ pub struct TcpOptions {
     /// time. In whole seconds, from one to [`KEEPALIVE_MAX`](TcpOptions::KEEPALIVE_MAX); values
     /// beyond are clamped. Default `None`: no probes.
     pub keepalive: Option<Duration>,
-    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
-    /// Default 4096.
+    /// Connections that may wait to be accepted; the kernel limits the number to
+    /// `net.core.somaxconn`. Default 4096.
     pub backlog: i32,
     /// Kernel receive buffer in bytes. Default `None`: sized by the kernel.
     pub receive_buffer: Option<usize>,
@@ -146,7 +146,7 @@ pub struct Listen {
 /// A listener that was bound.
 pub(crate) struct Bound {
     pub(crate) endpoint: Endpoint,
-    /// One socket for each loop, in turn; there may be more sockets than loops.
+    /// One socket for each loop, in turn; surplus sockets are shared out too.
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,
@@ -258,8 +258,8 @@ impl Listen {
     }
 
     /// The file of an inherited Unix socket is removed at a stop, as if it had been bound here: for
-    /// a server that takes over from a [predecessor](crate::Listening) that made it. It is left
-    /// alone if starting fails. Of no effect without a file.
+    /// a server that takes over from a [predecessor](crate::Listening) that made it. If starting
+    /// fails, the file is left alone. Without a file this has no effect.
     #[must_use]
     pub fn owning_file(mut self) -> Listen {
         self.owns_file = true;

@@ -90,8 +90,8 @@ impl SocketFile {
         access: Access,
         backlog: i32,
     ) -> io::Result<SocketFile> {
-        // Two servers that start at once must not take each other's socket, bound and not yet
-        // listening, for a dead one's.
+        // Two servers may start at once. Neither must take the other's socket, which is bound and
+        // not yet listening, for that of a dead process.
         let lock = lock_directory(path)?;
         let addr = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &addr) {
@@ -163,8 +163,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Gives the socket its owner and mode, and nothing else that has taken its name: a user that may
-/// write to the directory could put a link to another's file there.
+/// Sets owner and mode of the socket, and of nothing else under its name: a user that may write to
+/// the directory could replace the socket with a link to another user's file.
 fn give(path: &Path, access: Access) -> io::Result<()> {
     if access == Access::default() {
         return Ok(());

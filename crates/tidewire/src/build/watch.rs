@@ -60,7 +60,7 @@ const PLACES_MAX: usize = 256;
 pub struct Stall {
     /// The loop's name, as in [`LoopView`](crate::LoopView).
     pub name: Arc<str>,
-    /// The service that was called last; empty if none was in that turn.
+    /// The service that was called last; empty if no service was called in that turn.
     pub service: Arc<str>,
     /// The callback that was called last, such as `received`. `none` if no callback was called: then the
     /// toolkit or the system takes the time, or the machine has no processor for the loop.
@@ -98,7 +98,7 @@ impl Board {
     }
 }
 
-/// The thread that watches; it ends when this is dropped.
+/// The watching thread; it ends when this value is dropped.
 pub(crate) struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -150,7 +150,7 @@ fn ask(of: &Registered) {
     }
 }
 
-/// What is known of a loop.
+/// The watching thread's state of a loop.
 struct Known {
     turns: u64,
     /// When it was last seen to go on.

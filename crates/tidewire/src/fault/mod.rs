@@ -2,8 +2,8 @@
 //! the simulator.
 //!
 //! [`Faults`] is a [`Wrap`]: put it around a service with [`Layered`](crate::Layered), as the innermost layer or
-//! outside of another, on the accepting side or the dialling one. Each connection draws what happens to it from the
-//! seed and its number, so that the same order of connections, pieces and times gives the same faults.
+//! outside of another, on the accepting side or the dialling one. Each connection draws its faults from the seed
+//! and its number, so that equal orders of connections, pieces and times give equal faults.
 //!
 //! ```
 //! use std::time::Duration;
@@ -334,7 +334,8 @@ impl Layer for Faulty {
             .min()
     }
 
-    /// What was held back goes on by the events that follow: output is pumped, and reading is resumed.
+    /// Pieces that were held back go on with the following events: output is pumped, and reading is
+    /// resumed.
     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         let now = at.link().now();
         self.inwards.open(now);

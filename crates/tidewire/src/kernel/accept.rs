@@ -60,8 +60,8 @@ pub(crate) fn classify<F>(e: io::Error) -> Accepted<F> {
     match e.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => Accepted::None,
         _ if is_exhaustion(&e) => Accepted::Exhausted(e),
-        // For example an inherited listener that another process has shut down: it would be
-        // reported for ever.
+        // For example an inherited listener that another process has shut down: it would report an
+        // error for ever.
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP) => Accepted::Broken(e),
         _ => Accepted::Gone(e),
     }

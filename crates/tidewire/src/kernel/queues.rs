@@ -12,7 +12,7 @@ use crate::kernel::calls::{Behind, Sys};
 pub(crate) enum Target {
     /// A descriptor, by its number.
     Number(RawFd),
-    /// What stands at this place in the ring's table.
+    /// The socket at this place in the ring's table.
     Place(u32),
 }
 
@@ -73,11 +73,11 @@ pub(crate) enum Once {
     Now,
     /// There is probably nothing yet: wait first.
     Later,
-    /// What is there, else nothing.
+    /// Receives what is there, or nothing, without waiting.
     OrNot,
 }
 
-/// What has become of an operation.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) user_data: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Done {
     pub(crate) flags: u32,
 }
 
-/// The two queues of one ring, and what is registered with it.
+/// The two queues of one ring, and its registered resources.
 pub(crate) trait Queues {
     type Sys: Sys;
     type Buffers: Buffers;

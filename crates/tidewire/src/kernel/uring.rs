@@ -17,7 +17,7 @@ use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues, Target};
 /// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.
 const POLL_FIRST: u16 = 1;
 const PAGE: usize = 4096;
-/// What has a close send a reset. The kernel may look at it at any time.
+/// Makes a close send a reset. The kernel may read it at any time.
 static RESET: libc::linger = libc::linger {
     l_onoff: 1,
     l_linger: 0,
@@ -328,7 +328,7 @@ impl Buffers for SharedBuffers {
         let at = usize::from(self.tail & (self.size - 1));
         let entries: *mut BufRingEntry = self.entries.as_mut_ptr().cast();
         // SAFETY: `at` is inside the ring. The kernel reads no entry at or after the published
-        // tail, and writes none; the tail itself lies in a field that is not touched here.
+        // tail, and writes none; the tail is a field that this write does not touch.
         let entry = unsafe { &mut *entries.add(at) };
         entry.set_addr(start as u64);
         entry.set_len(len);

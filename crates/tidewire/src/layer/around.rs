@@ -171,9 +171,9 @@ pub trait Layer: Sized + 'static {
         }
     }
 
-    /// The peer has finished sending, and the layer around this one cannot tell whether it had more to say: see
+    /// The peer has finished sending, and the outer layer cannot tell whether the stream was complete: see
     /// [`Protocol::cut_short`](crate::Protocol::cut_short). Default: the inner protocol is told; if there is none yet,
-    /// the connection is aborted for this reason.
+    /// the connection is aborted with this reason.
     fn cut_short<S: Service>(
         &mut self,
         unread: usize,
@@ -341,7 +341,7 @@ pub(super) struct Shared<S> {
     pub(super) limits: Arc<Limits>,
 }
 
-/// A connection as its [`Layer`] sees it: the link on one side, the inner protocol on the other.
+/// A connection for its [`Layer`]: the link on one side, the inner protocol on the other.
 ///
 /// ```
 /// use tidewire::{Around, Input, Layer, Next, Service};
@@ -417,8 +417,8 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// Input that the layer leaves unconsumed is offered to it.
     ///
     /// # Errors
-    /// As [`accept`](Around::accept), but the peer hears the words of the inner service if it has any
-    /// ([`Service::refusal_reply`](crate::Service::refusal_reply)).
+    /// Like [`accept`](Around::accept), but a refused peer gets the inner service's reply, if there
+    /// is one ([`Service::refusal_reply`](crate::Service::refusal_reply)).
     ///
     /// # Panics
     /// As [`accept`](Around::accept).

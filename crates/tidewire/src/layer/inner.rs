@@ -158,8 +158,9 @@ impl<P: Protocol> fmt::Debug for Inner<P> {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// A protocol that is not open yet. Of `limits`, the output marks, the hard limit and `carried`
-    /// apply, and `first_byte` and `request`; the rest is the outer connection's affair. Output at the layer adds to that here.
+    /// Makes a protocol that is not open yet. The output marks, the hard limit, `carried`, `first_byte` and `request` of
+    /// `limits` apply to it; the outer connection has the other limits. Output that waits in the layer adds to the protocol's
+    /// own.
     #[must_use]
     pub fn new(protocol: P, limits: impl Into<Arc<Limits>>) -> Inner<P> {
         Inner {

@@ -314,7 +314,8 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
-    /// Timers of a protocol inside share the layer's one timer, so this one is of a protocol that its layer has let go.
+    /// Timers of an inner protocol share the layer's one timer, so this timer belongs to a protocol that its layer has
+    /// released.
     fn timer_expired(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
         if let Within::Alone(protocol) = &mut self.within {
             protocol.timer_expired(key, &mut cx.within());

@@ -201,7 +201,8 @@ impl Meter {
         (bytes.min(u32::MAX as usize) as u64) << 32 | u64::from(self.number)
     }
 
-    /// Whether it is time to count anew what connections hold: some of it changes without them.
+    /// Whether it is time to count anew what connections hold: chunks may be dropped without an
+    /// event of their connection.
     pub(crate) fn is_stale(&mut self, now: Instant) -> bool {
         let stale = now >= self.counted + LOOK;
         if stale {
@@ -210,8 +211,8 @@ impl Meter {
         stale
     }
 
-    /// The change of what this loop holds since the last time, in the sum. It is kept up by wrapping
-    /// additions, of which the result never is below zero.
+    /// Adds the change of this loop's memory since the last time to the common sum. The sum is kept
+    /// by wrapping additions; the total is never below zero.
     #[cold]
     fn publish(&mut self) {
         let change = self.held.wrapping_sub(self.published);

@@ -85,9 +85,9 @@ impl Pool {
         })
     }
 
-    /// Gives a free piece away, to a kernel that receives into it in its own time: which one, and
-    /// where its space starts. It stays away until [`take_back`](Pool::take_back), and the memory
-    /// must not be freed before: keep the pool.
+    /// Gives a free piece to a kernel that receives into it at any time: returns its number, and
+    /// where its space starts. The piece stays with the kernel until
+    /// [`take_back`](Pool::take_back), and the memory must not be freed before: keep the pool.
     pub(crate) fn give(&self) -> Option<(u32, *mut u8)> {
         let id = self.0.free.borrow_mut().pop()?;
         let refs = &self.0.refs[id as usize];
@@ -194,7 +194,7 @@ impl Lease {
         }
     }
 
-    /// Whether chunks share the piece. It may then not be received into again: drop this.
+    /// Whether chunks share the piece. If so, it must not be received into again: drop the lease.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.pool.0.refs[self.id as usize].get() != 1
@@ -349,8 +349,9 @@ impl Deref for Piece {
             } => {
                 let (start, len) = (*start as usize, *len as usize);
                 let cells = &pool.0.memory[start..start + len];
-                // SAFETY: this holds a reference, so the piece's count is at least 1 and no lease
-                // of it exists until every chunk is dropped; no code writes it meanwhile.
+                // SAFETY: `self` holds a reference, so the piece's count is at least 1 and there is
+                // no lease of it until every chunk is dropped; no code writes to the piece
+                // meanwhile.
                 unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, len) }
             }
             Piece::Heap(b) => b,

@@ -1,4 +1,4 @@
-//! What a connection has written and the kernel has not yet taken.
+//! Output that a connection has written and the kernel has not taken yet.
 //!
 //! Small writes are gathered into blocks that are borrowed from the loop and go back when they are
 //! sent, so an idle connection owns none. Taken chunks and shared bytes are queued as they are. A
@@ -135,7 +135,7 @@ impl Output {
         self.holds().is_some_and(Holds::any)
     }
 
-    /// What is written from now on may be sent when marks up to `mark` are released.
+    /// Output that is written from now on may be sent when marks up to `mark` are released.
     pub(crate) fn hold(&mut self, mark: u64) {
         let len = self.len;
         self.change_holds(|holds| holds.hold(mark, len));
@@ -303,7 +303,7 @@ impl Output {
             }
         }
         self.waste += self.sent_and_held();
-        // What was long once does not keep its places.
+        // A queue that was long once gives its memory back.
         if self.rest.is_empty() && self.rest.capacity() > 0 {
             self.rest = VecDeque::new();
         } else if self.rest.len() * 4 < self.rest.capacity() && self.rest.capacity() > PLACES_KEPT {
@@ -341,8 +341,8 @@ impl Output {
         self.push(Segment::Block(block));
     }
 
-    /// Queues a block that was filled in the hope of more: as it is if its size is what its bytes
-    /// need, else a copy of them.
+    /// Queues a block that was made in the hope of more output: as it is if its size fits,
+    /// otherwise a copy of its bytes.
     fn place(&mut self, block: Block, blocks: &mut Blocks) {
         let n = block.bytes().len();
         let fits = matches!(self.last(), Some(Segment::Block(b)) if b.room() >= n);
@@ -379,7 +379,7 @@ impl Output {
         match self.last() {
             None => self.first = Some(segment),
             Some(last) => {
-                // Nothing more will be written to it.
+                // Nothing more will be written to that block.
                 let room = match last {
                     Segment::Block(b) => b.room(),
                     _ => 0,

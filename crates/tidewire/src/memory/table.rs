@@ -33,7 +33,8 @@ impl<T> Chunk<T> {
 }
 
 pub(crate) struct Table<T> {
-    /// The first chunk stands here, so that what is in it, in most tables all, is one step nearer.
+    /// The first chunk is part of the table, so that its entries, in most tables all, are one
+    /// pointer nearer.
     first: Chunk<T>,
     /// All others.
     more: Vec<Chunk<T>>,
@@ -131,7 +132,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Puts a value where it belongs; what was there is dropped.
+    /// Puts a value at its index; an old value there is dropped.
     pub(crate) fn put(&mut self, index: usize, value: T) {
         let (at, place) = (index / Self::CHUNK, index % Self::CHUNK);
         if self.more.len() < at {

@@ -1,5 +1,5 @@
-//! One connection as the author of a protocol sees it: the trait [`Protocol`], and what its
-//! callbacks are given. With a connection that is [`Cx`], without one [`Turn`].
+//! One connection as the author of a protocol sees it: the trait [`Protocol`], and the contexts of
+//! its callbacks. The context of a callback with a connection is [`Cx`], without one [`Turn`].
 
 use std::time::Duration;
 
@@ -174,18 +174,18 @@ pub trait Protocol: Sized + 'static {
         let _ = cx;
     }
 
-    /// The peer has finished sending, and all that it sent has been offered to `received`; `unread`
-    /// bytes of it were left unconsumed. Default: finish too.
+    /// The peer has finished sending, and all its bytes were offered to `received`; `unread` bytes
+    /// were left unconsumed. Default: finish too.
     fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         let _ = unread;
         cx.link.finish();
     }
 
-    /// The peer has finished sending, without the farewell by which the layer around this protocol
-    /// tells a whole stream from one that was cut: TLS, for example. Called in place of
-    /// [`peer_finished`](Protocol::peer_finished), and like it after all that came was offered to
-    /// `received`. Default: finish for this reason, which sends what was answered. A protocol whose
-    /// requests say themselves where they end may do what it does in `peer_finished`.
+    /// The peer has finished sending, without the farewell by which the outer layer tells a
+    /// complete stream from a cut one: TLS, for example, has such a farewell. Called in place of
+    /// [`peer_finished`](Protocol::peer_finished), also after all received bytes were offered to
+    /// `received`. Default: finish with this reason, which sends the replies. A protocol whose
+    /// requests mark their own ends may do here what it does in `peer_finished`.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol};
@@ -536,7 +536,7 @@ pub trait Protocol: Sized + 'static {
     }
 }
 
-/// What a callback is given.
+/// The context of a callback.
 ///
 /// ```
 /// use tidewire::{Cx, Input, Next, Protocol};

@@ -1,4 +1,4 @@
-//! What a connection has received and its protocol has not yet consumed.
+//! Bytes that a connection has received and its protocol has not consumed yet.
 
 use crate::memory::buffer::{Chunk, Lent, Piece};
 use crate::memory::kept::Kept;

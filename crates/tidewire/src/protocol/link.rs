@@ -93,9 +93,9 @@ impl Link<'_> {
         }
     }
 
-    /// Queues a copy of `bytes`. Never fails: ask [`full`](Link::full) between messages and stop
-    /// when it says so. Output beyond the hard limit aborts the connection. A write of at most
-    /// 64 KiB is handed to the kernel in one piece where the kernel takes it.
+    /// Queues a copy of `bytes`. The call never fails: ask [`full`](Link::full) between messages
+    /// and stop when it is true. Output beyond the hard limit aborts the connection. A write of at
+    /// most 64 KiB reaches the kernel in one piece if the kernel takes it.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) {
         if self.may_queue(bytes.len()) {
@@ -104,11 +104,11 @@ impl Link<'_> {
         }
     }
 
-    /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); it returns how many
-    /// it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than is
-    /// used costs neither time nor memory. What the slice holds before is of no meaning and may
-    /// have been another connection's: `fill` counts no byte that it did not write. If it panics
-    /// nothing is queued.
+    /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); `fill` returns how
+    /// many it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than
+    /// is used costs neither time nor memory. The slice may contain old bytes, even of another
+    /// connection: `fill` must count no byte that it did not write. If `fill` panics, nothing is
+    /// queued.
     ///
     /// # Panics
     /// If `most` is more than 64 KiB or `fill` claims more than `most`.
@@ -373,10 +373,10 @@ impl Link<'_> {
             || queued >= self.state.high as usize
     }
 
-    /// Says that the last message has taken so long, where it was more than a moment: that counts
-    /// like output that its connection has made. Once its share of the turn is used up, the link is
-    /// [full](Link::full), and the protocol is to leave the rest of its input as it would then.
-    /// Read the [clock](Link::clock) around messages that may take long, and not around the others.
+    /// Says that the last message has taken the time `took`, if that was more than a moment: the
+    /// time counts like output of the connection. Once the connection's share of the turn is used
+    /// up, the link is [full](Link::full), and the protocol should leave the rest of its input.
+    /// Read the [clock](Link::clock) around messages that may take long, and not around others.
     ///
     /// ```
     /// use tidewire::{Next, on_input, sim::chunking::collect};
@@ -552,9 +552,10 @@ impl Link<'_> {
     }
 
     /// Calls [`timer_expired`](crate::Protocol::timer_expired) with `key` once at `at`, or as soon as may be if that has
-    /// passed; replaces the timer of that key. A connection has as many as it sets, beside the [one](Link::set_timer) without
-    /// a key; they expire in the order of their times. Each costs two places in trees, and counts for 128 bytes among what the
-    /// connection [holds](crate::Builder::memory) until it has expired. A connection that finishes has none any more.
+    /// passed; replaces the timer with that key. A connection may set many such timers, beside the [one](Link::set_timer)
+    /// without a key; they expire in the order of their times. Each timer costs two entries in trees, and counts for 128 bytes
+    /// of what the connection [holds](crate::Builder::memory) until it has expired. When a connection finishes, its timers are
+    /// removed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -630,7 +631,8 @@ impl Link<'_> {
         self.env.now
     }
 
-    /// The time now, read from the clock. For measuring; some tens of nanoseconds.
+    /// The time now, read from the clock. For measurements; the call takes some tens of
+    /// nanoseconds.
     #[must_use]
     pub fn clock(&self) -> Instant {
         self.env.clock.monotonic()
@@ -719,10 +721,9 @@ impl Link<'_> {
         self.state.is_paused()
     }
 
-    /// Ends the connection in order: flushes the output (what is [held](Link::hold_until) once it is
-    /// released), half-closes, discards what the peer still
-    /// sends until it closes or the linger limit passes, then closes. No callback but `closed`
-    /// follows.
+    /// Ends the connection in order: flushes the output (the [held](Link::hold_until) part once it
+    /// is released), half-closes, discards further input until the peer closes or the linger limit
+    /// passes, then closes. No callback but `closed` follows.
     pub fn finish(&mut self) {
         let why = self.state.hint.into();
         self.state.finish(why);
@@ -767,11 +768,10 @@ impl Link<'_> {
         self.finish();
     }
 
-    /// Says that this side has said all, while reading goes on: flushes the output, then half-closes,
-    /// so that the peer sees the end of what it is sent. Nothing can be written afterwards; writes are
-    /// without effect. When the peer finishes too, the connection ends by itself after
-    /// [`peer_finished`](crate::Protocol::peer_finished). If it has finished already, this is
-    /// [`finish`](Link::finish).
+    /// Ends this side's output while reading goes on: flushes the output, then half-closes, so that
+    /// the peer sees EOF. Later writes have no effect. When the peer finishes too, the connection ends
+    /// by itself after [`peer_finished`](crate::Protocol::peer_finished). If the peer has finished
+    /// already, this is [`finish`](Link::finish).
     ///
     /// The limits go on to hold: output that is not taken makes the connection stalled, and a peer
     /// that says nothing any more makes it [idle](crate::Protocol::idle).
@@ -959,8 +959,8 @@ impl Link<'_> {
         self.env.stopping
     }
 
-    /// Whether a stop serves this connection first if it was never served: it was accepted, has not lived for as long as it
-    /// may, and the stop has time for it.
+    /// Whether a stop waits for this connection if it was never served: it was accepted, its lifetime has not ended, and
+    /// the stop has time for it.
     pub(crate) fn waits_for_unserved(&self) -> bool {
         matches!(self.state.peer.origin, Origin::Accepted(_))
             && !self.state.flags.has(Flag::Outlived)

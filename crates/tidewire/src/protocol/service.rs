@@ -253,10 +253,10 @@ pub trait Service: Send + Sync + 'static {
         let _ = (token, error, turn);
     }
 
-    /// A loop has ended, and this is what is left of its state. The counterpart of
-    /// [`on_loop`](Service::on_loop): called once for each call of it, on the loop's own thread, when no
-    /// connection of the loop is served any more, also where the loop has failed. (It says when, because "off
-    /// the loop" means other threads here.)
+    /// A loop has ended; `local` is its state of this service. The counterpart of
+    /// [`on_loop`](Service::on_loop): called once for each call of `on_loop`, on the loop's own thread, when
+    /// no connection of the loop is served any more, even if the loop has failed. (The name says when it is
+    /// called, because "off the loop" means other threads here.)
     ///
     /// ```
     /// use std::sync::Arc;

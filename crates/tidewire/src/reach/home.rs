@@ -15,7 +15,7 @@ const KEPT: usize = 1024;
 /// A message from one connection of a loop to another.
 pub(crate) struct Told<M> {
     pub(crate) to: ConnId,
-    /// The sender that is given it back if it cannot be delivered.
+    /// The sender, which gets the message back if it cannot be delivered.
     pub(crate) from: Option<ConnId>,
     pub(crate) message: M,
 }

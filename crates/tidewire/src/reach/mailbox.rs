@@ -21,7 +21,7 @@ use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::conn_name::ConnName;
 use crate::vocabulary::dial::{Dial, NotDialled};
 
-/// Best-effort posts that may wait for one service on one loop.
+/// Limit of best-effort posts that wait for one service on one loop.
 pub const POSTS_MAX: usize = 4096;
 /// Reserved places for one service on one loop, used or not.
 pub const RESERVED_MAX: usize = 65_536;
@@ -196,7 +196,7 @@ impl<M> fmt::Debug for Handle<M> {
     }
 }
 
-/// Too many posts wait already; the message comes back.
+/// Too many posts wait already; the error contains the message.
 ///
 /// ```
 /// use tidewire::{NoRoom, Handle};

@@ -1,4 +1,4 @@
-//! When a graceful stop gives up, and what it leaves to a successor; shared by all loops.
+//! The deadline of a graceful stop, and what the stop leaves to a successor; shared by all loops.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ impl Lag {
 
 macro_rules! callbacks {
     ($($variant:ident $name:literal),* $(,)?) => {
-        /// What a loop may be in the middle of.
+        /// A callback that a loop may be in.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Callback { $($variant),* }
@@ -88,7 +88,7 @@ callbacks! {
 /// Written by the loop, read by others.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// What was called last in this turn: the service's number in the upper bits, the callback in the lower eight.
+    /// The last call of this turn: the service's number in the upper bits, the callback in the lower eight.
     calls: AtomicU32,
     /// When it was asked how late it is; nanoseconds, 0 if no watcher asks.
     asked_ns: AtomicU64,
@@ -112,7 +112,7 @@ impl Activity {
         self.calls.store(Callback::None as u32, Relaxed);
     }
 
-    /// What was called last in this turn: a service's number and the callback's name.
+    /// The last call of this turn: a service's number and the callback's name.
     pub(crate) fn last(&self) -> (Option<usize>, &'static str) {
         let calls = self.calls.load(Relaxed);
         let name = NAMES

@@ -31,11 +31,11 @@ pub(crate) struct Deadlines {
     pub(super) write_ms: u32,
     /// See [`Awaited`]; nanoseconds.
     pub(super) at_ns: u64,
-    /// When output that is not taken has waited for too long; `u64::MAX` if none waits.
+    /// When waiting output has waited for too long; `u64::MAX` if none waits.
     pub(super) write_ns: u64,
-    /// What the kernel had that the peer had not taken, when that was last looked at.
+    /// Bytes that the kernel had and the peer had not taken, at the last look.
     untaken: Option<u32>,
-    /// When the lifetime of a connection ends that has finished; `u64::MAX` if it never does.
+    /// When the lifetime of a finished connection ends; `u64::MAX` if it has no limit.
     pub(super) lifetime_ns: u64,
 }
 
@@ -70,7 +70,7 @@ impl Deadlines {
         let before = self.untaken.replace(untaken.unwrap_or(0))?;
         let taken = before.saturating_sub(untaken.unwrap_or(before));
         let due = limit.as_millis() * READING_RATE / 1000;
-        // More than there was it could not take.
+        // The peer cannot take more than there was.
         Some(taken > 0 && (taken == before || u128::from(taken) >= due))
     }
 

@@ -173,8 +173,8 @@ fn call_for_more<C: Callbacks + ?Sized>(
     }
 }
 
-/// Offers `bytes` behind carried ones, or keeps them if they may not be offered now, or not before
-/// it is the connection's turn to make more.
+/// Offers `bytes` behind carried ones, or keeps them if they may not be offered now, or if the
+/// connection must wait for its turn to make output.
 pub(crate) fn receive<C: Callbacks + ?Sized>(
     protocol: &mut C,
     state: &mut State,

@@ -15,7 +15,7 @@ use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
-/// What a driver does for a connection when asked by the core.
+/// The operations that a driver carries out for a connection when the core asks.
 pub(crate) trait Transport {
     /// Sends output, or starts to, until there is none, the kernel takes no more, or the
     /// connection's [share](Env::share_of) of the turn is sent; reports by [`Env::sent`] and by
@@ -26,8 +26,8 @@ pub(crate) trait Transport {
     fn flush(&mut self, state: &mut State, env: &mut Env);
     /// Receives, or stops to. Called often with the same value.
     fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
-    /// Bytes that the kernel has of this connection and the peer's side has not taken; `None` if
-    /// that is unknown.
+    /// Bytes that the kernel holds for this connection and the peer has not taken; `None` if that
+    /// is unknown.
     fn untaken(&mut self, index: u32) -> Option<usize>;
     /// Whether nothing that the peer has sent waits to be received, as far as the kernel has said.
     fn has_emptied(&self, index: u32) -> bool;
@@ -58,8 +58,9 @@ pub(crate) enum Outcome<F> {
     AlarmOver,
 }
 
-/// What a loop waits, receives and sends with. What happens to connections it tells the core
-/// (`received`, `sent`, `input_ended`, `failed`, `connected`, ...), the rest the loop.
+/// The driver with which a loop waits, receives and sends. The driver reports events of connections
+/// to the core (`received`, `sent`, `input_ended`, `failed`, `connected`, ...), and all other
+/// events to the loop.
 pub(crate) trait Driver: Transport {
     /// The kernel that it is of.
     type Sys: Sys;

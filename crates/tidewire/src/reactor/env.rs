@@ -191,7 +191,7 @@ impl Env {
         }
     }
 
-    /// This connection tells another one something.
+    /// This connection sends another one a message.
     pub(crate) fn tells(&mut self, state: &mut State) {
         self.told = true;
         state.tells = self.deliveries;
@@ -265,7 +265,7 @@ impl Env {
         0
     }
 
-    /// Counts such a panic for a connection that is gone.
+    /// Counts a panic of a callback for a connection that is closed.
     #[cold]
     pub(crate) fn count_owner(&self, state: &State) {
         self.counters.panics.add(1);

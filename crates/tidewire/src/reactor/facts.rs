@@ -1,12 +1,12 @@
-//! What the record of a connection says of it: phases and stages as enums, the rest as sets of facts.
+//! The parts of a connection's record: phases and stages as enums, other facts as sets.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use crate::vocabulary::closed::Closed;
 
-/// Where a connection is in its life. The two that are [open](crate::reactor::state::State::is_open) stand first, so that one
-/// comparison tells them.
+/// The phase of a connection's life. The two [open](crate::reactor::state::State::is_open) phases come first, so that one
+/// comparison recognises them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     },
     /// Dialled; waiting for the next attempt, or for the attempt's outcome.
     Dialling,
-    /// This side wants no more; its output is still being sent, its input is discarded.
+    /// This side has finished; its output is still being sent, its input is discarded.
     Finishing(Closed),
     /// Output sent and our side shut; waiting for the peer to close. Input is discarded.
     Lingering(Closed),
@@ -66,7 +66,7 @@ impl From<Hint> for Closed {
     }
 }
 
-/// What a connection that finishes waits for once its output has been sent.
+/// What a finishing connection waits for once its output has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The peer's end, so that no reset destroys what is on its way.
@@ -89,7 +89,7 @@ pub(crate) enum Writing {
     Shut,
 }
 
-/// What is known of the peer's end of sending. Only goes forward.
+/// What is known about the peer's end of sending. The value only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerEnd {
     /// The peer sends, as far as is known.
@@ -133,7 +133,7 @@ impl Fact for Owed {
     }
 }
 
-/// What a connection is beside its phase.
+/// A fact about a connection beside its phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Flag {
     /// In the list of connections to settle.
@@ -160,14 +160,14 @@ pub(crate) enum Flag {
     OverShare,
     /// The connection made much when it was last given something, or was not given anything yet.
     Heavy,
-    /// A layer's: what it sends was made inside, and was held against it there.
+    /// The connection has a layer: its output was made inside, and was charged there.
     Around,
     /// A layer's: what is inside takes no input before its output has drained, or more may be made.
     HeldInside,
     /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
     Nameless,
-    /// Accepted, and its protocol has consumed no input and sent no output yet. A stop serves such a connection first: its
-    /// client was told that it is connected.
+    /// The connection was accepted, and its protocol has consumed no input and sent no output yet. A stop serves such a
+    /// connection first: its client was told that it is connected.
     Unserved,
 }
 
@@ -178,7 +178,7 @@ impl Fact for Flag {
     }
 }
 
-/// What is needed before `received` may be called again.
+/// The condition for the next call of `received`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appetite {
     /// New bytes, and at least this many together with carried ones.
@@ -191,7 +191,7 @@ impl Appetite {
     /// For any.
     pub(crate) const SOME: Appetite = Appetite::Bytes(NonZeroU32::MIN);
 
-    /// For so many, but for some; from 4 GiB on, for whatever comes beyond that.
+    /// Waits for `bytes` bytes; from 4 GiB on, for anything beyond that.
     #[inline]
     pub(crate) fn of(bytes: usize) -> Appetite {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -23,7 +23,7 @@ pub(crate) fn guarded<R>(
     result
 }
 
-/// Runs what is a service's and no connection's; a panic in it is counted.
+/// Runs code of a service that belongs to no connection; a panic in it is counted.
 pub(crate) fn counted<R>(counters: &LoopCounters, what: &str, f: impl FnOnce() -> R) -> Option<R> {
     let result = contained(f);
     if result.is_none() {

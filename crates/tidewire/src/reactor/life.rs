@@ -114,7 +114,7 @@ impl Registered {
     }
 }
 
-/// What a loop has counted: see [`Observer::loops`](crate::Observer::loops).
+/// The counters of a loop: see [`Observer::loops`](crate::Observer::loops).
 ///
 /// ```
 /// use tidewire::{Builder, EngineChoice, LoopView};
@@ -129,8 +129,8 @@ impl Registered {
 pub struct LoopView {
     /// `loop-0` and so on, `accept`, or `threads` for the connections of the threads engine together.
     pub name: Arc<str>,
-    /// The system's number of its thread, as in `/proc/self/task`; `None` if there is none any more, or more
-    /// than one.
+    /// The system's number of the loop's thread, as in `/proc/self/task`; `None` if the thread has ended, or
+    /// there are several.
     pub thread: Option<u32>,
     /// The loop's own counters; the counters of services are zero here.
     pub counters: Counters,

@@ -35,7 +35,7 @@ pub(crate) struct MakeShares {
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
-    /// Queued output that is no longer than this does not count.
+    /// Queued output up to this length does not count.
     pub(crate) small: usize,
 }
 
@@ -136,8 +136,8 @@ impl Making {
         high.min(small.saturating_add(1))
     }
 
-    /// Whether the next connection is served at once, as far as can be told without looking: what
-    /// was spent in an earlier turn may still keep it shut.
+    /// Whether the next connection is served at once, as far as that is known without looking:
+    /// debts of an earlier turn may still delay it.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         !self.closed
@@ -421,7 +421,7 @@ mod tests {
             many.comes(which);
         });
         for _ in 0..20 {
-            // This connection answers with so little that it is never charged.
+            // This connection's replies are so small that it is never charged.
             assert!(many.making.lets_in(&mut many.states[9]));
             many.goes_on();
         }
@@ -453,7 +453,7 @@ mod tests {
         }
         let made: Vec<_> = many.made.iter().zip(&first).map(|(n, f)| n - f).collect();
         let (least, most) = (made.iter().min().unwrap(), made.iter().max().unwrap());
-        // What the first had before others waited is charged to it.
+        // Output that the first connection made before others waited is charged to it.
         let apart = 2 * SHARES.all + SHARES.one + 800;
         assert!(most - least <= apart, "{made:?}");
         assert!(*least > 40_000, "{made:?}");

@@ -2,8 +2,8 @@
 //! with.
 //!
 //! * [`turn`], [`wait`]: round and round.
-//! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: what is
-//!   known of that.
+//! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: the
+//!   state of both.
 //! * [`inbox`]: what others leave for the loop.
 //! * [`making`], [`sending`]: how much output a turn makes, and how much it sends; [`queueing`]:
 //!   connections that wait long for that.

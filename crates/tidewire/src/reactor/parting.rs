@@ -84,7 +84,7 @@ fn close<S: Sys>(sys: &S, socket: &S::Fd) {
     }
 }
 
-/// What a call comes to that nothing interrupts.
+/// Repeats a call until it is not interrupted.
 fn again(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
     loop {
         match call() {

@@ -24,7 +24,7 @@ pub(crate) struct SendShares {
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
-    /// Output that is no longer than this does not count.
+    /// Output up to this length does not count.
     pub(crate) small: usize,
 }
 

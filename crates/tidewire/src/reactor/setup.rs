@@ -1,4 +1,4 @@
-//! What a loop is started with.
+//! The parts with which a loop is started.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::reactor::random::Rng;
 
 /// A listening socket of one loop.
 pub(crate) struct Listener {
-    /// The loop's own, and closed by it. Others may look at it until then.
+    /// The loop owns this socket and closes it. Other threads may look at the socket until then.
     pub(crate) socket: Arc<Descriptor>,
     pub(crate) service: u16,
     pub(crate) number: u32,
@@ -123,7 +123,7 @@ impl LoopSetup {
                     memory: self.plan.memory.clone(),
                 };
                 let mut core = Core::new(&plan, waker, counters, clock, rng);
-                // The acceptor counts what it refuses for them.
+                // The acceptor counts the refusals of all loops.
                 self.plan
                     .hosts
                     .iter()

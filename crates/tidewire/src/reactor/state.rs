@@ -1,4 +1,4 @@
-//! One connection as the loop sees it, whatever its protocol and whatever its engine.
+//! One connection as the loop sees it, with any protocol and any engine.
 //!
 //! Callbacks never act on sockets. Callbacks change this record through [`Link`](crate::Link). When
 //! a callback has returned, the loop *settles* the connection: it looks at the record and does what
@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub(crate) peer: Peer,
     /// The earliest of its protocol's timers.
     pub(crate) timer: Option<Instant>,
-    /// All of them, where one with a key was set.
+    /// All timers, if one with a key was set.
     pub(crate) timers: Option<Box<Timers>>,
     /// The time at which a byte was last received or sent. For a connection with a layer, the inner protocol must have
     /// received or sent it.
@@ -87,7 +87,7 @@ pub(crate) struct State {
     pub(crate) tally: Option<Box<Tally>>,
 }
 
-/// What a connection has come to.
+/// Counts of a connection for its log line.
 pub(crate) struct Tally {
     pub(crate) opened: Instant,
     /// Bytes.
@@ -487,8 +487,8 @@ impl State {
         }
     }
 
-    /// Whether a connection that has failed is to be given what is left of its input. Not if its protocol takes none for now,
-    /// and will not either: output drains no more, and no peer is left to wait for.
+    /// Whether a failed connection still gets the rest of its input. It does not if its protocol takes no input now: no
+    /// output drains any more, and there is no peer left to wait for, so it would never take any.
     pub(crate) fn takes_the_rest(&self, rest: Rest) -> bool {
         self.appetite != Appetite::Drain
             && self.flags.has_none(&[Flag::Paused, Flag::AwaitsMemory])
@@ -541,7 +541,7 @@ impl State {
                 self.owed.add(Owed::Replay);
                 Appetite::of(n)
             }
-            // Asking again for what is there, without consuming any of it, would spin.
+            // Asking again for bytes that are there already, without consuming any, would spin.
             Next::AtLeast(n) => Appetite::of(n.max(self.carry.len() + 1)),
             Next::AfterDrain if !self.out.is_empty() || self.is_put_off() => Appetite::Drain,
             // Nothing is queued that could drain: wait for bytes instead of spinning.

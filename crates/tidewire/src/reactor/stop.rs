@@ -83,7 +83,7 @@ impl<D: Driver> Reactor<D> {
         self.close_listeners();
         // The acceptor has ended before, but what it sent may have come after the last look.
         self.obey();
-        // What has been received already is not in the kernel's hands any more.
+        // Data that was received already does not count as the kernel's.
         self.hear();
         self.open = None;
         if mistaken(Mistake::SweepLeftOut) {

@@ -9,7 +9,7 @@ use crate::vocabulary::time::Instant;
 /// Timers of one connection that expire before others get their turn.
 const EXPIRE_MAX: usize = 256;
 
-/// What a timer counts for among what its connection holds, in bytes: its two places in trees that are half full.
+/// Bytes for which a timer counts in what its connection holds: its two entries in half-full trees.
 const SIZE: usize = 128;
 
 /// The timers of a connection that has set one with a key.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::reach::waker::{Command, Unsent, Waker};
 
-/// What is to be handed to other loops.
+/// Commands that are to be handed to other loops.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// The loop that was given something last.

@@ -5,10 +5,10 @@
 //! wheel fires for the old deadline, the loop looks at the stored one, and arms the timer again if
 //! that lies ahead. The wheel thus sees one operation for each time-out, not one for each message.
 //!
-//! After Varghese and Lauck, *Hashed and hierarchical timing wheels* (SOSP 1987). Level 0 has a slot for
-//! each of the next 64 ticks, level 1 for each of the next 64 stretches of 64 ticks, and so on. A key sits at
-//! the level that its distance asks for and moves down ("cascades") when the wheel reaches the start of its
-//! slot. One bitmap a level says which slots hold anything, so empty time costs nothing, however long.
+//! After Varghese and Lauck, *Hashed and hierarchical timing wheels* (SOSP 1987). Level 0 has a slot for each
+//! of the next 64 ticks, level 1 for each of the next 64 stretches of 64 ticks, and so on. A key sits at the
+//! level that its distance asks for and moves down ("cascades") when the wheel reaches the start of its slot.
+//! One bitmap a level says which slots are in use, so empty time costs nothing, however long.
 
 use std::mem;
 
@@ -75,8 +75,8 @@ impl Wheel {
         }
     }
 
-    /// Puts `key` at `deadline_ns`, moving it if it was already in. A deadline that has passed fires at the
-    /// next [`expire`](Wheel::expire), after what was due before. Takes constant time.
+    /// Puts `key` at `deadline_ns`, moving it if it was there already. A deadline that has passed fires at
+    /// the next [`expire`](Wheel::expire), after earlier deadlines. Takes constant time.
     ///
     /// # Panics
     ///
@@ -196,8 +196,8 @@ impl Wheel {
                 continue;
             }
             let shift = SLOT_BITS * level as u32;
-            // At level 0 the slot of the present tick is due now. Above, the present slot has been emptied
-            // when it began, so what it holds belongs to its next turn, 64 slots ahead.
+            // At level 0 the slot of the present tick is due now. Above level 0, the present slot was
+            // emptied when it began, so its contents belong to its next turn, 64 slots ahead.
             let first = (self.tick >> shift) + u64::from(level > 0);
             let ahead = occupied
                 .rotate_right(first as u32 % SLOTS as u32)

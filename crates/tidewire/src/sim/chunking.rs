@@ -1,9 +1,9 @@
 //! One connection, fed its input in given pieces: for the property that **chunking is invisible
 //! in meaning**.
 //!
-//! A connection of the service under test runs on the production loop, on virtual time, against a
-//! peer that sends exactly the pieces it is told to and takes output as slowly as it is told to.
-//! [`collect`] returns what came out; [`assert_invisible`] compares many splits with the whole.
+//! A connection of the tested service runs on the production loop, on virtual time. Its peer sends
+//! exactly the given pieces and takes output as slowly as it is told to. [`collect`] returns the
+//! output; [`assert_invisible`] compares many splits with the whole.
 //!
 //! ```
 //! use tidewire::sim::chunking;
@@ -76,7 +76,8 @@ const TURNS_MAX: usize = 10_000_000;
 pub struct Collected {
     /// All bytes that it sent.
     pub output: Vec<u8>,
-    /// Why it ended; `None` if it was refused, or still open when nothing was left to happen.
+    /// Why the connection ended; `None` if it was refused, or was still open at the end of the
+    /// simulation.
     pub closed: Option<Closed>,
 }
 

@@ -21,7 +21,7 @@ pub struct Conditions {
     pub latency: RangeInclusive<Duration>,
     /// A piece travels with 1 to this many bytes.
     pub segment_max: usize,
-    /// One call receives 1 to this many bytes, one chunk at most.
+    /// One call receives between 1 and this many bytes, one chunk at most.
     pub receive_max: usize,
     /// One call sends between 1 and this many bytes; then the writer has to wait for a time out of
     /// `latency`.

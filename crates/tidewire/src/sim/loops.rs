@@ -103,8 +103,9 @@ impl Sim {
     }
 
     /// Adds `n` loops that carry connections together, placed as a [`Builder`](crate::Builder) places them, with a
-    /// loop that accepts for them where it has one. All are meant by the id, also by what stops or kills them.
-    /// Threads are not placed: of [`Shape::Threads`] it is one loop, with one for each connection.
+    /// loop that accepts for them where it has one. The id stands for all of them, also in calls that stop or kill
+    /// them. Threads are not placed: with [`Shape::Threads`] this is one acceptor loop, and one loop for each
+    /// connection.
     ///
     /// # Panics
     /// If `n` is 0.

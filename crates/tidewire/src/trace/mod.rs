@@ -1,5 +1,5 @@
-//! What goes over connections, for people: in words and as pcap, of any service, on every engine and in the
-//! simulator.
+//! Shows what connections send and receive, in words and as pcap, for any service, on every engine and in
+//! the simulator.
 //!
 //! [`Tracer`] is a [`Wrap`](crate::Wrap): put it around a service with [`Layered`](crate::Layered). Outside of TLS a tracer sees
 //! records, inside of TLS it sees the plain bytes. [`Sim::words`](crate::sim::Sim::words) and

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::vocabulary::endpoint::Endpoint;
 
-/// What a file begins with: magic number for nanoseconds, version 2.4, two fields that are not used, the longest
-/// packet, the link type.
+/// The file header: magic number for nanoseconds, version 2.4, two unused fields, the longest packet, the link
+/// type.
 pub(crate) const HEADER: [u8; 24] = {
     let words: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, LINKTYPE_RAW];
     let mut bytes = [0; 24];

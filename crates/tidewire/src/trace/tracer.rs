@@ -166,7 +166,7 @@ pub struct Traced {
     flow: Flow,
     /// The side of the connection: 0 is the side that has connected.
     side: u8,
-    /// What this side is called, and the other.
+    /// The names of this side and of the other.
     names: [String; 2],
     heard_end: bool,
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Names a connection among the connections of its loop, for as long as the loop lives: an index
-/// that is reused and a generation that is not (until 2^32 connections later).
+/// Names a connection among the connections of its loop, for as long as the loop lives: an index,
+/// which is reused, and a generation, which is not (until 2^32 connections later).
 ///
 /// Each loop numbers its connections separately, so the same name stands for different connections on different loops. So a
 /// `ConnId` stays on its loop: it cannot be sent to another thread, nor be kept where several loops look. A

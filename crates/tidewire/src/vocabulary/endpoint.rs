@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix};
 /// The longest name of a Unix socket, in bytes (`sun_path`, unix(7), less the byte that ends it).
 const NAME_MAX: usize = 107;
 
-/// One end of a connection, or what a listener is bound to. Cheap to clone.
+/// One end of a connection, or the address of a listener. Cheap to clone.
 ///
 /// | text | means |
 /// |---|---|
@@ -316,7 +316,7 @@ impl From<EndpointError> for io::Error {
     }
 }
 
-/// For `TcpStream::connect` and its like; an error for Unix sockets.
+/// For `TcpStream::connect` and similar functions; an error for Unix sockets.
 impl ToSocketAddrs for Endpoint {
     type Iter = std::option::IntoIter<SocketAddr>;
 

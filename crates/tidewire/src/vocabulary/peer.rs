@@ -69,8 +69,8 @@ pub struct Identity {
     pub alpn: Option<Box<[u8]>>,
     /// The certificates that the peer has shown and that were verified, its own first (DER).
     pub certificates: Vec<Box<[u8]>>,
-    /// The process at the other end of a Unix socket, as the kernel knows it from when it connected
-    /// or listened.
+    /// The process at the other end of a Unix socket, as the kernel recorded it when that process
+    /// connected or listened.
     pub process: Option<Process>,
 }
 

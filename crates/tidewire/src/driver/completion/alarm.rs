@@ -9,7 +9,7 @@ use crate::vocabulary::time::Instant;
 
 /// The timer of a loop.
 pub(super) struct Alarm<S: Sys> {
-    /// None for want of a descriptor.
+    /// `None` if there was no free descriptor.
     timer: Option<S::Fd>,
     watched: bool,
 }

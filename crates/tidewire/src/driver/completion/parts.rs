@@ -5,8 +5,8 @@
 //! offered all of it together. A piece waits only for receives that are in flight; the first receive that finds no more ends
 //! the waiting.
 //!
-//! What waits stands in a buffer of a chunk. Where too many wait already it stands among what its connection carries instead,
-//! which costs memory of its own, and is lent in front of the rest.
+//! Waiting data stands in a buffer of one chunk. If too much waits already, further data is carried by its connection
+//! instead, which costs memory of its own, and is offered in front of the rest.
 
 use crate::driver::completion::receiver::{Operation, Parts};
 use crate::driver::completion::sockets::Sockets;

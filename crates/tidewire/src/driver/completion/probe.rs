@@ -1,5 +1,5 @@
-//! Whether io_uring works here, found out by using it: a throw-away ring accepts a connection on
-//! the loopback interface, receives into a provided buffer, and sends back what it got.
+//! Finds out whether io_uring works here, by using it: a temporary ring accepts a connection on the
+//! loopback interface, receives into a provided buffer, and sends the bytes back.
 //!
 //! Containers forbid io_uring, administrators switch it off, old kernels lack parts of it, and some
 //! sandboxes only pretend to have it; a list of features would not show all of these cases.
@@ -35,7 +35,7 @@ pub(crate) struct Abilities {
     pub(crate) places: u32,
 }
 
-/// What a probe found, or why io_uring does not work. Made once for the process.
+/// The results of the probe, or why io_uring does not work. The probe runs once in a process.
 pub(crate) fn works() -> Result<Abilities, String> {
     static FOUND: OnceLock<Result<Abilities, String>> = OnceLock::new();
     FOUND
@@ -154,7 +154,7 @@ fn converse(
 }
 
 fn await_completion(ring: &mut Ring<Uring<'_>>, kind: Kind) -> Result<Completion, String> {
-    // Completions of other kinds cannot crowd it out: there are none but ends of what is done.
+    // No other completions can crowd it out: all others are ends of operations.
     for _ in 0..4 {
         ring.collect();
         if ring.collected.is_empty() {

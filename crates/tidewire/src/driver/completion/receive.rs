@@ -133,7 +133,7 @@ impl<Q: Queues> Sockets<Q> {
         let index = done.token.index;
         let small = self.small.piece_len();
         let Some(sock) = self.sock_of(done.token) else {
-            // Not even its buffer is known: which group it is from, only the socket tells.
+            // The buffer cannot be returned: only the socket knows which group it is from.
             debug_assert!(done.buffer().is_none(), "a socket outlives its receives");
             return;
         };

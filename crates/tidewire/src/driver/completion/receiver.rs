@@ -14,10 +14,10 @@ pub(super) enum Operation {
     /// The receive found no buffer, and waits for one.
     Starved,
     Many,
-    /// Being taken back. It may still bring bytes.
+    /// Being cancelled. The receive may still bring bytes.
     ManyEnding,
     Once,
-    /// Being taken back. It may still bring bytes.
+    /// Being cancelled. The receive may still bring bytes.
     OnceEnding,
     /// Takes what is there for a stop, and does not wait.
     Sweep,
@@ -98,7 +98,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a receive of `n` bytes into a small piece was cut, and what is left of it comes soon.
+    /// Whether a receive of `n` bytes into a small piece was cut, and the rest comes soon.
     #[inline]
     pub(super) fn is_cut(&self, n: usize, small: usize) -> bool {
         n == small && self.more && !self.operation.is_once() && self.wanted && self.sweep.is_none()

@@ -71,7 +71,7 @@ impl<S: Sys> Sock<S> {
     }
 }
 
-/// A piece that was taken from its completion before that is dealt with.
+/// A piece that was taken from its completion before the completion is handled.
 pub(super) struct Early {
     pub(super) large: bool,
     pub(super) piece: u16,
@@ -93,7 +93,7 @@ pub(crate) struct Sockets<Q: Queues> {
     pub(super) parts: Vec<Parts>,
     /// Connections whose receive found no buffer, and the group it looked in.
     pub(super) starved: VecDeque<Token>,
-    /// Connections that may have to be told of a stop once they are settled.
+    /// Connections that may have to be told of a stop when they are settled.
     pub(super) swept: Vec<u32>,
     pub(super) gathers: Gathers,
     dial_options: Arc<TcpOptions>,
@@ -261,8 +261,8 @@ impl<Q: Queues> Sockets<Q> {
         core.free(index);
     }
 
-    /// What was [asked](Sock::ask) of the ring is done. It fails only if the connection is broken, which
-    /// reading will report.
+    /// An operation that was [asked](Sock::ask) of the ring has completed. Such an operation fails only
+    /// if the connection is broken, which reading will report.
     pub(super) fn asked(&mut self, core: &mut Core, token: Token) {
         if let Some(sock) = self.sock_of(token) {
             sock.in_flight -= 1;

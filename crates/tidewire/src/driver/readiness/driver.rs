@@ -177,8 +177,8 @@ impl<P: Poller> Sockets<P> {
         if token(index, sock.generation) != event.token {
             return;
         }
-        // Once connected, go on: the peer may have sent something already, and it is announced
-        // only once.
+        // Once connected, the driver reads: the peer may have sent data already, and that is
+        // announced only once.
         if sock.connecting {
             if !(event.writable || event.over || event.failed) || !self.finish_connect(core, index)
             {

@@ -12,12 +12,12 @@ pub(super) const LARGE: usize = 64 << 10;
 /// Smallest block, for a few words between pieces that are queued as they are.
 const TINY: usize = 64;
 
-/// A block is this many times as large as the one before it, so that no queue holds much more
-/// memory than it has bytes, and a long one few blocks.
+/// A block is this many times as large as the previous one. So no queue holds much more memory than
+/// bytes, and a long queue has few blocks.
 const GROWTH: usize = 4;
 
-/// Memory of a fixed size, filled from the front. Its bytes stay where they are: the kernel may be
-/// sending some while more are added.
+/// Memory of a fixed size, filled from the front. Its bytes do not move: the kernel may be sending
+/// some while more are added.
 pub(super) struct Block {
     /// The vector never grows beyond its first allocation. Bytes behind `used` were written once.
     bytes: Vec<u8>,
@@ -65,8 +65,8 @@ impl Block {
         self.used = end;
     }
 
-    /// Adds what `fill` writes into a slice of `most` bytes, for which there must be room; it
-    /// returns how many it wrote. Nothing is added if it panics.
+    /// Adds what `fill` writes into a slice of `most` bytes, for which there must be room; `fill`
+    /// returns how many it wrote. If `fill` panics, nothing is added.
     #[inline]
     pub(super) fn fill(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         debug_assert!(most <= self.room());

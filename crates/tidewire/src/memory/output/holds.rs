@@ -1,5 +1,5 @@
-//! Output that is queued and may not be sent yet: what is written behind a *mark* leaves only when
-//! that mark is released.
+//! Queued output that may not be sent yet: output that is written behind a *mark* leaves only when
+//! the mark is released.
 //!
 //! The output queue itself does not know marks. `Holds` stands beside the queue: pairs of a
 //! position in the stream and the mark that output from this position on waits for. So writing

@@ -236,8 +236,9 @@ impl Core {
         }
     }
 
-    /// Makes sure that the wheel fires no later than the connection's next deadline. A later one
-    /// leaves it as it is: it fires early, and is armed again then.
+    /// Makes sure that the wheel fires no later than the connection's next deadline. If the
+    /// deadline is later than the armed time, the wheel is left alone: it fires early, and is armed
+    /// again then.
     #[inline]
     pub(super) fn rearm(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
@@ -259,7 +260,7 @@ impl Core {
 const NEAR_NS: u64 = 20_000_000;
 
 /// How long a loop may sleep, in nanoseconds: until its next deadline or `extra_ns`, not at all if it
-/// has work; `u64::MAX` if there is no end to it.
+/// has work; `u64::MAX` if nothing limits it.
 #[inline]
 pub(crate) fn sleep_ns(core: &Core, extra_ns: u64) -> u64 {
     if core.has_work() {
@@ -341,7 +342,7 @@ mod tests {
         }
     }
 
-    /// What a connection is after ten seconds in which only its deadlines are looked at.
+    /// The phase of a connection after ten seconds in which only its deadlines are looked at.
     fn long_after(by_hand: &mut ByHand, index: u32) -> Phase {
         for tenth in 1..100 {
             by_hand.at(Duration::from_millis(100) * tenth);

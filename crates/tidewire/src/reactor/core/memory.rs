@@ -112,7 +112,7 @@ impl Core {
         held: usize,
         wants: bool,
     ) -> bool {
-        // More than 4 GiB of one connection is as much as that.
+        // More than 4 GiB of one connection counts as 4 GiB.
         let held = held.min(u32::MAX as usize);
         meter.change(state.counted as usize, held);
         state.counted = held as u32;

@@ -16,7 +16,7 @@ impl Core {
         let state = &mut self.states[index as usize];
         self.env.count_received(state, len);
         if !state.is_open() {
-            // What is discarded is no progress: see `flushing_over`.
+            // Discarded input is no progress: see `flushing_over`.
             if state.awaits == Awaits::Delivery {
                 self.linger_on(index);
             }
@@ -54,7 +54,7 @@ impl Core {
             state.kept = Some(kept);
         }
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
-        // More of its input, or its end, may come before it is settled.
+        // More input, or the end, may come before the connection is settled.
         if self.env.told {
             self.deliver_told();
         }
@@ -100,7 +100,7 @@ impl Core {
         })
     }
 
-    /// These bytes are about to be received.
+    /// The bytes in `input` are about to be received.
     pub(crate) fn look_ahead(&mut self, index: u32, input: &[u8]) {
         let state = &mut self.states[index as usize];
         if state.is_open() {
@@ -136,7 +136,8 @@ impl Core {
         self.env.receive_failed(state, kind);
     }
 
-    /// What the kernel held of a connection that [has failed](Core::failed) was received; false if it has not failed.
+    /// The kernel's data of a connection that [has failed](Core::failed) was received; false if the connection has
+    /// not failed.
     pub(crate) fn rest_is_read(&mut self, index: u32) -> bool {
         let state = &mut self.states[index as usize];
         let Phase::Failing { why, .. } = state.phase else {

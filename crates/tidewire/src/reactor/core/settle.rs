@@ -153,7 +153,8 @@ impl Core {
         if !due(state) {
             return;
         }
-        // What is touched from here on is seen by this very loop, not by another visit.
+        // Connections that are touched from here on are seen by this very loop, not by another
+        // call.
         state.flags.add(Flag::Listed);
         if !Self::settle_plainly(state, &mut self.env, &mut self.meter, io) {
             return self.settle_fully(io, index);

@@ -42,7 +42,7 @@ pub(super) struct Peer {
     pub(super) plain: Plain,
     actor: usize,
     pub(super) from: Endpoint,
-    /// What is left to do, the next last.
+    /// The remaining steps, the next one last.
     steps: Vec<(u64, Step)>,
     pub(super) sent: usize,
     looked: usize,

@@ -14,7 +14,7 @@ fn shapes(mistake: Mistake) -> &'static [Shape] {
     match mistake.place() {
         Place::Completions => &[Shape::Completion],
         Place::Readiness => &[Shape::Readiness, Shape::Threads],
-        // What is still so is reported again where levels are.
+        // A level-triggered poller would report the lost event again.
         Place::Edges => &[Shape::Readiness],
         // Only poll(2) reports levels.
         Place::Levels => &[Shape::Threads],

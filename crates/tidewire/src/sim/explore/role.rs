@@ -36,7 +36,8 @@ pub(super) enum Role {
     Doze,
     /// Pauses for ever, and does not listen.
     Deaf,
-    /// Forwards a byte at a time, each when the one before has left; what comes late at once.
+    /// Forwards a byte at a time, each when the previous one has left; late bytes are forwarded at
+    /// once.
     LockStep,
     /// Finishes at once.
     Goodbye,
@@ -94,7 +95,7 @@ impl Role {
     }
 }
 
-/// What is posted or told to a connection: bytes to write, and their sender.
+/// A message to a connection: bytes to write, and their sender.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) of: Endpoint,

@@ -60,23 +60,23 @@ pub(super) struct Run {
     /// When the stop begins, if it is not to wait for all peers.
     stop_early: Option<u64>,
     stopping: Option<Instant>,
-    /// What a stop has found, and owes.
+    /// The peers that a stop has found, and what they must still receive.
     owed: Vec<Owed>,
     /// Nothing but the stop itself keeps a connection from being taken in.
     is_welcoming: bool,
     steps: u64,
 }
 
-/// What had come of a peer when a stop began.
+/// The state of a peer when a stop began.
 struct Owed {
     of: Endpoint,
     /// Bytes.
     arrived: usize,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct Outcome {
-    /// What was wrong, if anything.
+    /// Violated contracts, if any.
     pub(super) wrongs: Vec<String>,
     pub(super) hash: u64,
     pub(super) calls: u64,
@@ -334,7 +334,7 @@ impl Run {
         }
     }
 
-    /// For how long a loop is not given the processor, if it is to be so.
+    /// For how long a loop gets no processor now; `None` if it gets one.
     fn late(&mut self) -> Option<Duration> {
         let late = self.late_one_in > 0 && self.rng.below(self.late_one_in) == 0;
         // All that happens meanwhile is found at once.
@@ -580,7 +580,7 @@ impl Run {
         }
     }
 
-    /// What a peer that did nothing wrong has missed, if anything.
+    /// What a correct peer has missed, if anything.
     fn left_undone(&self, peer: &Peer, seen: Option<&Seen>) -> Option<String> {
         let (state, got) = (peer.plain.state, peer.plain.received.len());
         let Some(seen) = seen.filter(|seen| seen.opened > 0) else {

@@ -190,8 +190,8 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// The hash is over all that is told in words: these are the calls that drivers make, and what the
-/// kernel has to say.
+/// The hash covers everything that is traced in words: the calls of drivers, and the kernel's
+/// reports.
 #[test]
 fn every_operation_counts_for_the_sameness_of_a_run() {
     const ALL: &str =

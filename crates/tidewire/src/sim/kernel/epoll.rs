@@ -190,7 +190,7 @@ impl Kernel {
 
     // ---- poll(2) ----
 
-    /// What is to be said of a descriptor.
+    /// The events to report of a descriptor.
     pub(super) fn polled(&mut self, fd: RawFd, events: i16) -> i16 {
         match self.files.id(fd) {
             Some(id) => self.mask(id) as i16 & (events | (ERR | HUP) as i16),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::reach::sync::{Mutex, lock};
 
-/// What was asked of a descriptor away from a loop.
+/// A call on a descriptor that was made away from a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Close(RawFd),

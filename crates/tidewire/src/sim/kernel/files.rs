@@ -28,7 +28,7 @@ pub(super) struct Stream {
     /// Nothing gets through any more.
     pub(super) broken: bool,
     pub(super) reset_on_close: bool,
-    /// This side has said that it is done.
+    /// This side has shut down its output.
     pub(super) shut: bool,
     pub(super) nonblocking: bool,
 }
@@ -142,7 +142,7 @@ impl Files {
         self.get(id).holders += 1;
     }
 
-    /// Drops one reference; returns the file, if that was the last.
+    /// Drops one reference; returns the file, if that was the last one.
     pub(super) fn release(&mut self, id: FileId) -> Option<File> {
         let file = self.get(id);
         file.holders -= 1;
@@ -162,7 +162,7 @@ impl Files {
         self.all.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// An epoll descriptor has gone; what it watched may live on.
+    /// An epoll descriptor was closed; the files that it watched may live on.
     pub(super) fn unwatched_by(&mut self, epoll: FileId) {
         for file in self.all.iter_mut().flatten() {
             file.watchers.retain(|watcher| watcher.epoll != epoll);

@@ -45,7 +45,7 @@ use crate::vocabulary::endpoint::Endpoint;
 pub use faults::KernelFaults;
 pub(crate) use fd::SimFd;
 
-/// What a loop waits for.
+/// The event that a loop waits for.
 #[derive(Clone, Debug)]
 enum Wait {
     Epoll(FileId),
@@ -192,7 +192,7 @@ impl Kernel {
         self.catch_up();
     }
 
-    /// The wait that was parked since this was last asked.
+    /// The wait that was parked since the last call.
     pub(crate) fn parked(&mut self) -> Option<Parked> {
         self.parked.take()
     }

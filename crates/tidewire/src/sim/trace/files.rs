@@ -61,8 +61,8 @@ pub(in crate::sim) fn dropped(seed: u64, trace: &Trace) {
     }
 }
 
-/// Writes a trace in words and as pcap; where the words are. What fails is said, and no more: it must not hide
-/// why the test failed.
+/// Writes a trace in words and as pcap; returns the path of the words. A failure is only printed: it must not
+/// hide why the test failed.
 pub(in crate::sim) fn write(name: &str, trace: &Trace) -> Option<PathBuf> {
     let directory = env::var_os("TIDEWIRE_TRACE").map(PathBuf::from);
     let directory = directory.unwrap_or_else(|| env::temp_dir().join("tidewire-trace"));
