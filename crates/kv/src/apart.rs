@@ -1,4 +1,4 @@
-//! What is written so often that nothing else may stand on its cache lines.
+//! A wrapper for values that are written so often that no other value may share their cache lines.
 
 use std::ops::{Deref, DerefMut};
 

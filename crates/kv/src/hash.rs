@@ -73,7 +73,7 @@ fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() {
         0
     } else if let Some(last) = bytes.last_chunk::<8>() {
-        // The word that ends with them, without what is in front of them.
+        // The last eight bytes as a word, without the bytes that were hashed before.
         u64::from_le_bytes(*last) >> (64 - 8 * rest.len())
     } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
         // The two words overlap where there are fewer than eight bytes.

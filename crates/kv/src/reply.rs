@@ -81,7 +81,7 @@ impl Reply {
         fits
     }
 
-    /// What has been written.
+    /// The bytes that were written.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buf

@@ -21,7 +21,7 @@ struct Field {
     at: usize,
 }
 
-/// What happens to a number that does not fit.
+/// What to do with a number that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
     /// The low bits of the number count.
@@ -114,7 +114,7 @@ impl Field {
         }
     }
 
-    /// The number as it will stand there; `None` if it is not written.
+    /// The number that will be stored; `None` if nothing is written.
     fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
         let (least, most) = self.range();
         match overflow {
@@ -234,7 +234,7 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Some(_) => ctx.db.peek_string(args[1])?,
     };
     let grows = bytes.is_none_or(|bytes| bytes.len() < end.unwrap_or(0));
-    // What is so already is no change.
+    // Storing the present value again is no change.
     let keeps = !grows
         && bytes.is_some_and(|bytes| operations.iter().all(|operation| operation.keeps(bytes)));
     let Some(end) = end.filter(|_| !keeps) else {

@@ -1,10 +1,10 @@
-//! What a running command is given.
+//! The context of a running command.
 
 use super::error::{Done, Error};
 use crate::reply::Reply;
 use crate::store::{Blocked, NoRoom, Units, View};
 
-/// What a running command is given.
+/// The context of a running command.
 pub struct Ctx<'a, 's> {
     /// The keys that the command named.
     pub db: View<'a, 's>,
@@ -43,9 +43,9 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// Says what the command came to, for the log of effects: a command that does not depend on
-    /// time and chance. May be called several times, for several commands in order. Not called when
-    /// the command as it came will do.
+    /// Gives the log of effects a command that does not depend on time and chance, and has the
+    /// effect of the present one. May be called several times, for several commands in order. A
+    /// command whose own text will do does not call this.
     pub fn rewrite(&mut self, args: &[&[u8]]) {
         if !self.has_effects() {
             return;

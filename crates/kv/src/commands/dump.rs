@@ -19,7 +19,7 @@ pub(crate) const SPECS: &[Spec] = &[
 const BYTES_MAX: usize = 2 * LONGEST;
 
 fn dump(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    // As in Redis it is no use of the key.
+    // As in Redis, DUMP does not count as a use of the key.
     let payload = ctx
         .db
         .look(args[1])

@@ -6,7 +6,7 @@ use super::{Ctx, Done, Error, Keys, MEMORY, REMOVES, Spec, WRITE};
 /// `function put NAME CODE`, `function remove NAME`, `function clear`.
 pub(crate) static FUNCTION: Spec = Spec::new("function", -2, WRITE | MEMORY, Keys::All, function);
 
-/// As [`FUNCTION`], where it may run when memory is short.
+/// Like [`FUNCTION`], for changes that are allowed when memory is short.
 pub(crate) static FEWER_FUNCTIONS: Spec =
     Spec::new("function", -2, WRITE | REMOVES, Keys::All, function);
 

@@ -139,7 +139,7 @@ fn take_one_told(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<V
     Ok(element)
 }
 
-/// Takes up to `most` elements; `None` if there is no such list.
+/// Takes up to `most` elements; `None` if the list does not exist.
 fn take(
     ctx: &mut Ctx<'_, '_>,
     key: &[u8],
@@ -366,7 +366,7 @@ fn lpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Moves one element and answers it; false if there is none.
+/// Moves one element and replies with it; false if there is none.
 fn shift(
     ctx: &mut Ctx<'_, '_>,
     from: &[u8],

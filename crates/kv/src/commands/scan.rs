@@ -4,7 +4,7 @@ use super::parse::{integer, is};
 use super::{Ctx, Error};
 use crate::types::glob::Glob;
 
-/// The pattern that is given; `None` for a star alone, which even an empty text matches.
+/// The given pattern; `None` for a single star, which matches everything.
 ///
 /// # Errors
 /// The pattern is too long.
@@ -16,7 +16,7 @@ pub(super) fn pattern(arg: &[u8]) -> Result<Option<Glob>, Error> {
     Ok(Some(glob))
 }
 
-/// What a scan of a collection was asked for.
+/// The arguments of a collection's scan.
 pub(super) struct Scan {
     pub(super) cursor: u64,
     pub(super) count: usize,

@@ -26,7 +26,7 @@ pub const CREATES: Flags = 64;
 /// may use what is held for that.
 pub const REMOVES: Flags = 128;
 
-/// What is known of a command about keys.
+/// The facts about a command on keys.
 pub struct Signature {
     /// Name of the command in lower case.
     pub name: &'static str,
@@ -64,7 +64,7 @@ pub enum Keys {
         /// From one key to the next.
         step: u8,
     },
-    /// As many as an argument says, right behind it.
+    /// As many keys as the preceding argument says.
     Counted {
         /// The argument with the number.
         at: u8,
@@ -163,7 +163,8 @@ fn streams<'a, 'x>(args: &'a [&'x [u8]]) -> &'a [&'x [u8]] {
     &[]
 }
 
-/// What stands behind STORE or STOREDIST. The last of several counts: the others are not used.
+/// The key behind STORE or STOREDIST. If there are several, the last one counts; the others are not
+/// used.
 fn stored_places<'a, 'x>(
     args: &'a [&'x [u8]],
     from: usize,

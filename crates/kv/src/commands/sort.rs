@@ -112,7 +112,7 @@ impl Weight {
             }
             return Ok(Weight::Text(text));
         }
-        // What is not there weighs nothing.
+        // A missing value counts as 0.
         let number = text.map_or(Some(0.0), |text| score::parse(&text));
         number.map(Weight::Number).ok_or(Error::new(
             "ERR One or more scores can't be converted into double",

@@ -1,4 +1,4 @@
-//! A command about keys: what is known of it, and its function.
+//! A command on keys: the facts about it, and its function.
 
 use std::ops::Deref;
 

@@ -53,7 +53,7 @@ pub enum FollowError {
     Remade {
         /// Where it goes on.
         found: u64,
-        /// What was read.
+        /// Bytes that were read from the home.
         read: u64,
     },
     /// The home holds something else.
@@ -66,7 +66,7 @@ pub enum FollowError {
     Replay(#[from] ReplayError),
 }
 
-/// What a home holds, read in order.
+/// The contents of a home, read in order.
 pub trait Source: Send {
     /// The next event from the home. If `waits` is set and there is none, waits for it a moment.
     ///
@@ -140,8 +140,8 @@ impl Applier {
         self.replayed.units
     }
 
-    /// Applies records that lie next to each other. `now_ms` is milliseconds since 1970. Where a script keeps keys that are
-    /// needed `pause` waits a moment, and says whether to go on; whether all was applied.
+    /// Applies consecutive records. `now_ms` is milliseconds since 1970. If a script holds needed keys, calls `pause`,
+    /// which waits a moment and says whether to go on. Returns whether all records were applied.
     ///
     /// # Errors
     /// See [`FollowError`]; the store is of no use then, but to be read.
@@ -222,7 +222,7 @@ fn is_foreign(held: &Held) -> Option<Arc<str>> {
     )
 }
 
-/// What can be set about a follower.
+/// The settings of a follower.
 #[derive(Clone, Debug)]
 pub struct FollowSettings {
     /// How long an answer of the home is waited for when the store is taken over. Default 90 s.
@@ -344,8 +344,8 @@ impl Follower {
         }
     }
 
-    /// Has it take the store over, as this owner, whose log is one that there is not yet: the former owner is fenced, the rest of
-    /// what is at home is read.
+    /// Starts a promotion of this follower to `owner`, whose log does not exist yet: the former owner is fenced, and the rest of
+    /// the home is read.
     pub fn take_over(&mut self, owner: Owner) {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
@@ -355,9 +355,9 @@ impl Follower {
         }
     }
 
-    /// Whether a client waits for the promotion, which is so until this is called. If none does,
-    /// the promotion is cancelled with the next step, unless the home is claimed, or may be: the
-    /// former owner would be none any more, and no other in its place. It goes on then.
+    /// Sets whether a client waits for the promotion; until the first call, one does. If none does,
+    /// the next step cancels the promotion. But if the home is claimed or may be claimed, the
+    /// promotion goes on: the former owner is fenced by then, and there would be no owner.
     pub fn want(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
     }
@@ -572,7 +572,7 @@ impl Follower {
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
     }
 
-    /// Whether the owner is another one than when this began, and not this one.
+    /// Whether the home names another owner than at the beginning, and that is not this server.
     fn is_overtaken(&self, held: &Held) -> bool {
         let is_other = self
             .from
@@ -628,10 +628,10 @@ impl Follower {
     }
 }
 
-/// Has a store that was [taken over](Standing::Owns) go on with a log of its own, which was made for that: with the
-/// [identity](tidewire_log::Settings::identity) of the owner that was claimed, and its stream
-/// [beginning](tidewire_log::Settings::begins) at the position. Nothing is taken before [`KvLog::own`], which is to wait for a
-/// snapshot that counts and for the replicator to have the home.
+/// Has a store that was [taken over](Standing::Owns) continue with a log of its own, which was made for that: with the
+/// [identity](tidewire_log::Settings::identity) of the claim, and its stream [beginning](tidewire_log::Settings::begins) at
+/// the position. No change is taken before [`KvLog::own`], which must wait for a valid snapshot, and for the replicator to own
+/// the home.
 ///
 /// # Errors
 /// The log is another one, or takes nothing now: [`Refused::Busy`] is to be tried again.
@@ -642,7 +642,7 @@ pub fn go_on_at<D: Disk>(
     now_ms: u64,
 ) -> Result<(), Refused> {
     let stream = log.stream(STREAM)?;
-    // What was begun by the former owner, and is at home, never goes on.
+    // A unit that the former owner had begun in the home is never completed.
     let units = Units::break_off(now_ms);
     let placed = {
         let cost = units.cost();

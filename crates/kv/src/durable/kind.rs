@@ -102,7 +102,7 @@ mod tests {
         disk
     }
 
-    /// What a store's log begins with.
+    /// The first record of a store's log.
     const UNIT: &[u8] = b"\x02\x01\0\x03\x03SET\x01k\x01v";
 
     #[test]

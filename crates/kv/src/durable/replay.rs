@@ -17,7 +17,7 @@ use crate::store::{Malformed, Mistakes, Reader, Store};
 /// Bytes of records that are read at once; what was read is played while the next is.
 const READ_AT_ONCE: usize = 1 << 20;
 
-/// What was found.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Units that were replayed.
@@ -26,7 +26,7 @@ pub struct Replayed {
     pub records: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// Records at the end of a unit that was never closed; they count for nothing.
+    /// Records of a last unit that was never completed; they do not count.
     pub unclosed: u64,
     /// Positions that damage took, and that were passed over: see [`Accept::Gaps`].
     pub lost: u64,
@@ -76,7 +76,7 @@ pub enum ReplayError {
          log back, or begin in another directory; `tidewire read` shows what is in it"
     )]
     Nameless {
-        /// As it is called now.
+        /// The present name of the stream.
         stream: String,
     },
     /// A record is none of the store's.
@@ -100,7 +100,7 @@ pub enum ReplayError {
         /// The reason.
         why: String,
     },
-    /// The callback that is told the progress stopped it.
+    /// The progress callback stopped the replay.
     #[error("the progress callback stopped the replay")]
     Stopped,
 }
@@ -228,7 +228,7 @@ fn replay(
             match log.read(STREAM, from, Credit(READ_AT_ONCE)) {
                 Ok(read) => return player.prepare(read, &mut reader, replayed).map(Some),
                 Err(ReadError::Missing { asked, next }) if accept != Accept::Nothing => {
-                    // What was begun before the gap was never closed.
+                    // A unit that was begun before the gap was never completed.
                     reader = Reader::with_mistakes(mistakes);
                     replayed.unclosed = 0;
                     replayed.lost += next - asked;

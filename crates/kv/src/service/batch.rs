@@ -121,7 +121,7 @@ impl<'s> Batch<'s> {
         self.runner.reserve_some()
     }
 
-    /// What is answered to a command that there is no room for.
+    /// The error reply for a command for which there is no room.
     pub(crate) fn refusal(&self, why: NoRoom) -> &'static str {
         self.runner.refusal(why)
     }
@@ -138,8 +138,7 @@ impl<'s> Batch<'s> {
         waiter
     }
 
-    /// Holds what these commands need, until the end; false if something that was watched has
-    /// changed.
+    /// Takes the locks that these commands need, until the end; false if a watched key has changed.
     pub(crate) fn begin<'x>(
         &mut self,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,

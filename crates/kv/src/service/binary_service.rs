@@ -139,8 +139,8 @@ impl BinaryService {
         self.durable.get_or_init(|| Durable::new(log));
     }
 
-    /// Keys that begin so are not the store's, as where a log [is shown](RespService::show_log): a READ of one is
-    /// answered as one of what is no string, a WRITE ends the connection.
+    /// Reserves keys with this prefix for a log that [is shown](RespService::show_log): a READ of such a key is
+    /// answered like one of a value that is no string, a WRITE ends the connection.
     #[must_use]
     pub fn reserving(self, prefix: &[u8]) -> BinaryService {
         BinaryService {
@@ -269,7 +269,7 @@ pub struct BinaryLocal {
     store: Arc<Store>,
     durable: Arc<OnceLock<Durable<()>>>,
     at: LoopHandle<()>,
-    /// For the log, if there is one.
+    /// The loop's state for the log, if there is one.
     waiting: Option<Waiting<()>>,
     guard: Option<RespService>,
     counts: Arc<Counts>,
@@ -291,7 +291,7 @@ impl BinaryLocal {
         guard.is_some_and(|resp| !resp.shared().acl.is_open())
     }
 
-    /// Whether requests that have been received may be answered. There are no errors here, so they wait.
+    /// Whether received requests may be answered now. The protocol has no errors, so requests wait.
     fn may_serve(&self) -> bool {
         let durable = self.durable.get();
         durable.is_none_or(|durable| durable.log.may_serve())

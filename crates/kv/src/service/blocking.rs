@@ -197,7 +197,8 @@ impl RespConn {
         self.end_wait(&mut reply, cx);
     }
 
-    /// The key is ready, but the user may not run the command any more: so it has done nothing.
+    /// The key is ready, but the user may not run the command any more: so the command has done
+    /// nothing.
     #[cold]
     pub(crate) fn wait_refused(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(wait) = &mut self.wait else { return };
@@ -241,7 +242,7 @@ impl RespConn {
         let Some(wait) = &mut self.wait else { return };
         if !wait.cancel(&shared.store) {
             if let Over::Unblocked { error } = over {
-                // What is on its way may be that the log is too busy.
+                // The reply on its way may be the error that the log is too busy.
                 wait.unblocked = Some(error);
             }
             return;

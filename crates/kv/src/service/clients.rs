@@ -71,7 +71,7 @@ impl fmt::Debug for Card {
     }
 }
 
-/// What a client calls itself.
+/// The names that a client has given itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     pub(crate) name: Box<[u8]>,
@@ -79,7 +79,7 @@ pub(crate) struct Names {
     pub(crate) lib_ver: Box<[u8]>,
     /// The user; not asked for before it is known.
     pub(crate) user: Option<Arc<Account>>,
-    /// What is noted for its CLIENT TRACKING.
+    /// Notes for the client's CLIENT TRACKING.
     pub(crate) tracker: Weak<Tracker>,
     /// The client's subscriptions.
     pub(crate) listening: Weak<Listening<Message>>,
@@ -95,7 +95,7 @@ impl Names {
         self.name.len() + self.lib_name.len() + self.lib_ver.len()
     }
 
-    /// As logs keep them.
+    /// The names, shortened for logs.
     fn shortened(self) -> Names {
         let short = |name: Box<[u8]>| match name.len() {
             ..=NAME_LOGGED => name,
@@ -200,7 +200,7 @@ impl Card {
         self.wait.load(Relaxed) > 0 || self.held_back.load(Relaxed)
     }
 
-    /// Whether it counts as a subscriber where clients are sorted by what they are.
+    /// Whether the client is of type `pubsub` in lists and filters of clients.
     pub(crate) fn is_subscriber(&self) -> bool {
         self.subscriptions() > 0
     }

@@ -251,7 +251,7 @@ impl RespConn {
         }
     }
 
-    /// What stands for a connection where its script runs.
+    /// A substitute for a connection, where its script runs.
     pub(crate) fn of_script(session: Session, card: Arc<Card>) -> RespConn {
         RespConn {
             parser: Parser::default(),
@@ -374,7 +374,8 @@ impl RespConn {
         }
     }
 
-    /// Ends a connection that has not logged in in time. Its timer has other uses as well: a wrong password costs a pause.
+    /// Ends a connection that has not authenticated in time. The connection's timer has other uses as well: a wrong
+    /// password costs a pause.
     fn look_at_login(&mut self, cx: &mut Cx<'_, Self>) {
         let shared = cx.local.shared.clone();
         if let (Some(within), Some(card)) = (shared.config.login_within, &self.card) {
@@ -434,7 +435,7 @@ impl RespConn {
         Rest::Unknown
     }
 
-    /// Runs commands until one cannot; how that ended, and the input that is dealt with then.
+    /// Runs commands until one cannot run; returns how that ended, and how much input was consumed.
     fn run_batch(
         &mut self,
         args: &[&[u8]],
@@ -585,7 +586,7 @@ impl RespConn {
         Next::More
     }
 
-    /// Ends the connection at once: what it asked for is more than it may have queued.
+    /// Ends the connection at once: its reply is larger than its output limit.
     #[cold]
     pub(super) fn too_much(&mut self, cx: &mut Cx<'_, Self>) {
         let stats = &cx.local.stats;
@@ -705,7 +706,7 @@ impl RespConn {
     pub(crate) fn look_again(&mut self, cx: &mut Cx<'_, Self>) -> bool {
         let Some(card) = &self.card else { return false };
         let output = cx.link.queued_len();
-        // What is held besides is carried input, with its room to grow.
+        // The rest of what the link holds is carried input, with its room to grow.
         let unread = cx.link.held().saturating_sub(output);
         let unread = unread.min(u32::MAX as usize);
         card.input_len.store(unread as u32, Relaxed);

@@ -8,7 +8,7 @@ use crate::store::{Store, Tracker};
 /// The kinds of tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Everything that it reads.
+    /// All keys that the client reads.
     Reads,
     /// Only keys that the client reads after CLIENT CACHING YES.
     OptIn,

@@ -42,7 +42,7 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
     while let [option, more @ ..] = rest {
         match (option.to_ascii_lowercase().as_slice(), more) {
             (b"auth", [user, password, more @ ..]) => {
-                // As in Redis, the last one counts.
+                // As in Redis, the last AUTH counts.
                 login = Some((*user, *password));
                 rest = more;
             }

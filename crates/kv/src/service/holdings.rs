@@ -40,12 +40,12 @@ pub(crate) enum Holding {
 
 const HOLDINGS: usize = Holding::Prefixes as usize + 1;
 
-/// The account of one client; bytes of memory. Only the loop of its connection writes it.
+/// The account of one client; bytes of memory. Only the loop of its connection writes to it.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     by_kind: [AtomicU64; HOLDINGS],
     sum: AtomicU64,
-    /// What the sum of all clients knows of it.
+    /// The part of the account that the common sum already includes.
     pub(super) known: AtomicU64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Total {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientsLimit {
     Bytes(u64),
-    /// A percentage of `maxmemory`; no limit where that has none.
+    /// A percentage of `maxmemory`; no limit if `maxmemory` has none.
     Percent(u8),
 }
 

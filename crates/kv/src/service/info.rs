@@ -281,7 +281,7 @@ fn command_stats(call: &mut Call<'_, '_>, text: &mut String) {
             if calls == 0 && rejected == 0 {
                 continue;
             }
-            // Not every call is timed: the mean of the timed ones stands for all.
+            // Not every call is timed: the mean of the timed calls stands for all.
             let timed = now.timed.value() - before.timed.value();
             let ns = now.timed_ns.value() - before.timed_ns.value();
             let mean_us = ns as f64 / 1e3 / timed.max(1) as f64;

@@ -9,7 +9,7 @@ use super::info::resident;
 /// Steps of freeing that MEMORY PURGE takes at most.
 const PURGE: usize = 256;
 
-/// Runs MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS. Its arguments were checked; no locks are held.
+/// Runs MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS. The arguments were checked; no locks are held.
 pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
     // The report counts keys.

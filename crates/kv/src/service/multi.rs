@@ -171,7 +171,7 @@ impl RespConn {
         }
     }
 
-    /// Runs what was queued; false if it is to begin again, and has done nothing.
+    /// Runs the queued commands; false if none has run and the transaction must begin again.
     fn exec_queued(
         &mut self,
         transaction: &Transaction,

@@ -54,7 +54,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// Whether what was written is on the disk; `local` says that it is waited for.
+/// Whether the client's writes are on the disk; `local` says that the client waits for that.
 fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static str> {
     let Some(durable) = shared.durable.get() else {
         return match local {

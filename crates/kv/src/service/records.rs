@@ -23,7 +23,7 @@ pub(super) struct Record {
     pub(super) keys: Vec<KeySpec>,
 }
 
-/// Where some keys of a command are, and how it uses them.
+/// The positions of some keys of a command, and how it uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeySpec {
     /// `RO`, `RW`, `OW` (overwrites) or `RM` (removes): how the command uses the key itself. Then come the flags for the

@@ -43,7 +43,7 @@ impl LeaseShown {
 pub struct Replicated {
     /// What this server is to the store.
     pub role: Role,
-    /// The home is reached, and what is asked of it is done.
+    /// The home is reachable, and answers requests.
     pub is_linked: bool,
     /// On an owner, the first position that is not in the home; on a follower, the first position
     /// that was not applied.

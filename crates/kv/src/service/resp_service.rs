@@ -99,9 +99,9 @@ impl RespService {
         service
     }
 
-    /// Serves a store that is to be built again from a log which commits by this policy. As long as it
-    /// [loads](Store::begin_loading), commands that need the keys are answered with `-LOADING`. Before it
-    /// [has loaded](Store::end_loading), [`recovered`](RespService::recovered) is to be called.
+    /// Serves a store that is being rebuilt from a log with this commit policy. While the store
+    /// [loads](Store::begin_loading), commands that need the keys are answered with `-LOADING`. Call
+    /// [`recovered`](RespService::recovered) before the store [has loaded](Store::end_loading).
     #[must_use]
     pub fn recovering(store: Arc<Store>, settings: Settings, policy: Policy) -> RespService {
         RespService::of(store, settings, Some(policy))
@@ -146,9 +146,9 @@ impl RespService {
         self.shared.set_local_addr(at.into());
     }
 
-    /// Has the users of this file, a line for each as ACL LIST shows it; ACL LOAD reads it again, and ACL
-    /// SAVE writes it. Without a line of its own the user `default` may do everything, with the password
-    /// of the settings if there is one. To be called before the server starts, and once.
+    /// Loads the users from this file, a line for each as ACL LIST shows it; ACL LOAD reads the file
+    /// again, and ACL SAVE writes it. Without a line of its own the user `default` may do everything,
+    /// with the password of the settings if there is one. Call this once, before the server starts.
     ///
     /// # Errors
     /// The file cannot be read, or a line is wrong; or the settings have a password with which the
@@ -188,8 +188,8 @@ impl RespService {
         self.shared.attention.set_log_keys();
     }
 
-    /// Has no client read the log that is [shown](RespService::show_log), or again all clients that
-    /// may read its keys.
+    /// Switches off the reading of the log that is [shown](RespService::show_log) for all clients,
+    /// or on again for the clients that may read its keys.
     pub fn shut_log(&self, shut: bool) {
         if let Some(shown) = self.shared.log_keys.get() {
             shown.set_shut(shut);
@@ -361,7 +361,8 @@ impl Service for RespService {
         local.find_log();
         if let Some(mut waiting) = local.waiting.take() {
             if local.subscribers.any() {
-                // Before it is looked whether what they are about to hear has settled.
+                // The bell is armed before the check whether the changes in the replies have
+                // settled.
                 waiting.arm();
             }
             if let Some(waited) = waiting.woken(local, all) {

@@ -258,8 +258,8 @@ impl RespConn {
         }
     }
 
-    /// Deals with what is not as usual: a stranger, a store that loads, a transaction, a subscriber, a pause, a key that is
-    /// not the store's.
+    /// Handles the unusual cases: a client that is not authenticated, a store that loads, a transaction, a subscriber, a
+    /// pause, a key that belongs to the log.
     #[cold]
     fn intercept(
         &mut self,
@@ -445,7 +445,7 @@ impl RespConn {
     }
 }
 
-/// Whether this is no command but what a line of an HTTP request begins with: a method that pages
+/// Whether this word begins a line of an HTTP request, and is no command: a method that web pages
 /// may use with a body of their own, or the header that every request has.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")

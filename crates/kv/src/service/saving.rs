@@ -71,7 +71,7 @@ fn why(status: &Status) -> String {
         .replace(['\r', '\n'], " ")
 }
 
-/// Begins a snapshot, or has one made behind the one that is being made.
+/// Begins a snapshot, or schedules one after the one in progress.
 pub(super) fn bgsave(call: &mut Call<'_, '_>) -> Flow {
     let schedule = match call.args {
         [_] => false,
@@ -114,8 +114,8 @@ pub(super) fn bgrewriteaof(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// When the last snapshot was made; the time of the start, as for a server that has never saved, if
-/// there is none.
+/// When the last snapshot was made; the time of the start if there is none, like a server that has
+/// never saved.
 pub(super) fn lastsave(call: &mut Call<'_, '_>) -> Flow {
     let at_ms = last_save_ms(&call.shared);
     call.reply.integer((at_ms / 1000) as i64);

@@ -157,7 +157,7 @@ impl Session {
         self.authenticated
     }
 
-    /// Whether it may do everything, and no other client looks at what it does.
+    /// Whether the user may do everything, and no client monitors commands.
     pub(crate) fn is_free(&self) -> bool {
         self.free
     }

@@ -10,7 +10,8 @@ use tidewire::Limits;
 use super::tuning::Kept;
 use crate::resp::Bounds;
 
-/// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
+/// Bytes of replies after which they are handed to the link. One send of this size goes out in one
+/// piece.
 pub(super) const FLUSH: usize = 48 << 10;
 
 /// Settings of the key-value services, beside the store's. Sizes are bytes.
@@ -38,12 +39,13 @@ pub struct Settings {
     /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
     /// be paced. `usize::MAX` is no limit. Default 32 MiB.
     pub subscriber_output: usize,
-    /// What all clients may make the server hold together (input, output, names, subscriptions, transactions, waits,
-    /// tracking); beyond it the largest client is evicted, counted and logged. CONFIG SET maxmemory-clients changes it. 0
-    /// is no limit. Default: half of the machine's memory, see [`Builder::memory_default`](tidewire::Builder::memory_default).
+    /// Most bytes that all clients together may make the server hold (input, output, names, subscriptions, transactions,
+    /// waits, tracking); beyond this the largest client is evicted, counted and logged. CONFIG SET maxmemory-clients changes
+    /// it. 0 is no limit. Default: half of the machine's memory, see
+    /// [`Builder::memory_default`](tidewire::Builder::memory_default).
     pub clients_memory: u64,
-    /// How many clients may be connected, which CONFIG GET maxclients and INFO tell. It sets nothing: the builder's
-    /// limits do. Default 1,000,000.
+    /// How many clients may be connected, for CONFIG GET maxclients and INFO. The field sets no limit: the
+    /// builder's limits do. Default 1,000,000.
     pub clients_max: usize,
     /// Silence after which a connection in the middle of a command is closed, and time for which
     /// a client may leave its replies unread. Default 60 s; `None` waits for ever.
@@ -55,8 +57,8 @@ pub struct Settings {
     pub login_within: Option<Duration>,
     /// Where the data lies, which CONFIG GET dir tells. Default `None`: `/`.
     pub directory: Option<PathBuf>,
-    /// What the listeners were given as [`TcpOptions::keepalive`](tidewire::TcpOptions::keepalive), which CONFIG GET
-    /// tcp-keepalive tells in whole seconds, `None` as 0. It sets nothing. Default: that of `TcpOptions`.
+    /// The listeners' [`TcpOptions::keepalive`](tidewire::TcpOptions::keepalive), which CONFIG GET tcp-keepalive
+    /// shows in whole seconds, `None` as 0. The field sets nothing. Default: that of `TcpOptions`.
     pub keepalive: Option<Duration>,
 }
 
@@ -142,7 +144,7 @@ pub(crate) struct Config {
     pub(crate) script_memory: AtomicUsize,
     /// Bytes of memory that the patterns of one client may take.
     pub(crate) patterns: AtomicUsize,
-    /// What is kept and changes nothing.
+    /// Settings that are stored without an effect.
     pub(crate) tuning: Kept,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct LoopStats {
     /// Connections closed because they had to log in and did not do so in time.
     pub(crate) not_logged_in: Count,
     pages: [OnceLock<Page>; PAGES],
-    /// Error replies by their first word. Others take the lock only to read it.
+    /// Error replies by their first word. Other threads take the lock only to read.
     by_prefix: Mutex<Errors>,
 }
 
@@ -104,7 +104,7 @@ impl LoopStats {
         Some(times.since(before.map(|before| &**before)))
     }
 
-    /// Adds the counts of another loop; only while this one has a single owner.
+    /// Adds the counts of another loop; call this only while this value has a single owner.
     fn absorb(&self, other: &LoopStats) {
         let pairs = |a: &LoopStats, b: &LoopStats| {
             for (to, from) in [
@@ -197,7 +197,7 @@ struct Loops {
     running: Vec<Arc<LoopStats>>,
     /// Counts of loops that have ended: the threads engine has one for each connection.
     ended: LoopStats,
-    /// What was there when CONFIG RESETSTAT was last called.
+    /// The counters at the last CONFIG RESETSTAT.
     forgotten: LoopStats,
 }
 

@@ -13,7 +13,7 @@ use crate::commands::{self, BRIEF, Error, FAST, Keys, Spec};
 /// A command that is about the connection or the server.
 pub(crate) struct SessionSpec {
     pub(crate) name: &'static str,
-    /// As for commands about keys: with the name; negative is at least.
+    /// As for commands on keys: the number of words with the name; negative is a minimum.
     pub(crate) arity: i16,
     pub(crate) when: When,
     pub(crate) subcommands: Subcommands,
@@ -69,12 +69,12 @@ pub(crate) struct Entry {
     /// The subcommands; none for a subcommand itself.
     subcommands: Subcommands,
     needs_keys: bool,
-    /// What COMMAND tells of it.
+    /// The facts that COMMAND shows of it.
     pub(super) record: &'static Record,
     pub(crate) what: What,
 }
 
-/// What a command is about.
+/// The subject of a command: keys, or the connection and the server.
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     /// Keys.
@@ -281,7 +281,7 @@ impl Table {
 }
 
 /// A name of up to 8 bytes in one number, equal for upper and lower case; 0 for a longer one. Names
-/// of the same length are the same if their numbers are and one of them is of letters.
+/// of equal length are equal if their numbers are equal and one of them consists of letters.
 #[inline]
 fn folded(name: &[u8]) -> u64 {
     let bytes = match name.len() {

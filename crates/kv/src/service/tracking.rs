@@ -1,4 +1,4 @@
-//! CLIENT TRACKING: a client that keeps what it has read is told when that changes.
+//! CLIENT TRACKING: a client that caches what it has read is notified when that changes.
 //!
 //! The store decides which client is notified of which change ([`Tracker`]). The functions here
 //! take a client's wishes, and write the changed keys to the client, or to the connection that it
@@ -43,7 +43,7 @@ impl Notify for Route {
             Some(card) => card.handle.try_post(Message::Changed(tracker.clone())),
         };
         if told.is_err() {
-            // Better none than one that believes what is not true any more.
+            // No connection is better than one with a stale cache.
             self.own.abort();
         }
     }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::table::{Entry, table};
 use crate::store::{Store, Watch};
 
-/// What a connection has queued and watches. Exists from the first MULTI or WATCH to the next EXEC
-/// or DISCARD.
+/// A connection's queued commands and watched keys. Exists from the first MULTI or WATCH to the
+/// next EXEC or DISCARD.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     /// MULTI was called.

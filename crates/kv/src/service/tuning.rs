@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::values::{between, memory};
 
-/// What a setting takes.
+/// The values that a setting accepts.
 enum Takes {
     Number(i64, i64),
     YesOrNo,

@@ -29,7 +29,7 @@ use crate::hash::HashKey;
 /// Candidates that are compared for one key to go, at first.
 pub(super) const SAMPLE: usize = 16;
 
-/// What a store is made with.
+/// Settings with which a store is made.
 #[derive(Clone)]
 pub struct Settings {
     /// Databases, 1 to 256. Default 16.
@@ -75,7 +75,7 @@ pub struct Store {
     pub(super) databases: u16,
     pub(super) hasher: HashKey,
     pub(super) effects: OnceLock<Arc<dyn Effects>>,
-    /// What was kept is being put in, and no client may use the store.
+    /// The stored keys are being loaded, and no client may use the store.
     pub(super) loading: AtomicBool,
     pub(super) maxmemory: AtomicU64,
     pub(super) policy: AtomicU8,
@@ -105,7 +105,7 @@ pub struct Store {
     pub(super) frequency: Frequency,
 }
 
-/// What has been counted since the start or [`Store::reset_stats`].
+/// Counts since the start or the last [`Store::reset_stats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Reads of keys that existed.
@@ -246,7 +246,8 @@ impl Store {
         self.eviction_samples.load(Relaxed)
     }
 
-    /// Changes how many keys are compared to find the one that goes. More find a better one.
+    /// Sets how many keys are compared to choose the one that is evicted. More keys give a better
+    /// choice.
     pub fn set_eviction_samples(&self, n: usize) {
         self.eviction_samples.store(n.clamp(1, 64), Relaxed);
     }
@@ -281,7 +282,7 @@ impl Store {
         (0..self.shards.len()).map(|at| self.lock(at).used).sum()
     }
 
-    /// What has been counted. Locks each shard in turn.
+    /// The present counts. Locks each shard in turn.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
@@ -340,8 +341,8 @@ impl Store {
         (0..self.shards.len()).map(of).sum()
     }
 
-    /// Shows all keys of a database, with when each expires, in milliseconds since 1970, and what
-    /// it holds. Locks each shard in turn, as long as it takes to show what is in it: for a store
+    /// Shows all keys of a database, each with its expiry time, in milliseconds since 1970, and its
+    /// value. Locks each shard in turn, for as long as showing its keys takes: use this on a store
     /// that no other thread uses.
     pub fn each_key(&self, db: u16, mut show: impl FnMut(&[u8], Option<u64>, ValueRef<'_>)) {
         for at in 0..self.shards.len() {

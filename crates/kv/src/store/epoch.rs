@@ -40,7 +40,7 @@ pub(crate) struct Progress {
     pub(super) done: bool,
 }
 
-/// A key with what was known of it when the epoch began.
+/// A key with its properties at the begin of the epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Owned {
     pub(super) db: u16,
@@ -102,7 +102,7 @@ pub(super) struct Detached {
     pub(super) held: i64,
 }
 
-/// What was handed to the walk.
+/// The values that were handed to the walk.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
     /// Items of small values.

@@ -43,7 +43,7 @@ pub const MISSED: Classes = 1 << 12;
 /// A key was made that was not there.
 pub const NEW: Classes = 1 << 13;
 
-/// What `A` stands for, in the order in which they are told.
+/// The classes that `A` stands for, in the order in which they are shown.
 pub(super) const LETTERS: [(u8, Classes); 10] = [
     (b'g', GENERIC),
     (b'$', STRING),
@@ -69,7 +69,7 @@ pub(super) fn all_of_a() -> Classes {
     LETTERS.iter().fold(0, |all, (_, class)| all | class)
 }
 
-/// Reads letters as `notify-keyspace-events` has them; `None` if one is unknown.
+/// Parses letters of `notify-keyspace-events`; `None` if one is unknown.
 #[must_use]
 pub fn parse_classes(text: &[u8]) -> Option<Classes> {
     let mut classes = 0;
@@ -119,7 +119,7 @@ pub trait Announce: Send + Sync {
     fn announce(&self, event: &Event, by: Classes, ticket: u64) -> bool;
 }
 
-/// Which events are told, and where.
+/// Which events are published, and where.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(super) asked: AtomicU16,

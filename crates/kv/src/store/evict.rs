@@ -27,13 +27,13 @@ impl Store {
     /// Makes room for `more` bytes below the limit of memory: frees what is buried, and removes keys
     /// if the policy allows it. False if that cannot be. No locks may be held.
     pub(crate) fn make_room(&self, more: u64, clock: u32, rng: &mut fastrand::Rng) -> bool {
-        // What was removed before is freed before anything else is removed.
+        // Removed values are freed before more keys are removed.
         let mut steps = STEPS;
         while self.excess(more, true) > 0 && steps > 0 && self.free_some() {
             steps -= 1;
         }
         if self.excess(more, false) == 0 {
-            // There is room, or it is on its way.
+            // There is room, or it is being freed.
             return true;
         }
         let policy = self.policy();
@@ -89,7 +89,7 @@ impl Store {
             }
             at = (at + 1) % self.shards.len();
         }
-        // As many went as one command may wait for.
+        // A command waits for no more evictions than these.
         true
     }
 

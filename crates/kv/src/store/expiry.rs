@@ -31,7 +31,7 @@ const CALLS: usize = 16;
 /// Changes that have settled, of which a call forgets so many in one shard.
 const SETTLED: usize = 1024;
 
-/// What a call of [`Store::expire`] has done.
+/// The result of a call of [`Store::expire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Keys removed.
@@ -49,7 +49,7 @@ impl Swept {
     const IDLE: Duration = Duration::from_millis(100);
 }
 
-/// What a call has looked at.
+/// The work that a call has done so far.
 #[derive(Clone, Copy, Default)]
 struct Work {
     buckets: usize,

@@ -34,11 +34,11 @@ pub(crate) struct Guards<'s> {
     pub(super) replays: bool,
     /// The changes are in the log already, so they are not given to the hook.
     pub(super) is_known: bool,
-    /// What runs removes, and may use room that is held for that.
+    /// The running command removes keys, and may use the room that is reserved for that.
     pub(super) removes: bool,
     /// Decides whether a use of a key is counted.
     pub(super) luck: fastrand::Rng,
-    /// The client that changes keys; 0 for one that does not track.
+    /// The client that makes the changes; 0 for a client that does not track.
     pub(crate) client: u64,
 }
 
@@ -129,7 +129,7 @@ impl<'s> Guards<'s> {
         if self.many.len() == self.store.shards.len() {
             return true;
         }
-        // Both are in ascending order.
+        // Both lists are in ascending order.
         let mut held = self.one.iter().chain(&self.many).map(|(at, _)| *at);
         shards.iter().all(|at| held.any(|held| held == at))
     }
@@ -187,7 +187,7 @@ impl<'s> Guards<'s> {
         !self.left.is_empty()
     }
 
-    /// Takes the locks of some of the shards that were [left](Guards::leave), for one command. They stay marked.
+    /// Takes the locks of some [left](Guards::leave) shards again, for one command. The shards stay marked.
     pub(crate) fn come_back_to(&mut self, shards: &ShardSet) {
         debug_assert!(self.one.is_none() && self.many.is_empty());
         for at in shards.iter() {
@@ -280,7 +280,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// The shard that is held, if it is a single one.
+    /// The held shard, if exactly one is held.
     #[inline]
     pub(crate) fn only_one(&self) -> Option<&Shard> {
         match &self.one {

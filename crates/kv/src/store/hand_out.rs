@@ -145,7 +145,7 @@ impl Store {
         self.epochs.queued.load(Relaxed)
     }
 
-    /// Whether that is half of what may be.
+    /// Whether half of the allowed bytes are handed out.
     #[must_use]
     pub fn is_half_handed_out(&self) -> bool {
         self.handed_out() > self.epochs.queued_max.load(Relaxed) / 2

@@ -176,7 +176,7 @@ pub(crate) type Changed = (Arc<[u8]>, Option<Library>);
 /// A view of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// What is committed, for all clients.
+    /// The committed libraries, for all clients.
     Committed,
     /// What the changing unit sees.
     Newest,
@@ -202,7 +202,7 @@ impl Libraries {
         self.state().before.get_or_insert_default();
     }
 
-    /// What was changed is committed, with this ticket.
+    /// The changes are committed, with this ticket.
     pub(super) fn commit(&self, ticket: u64) {
         let mut state = self.state();
         // A reader that sees the change, in the state or by its number, finds this ticket.

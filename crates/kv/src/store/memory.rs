@@ -1,6 +1,6 @@
 //! A key and its value in one allocation: the one module with unsafe code.
 //!
-//! An [`Entry`] is one tagged pointer. It owns bytes without gaps:
+//! An [`Entry`] is one tagged pointer. The entry owns these bytes, without gaps:
 //!
 //! ```text
 //! flags:u8 | clock:u24 | lengths of key and value: u8 u16, or u32 u32 | deadline:u64 if any
@@ -40,7 +40,7 @@ const TEXT: u8 = 32;
 /// How a string came to be, until another takes its place: OBJECT ENCODING tells it, as Redis keeps such strings otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As a client or a command gave it.
+    /// The value's bytes as a client or a command gave them.
     Given,
     /// The string was changed in place.
     Edited,
@@ -113,7 +113,7 @@ impl Entry {
         entry
     }
 
-    /// As [`string`](Entry::string), with a long value as it is and not a copy.
+    /// Like [`string`](Entry::string), but a long value is moved and not copied.
     pub(crate) fn string_of(key: &[u8], value: Vec<u8>) -> Entry {
         if value.len() > INLINE_MAX {
             Entry::new(key, Value::Str(value))
@@ -306,8 +306,8 @@ impl Entry {
                 old.clear();
                 return old.extend_from_slice(value);
             }
-            // What was there goes first. A buffer that grows by itself would double, one that is reused would stay as
-            // large as the largest value ever was, and nothing would ever take that back.
+            // The old buffer is freed first. A buffer that grows by itself would double, and one that is reused would
+            // stay as large as the largest value ever was.
             *old = Vec::new();
             *old = value.to_vec();
             return;

@@ -48,7 +48,7 @@ pub(crate) struct Pending {
 }
 
 impl<'s> Guards<'s> {
-    /// What is shown the mutations.
+    /// The hook that is given the changes.
     #[inline]
     pub(crate) fn effects(&self) -> Option<&'s dyn Effects> {
         match self.is_known {
@@ -194,7 +194,7 @@ impl<'s> Guards<'s> {
             return;
         };
         let store = self.store();
-        // What is open keeps its part.
+        // The open unit keeps its part of the promise.
         let open = pending.units.open_cost();
         if let Some(effects) = self.effects()
             && !pending.units.is_empty()
@@ -256,7 +256,7 @@ impl<'s> Guards<'s> {
             }
         }
         if !pending.untold.is_empty() {
-            // Tells of what a command has done that has panicked.
+            // Publishes the changes of a command that has panicked.
             self.store().tell_untold(pending.untold, pending.written);
         }
     }
@@ -376,7 +376,7 @@ fn names_database(spec: &Signature) -> bool {
     matches!(spec.name, "move" | "copy")
 }
 
-/// Bytes that an id and what was trimmed take in the place of what was asked for.
+/// Bytes that a generated id and the trimmed entries take, in place of the command's own words.
 const CHOSEN: usize = 96;
 /// Bytes that the result of a sum of numbers with fractions may have.
 const SUM: usize = 6 << 10;
@@ -464,7 +464,7 @@ impl Store {
         Ok(())
     }
 
-    /// The ticket of the last unit that was committed; 0 for none.
+    /// The ticket of the last committed unit; 0 if there is none.
     #[must_use]
     pub fn last_ticket(&self) -> u64 {
         self.last_ticket.load(Relaxed)

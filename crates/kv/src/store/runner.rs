@@ -29,8 +29,9 @@ pub enum Ran {
     Done,
     /// The command has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
     Blocked(Blocked),
-    /// There is no room for its effect just now: it has done nothing, wrote no reply, and is to be tried
-    /// again a little later. Only where the runner is [`patient`](Runner::patient).
+    /// There is no room for the command's effect at the moment: the command has done nothing, wrote no
+    /// reply, and must be tried again later. This happens only if the runner is
+    /// [`patient`](Runner::patient).
     Later,
     /// A script that runs beside the loops keeps its keys: it has done nothing, wrote no reply, and is to be tried again
     /// when the script has ended. Once that takes long the reply is [`Error::BUSY`] instead.
@@ -77,8 +78,7 @@ pub struct Runner<'s> {
 enum Called {
     Done,
     Blocked(Blocked),
-    /// The command has found out what it would change, and there is no room for that; nothing has
-    /// changed.
+    /// The command has found out its changes, and there is no room for them; nothing has changed.
     NoRoom(NoRoom),
     /// The command has come to where a script is at work, and has changed nothing.
     Kept,
@@ -152,7 +152,7 @@ impl<'s> Runner<'s> {
         let store = self.guards.store();
         if spec.needs_memory(args) && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
             if !self.in_transaction && store.is_kept.load(Relaxed) {
-                // What a script keeps cannot be evicted just now.
+                // Keys that a script holds cannot be evicted now.
                 return self.shut_out(reply);
             }
             reply.error(&Error::OUT_OF_MEMORY.0);
@@ -171,7 +171,8 @@ impl<'s> Runner<'s> {
         self.ran(called, backlog.then_some(before), reply)
     }
 
-    /// What is left to do behind a command. `before` is what there was, if what it brought is to be paid for.
+    /// The steps after a command. `before` is the used memory before the command, if the command has to make
+    /// up for what it adds.
     #[inline(always)]
     fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
         // A command that waits needs its locks.
@@ -274,7 +275,7 @@ impl<'s> Runner<'s> {
     /// [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no lock.
     ///
     /// # Errors
-    /// There is no room for them, and nothing has happened.
+    /// There is no room for the commands, and nothing has happened.
     pub fn reserve<'x>(
         &mut self,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
@@ -359,8 +360,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Takes the locks that a command needs, unless it is one of a transaction, which has them; false if a script
-    /// keeps its keys. Remembers the hash of a single key until the command's end.
+    /// Takes the locks that a command needs, except in a transaction, which has them already; false if a script
+    /// holds its keys. Remembers the hash of a single key until the command's end.
     #[inline]
     fn take_locks(&mut self, spec: &Spec, args: &[&[u8]]) -> bool {
         let store = self.guards.store();
@@ -373,7 +374,7 @@ impl<'s> Runner<'s> {
         }
         if let Keys::Range { first, last, .. } = spec.keys
             && i32::from(first) == i32::from(last)
-            // As `OBJECT HELP` has none.
+            // A call such as `OBJECT HELP` has no key.
             && let Some(key) = args.get(usize::from(first))
         {
             let hash = self.known(key).unwrap_or_else(|| store.hash(key));
@@ -601,7 +602,7 @@ impl<'s> Runner<'s> {
         let settled = match self.guards.effects() {
             None => u64::MAX,
             Some(effects) => {
-                // What is changed from now on is noted.
+                // Changes are noted from now on.
                 self.guards.pending(self.now_ms);
                 effects.settled()
             }
@@ -694,7 +695,7 @@ impl<'s> Runner<'s> {
         store.has_unserved.store(true, Relaxed);
     }
 
-    /// Takes the lock of a key that is ready; false if a script keeps it.
+    /// Takes the lock of a ready key; false if a script holds the key.
     fn hold_to_serve(&mut self, db: u16, key: &[u8], hash: u64) -> bool {
         self.guards.hold_one(self.guards.store().shard_of(hash));
         if self.guards.is_kept() {
@@ -887,8 +888,8 @@ impl<'s> Runner<'s> {
 }
 
 impl Runner<'_> {
-    /// Frees twice what a command has brought, as long as too much waits to be freed: so the heap
-    /// of what waits shrinks however fast clients make more of it, and no client pays for others.
+    /// Frees twice what a command has added, as long as too much waits to be freed. So the waiting
+    /// memory shrinks however fast clients add to it, and no client pays for others.
     #[cold]
     fn free_for(&mut self, brought: i64) {
         /// Bytes that are not worth a step.

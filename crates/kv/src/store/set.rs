@@ -30,7 +30,7 @@ impl ShardSet {
         ShardSet::One(at as u16)
     }
 
-    /// All of a store that has so many.
+    /// All shards of a store with `n` shards.
     pub(crate) fn first(n: usize) -> ShardSet {
         let mut all = ShardSet::NONE;
         (0..n).for_each(|at| all.insert(at));

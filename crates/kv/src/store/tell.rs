@@ -101,7 +101,7 @@ impl Store {
         }
     }
 
-    /// Finds the clients that have read a key that has changed, or have a prefix of it.
+    /// Finds the clients that have read a changed key, or track a prefix of it.
     #[cold]
     pub(super) fn find_trackers(
         &self,
@@ -236,7 +236,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sets the client that runs the commands, so that it need not be told of its own changes; 0 is
+    /// Sets the client that runs the commands, so that it is not notified of its own changes; 0 is
     /// none.
     pub fn set_client(&mut self, client: u64) {
         self.guards.client = client;

@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::place::Place;
 
-/// Bytes of names that wait for one client; beyond it is told that everything has changed.
+/// Bytes of names that wait for one client; beyond this, the client is told that everything has
+/// changed.
 pub(super) const PENDING_MAX: usize = 1 << 20;
 /// Bytes of changed keys that one unit keeps; beyond this, clients are told that all keys have
 /// changed.
 pub(super) const UNTOLD_MAX: usize = 16 << 20;
-/// What a name takes beside its bytes, about.
+/// Bytes that a name takes beside its text, about.
 pub(super) const EACH: usize = 32;
 /// Bytes that a note takes beside the key's name, about; each further client of a note takes as
 /// much again.
@@ -60,16 +61,16 @@ pub(super) struct Pending {
     pub(super) bytes: usize,
     pub(super) all: bool,
     pub(super) notified: bool,
-    /// The client may not hear of it before this has settled.
+    /// The client may not be notified before this ticket has settled.
     pub(super) ticket: u64,
 }
 
-/// What has changed.
+/// The contents of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// Perhaps everything.
     All,
-    /// These keys.
+    /// The names of changed keys.
     Keys(Vec<Box<[u8]>>),
 }
 
@@ -217,7 +218,7 @@ impl Untold {
         };
     }
 
-    /// What was kept elsewhere.
+    /// Adds changes that were kept elsewhere.
     pub(super) fn append(&mut self, other: Untold) {
         if other.all {
             self.add_all();

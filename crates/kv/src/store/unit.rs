@@ -16,7 +16,7 @@ pub const RECORD_MAX: usize = 1 << 20;
 const FRAME: usize = 12;
 /// Bytes of memory that units take at first: a short pipeline grows it never or once.
 const FIRST: usize = 2 << 10;
-/// First byte of a record: the unit goes on in the next one, or ends in this one.
+/// First byte of a record: the unit continues in the next record, or ends in this one.
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
 /// A unit that was begun before is never completed: the owner that was writing it has lost the
@@ -32,14 +32,14 @@ const EVICTED: u8 = 3;
 pub struct Units {
     /// Whole records, then the one that is open.
     bytes: Vec<u8>,
-    /// Where the open unit begins; `bytes.len()` if nothing is in it.
+    /// The start of the open unit; `bytes.len()` if the unit is empty.
     open: usize,
     records: u32,
     closed: u32,
     stamp: u64,
 }
 
-/// What is wrong with stored units.
+/// Why stored units are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
@@ -63,7 +63,7 @@ impl Units {
         bytes + (bytes / RECORD_MAX + 1) * (FRAME + 1) + 64
     }
 
-    /// What these cost, in the sense of [`bound`](Units::bound), including open ones.
+    /// The cost of these units, in the sense of [`bound`](Units::bound), including open ones.
     #[must_use]
     pub fn cost(&self) -> usize {
         if self.bytes.is_empty() {
@@ -282,7 +282,7 @@ impl Reader {
     }
 }
 
-/// What a unit has done, in order.
+/// The effects of a unit, in order.
 ///
 /// # Errors
 /// The record's bytes are not what a unit is made of.

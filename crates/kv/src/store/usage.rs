@@ -79,7 +79,7 @@ pub(super) fn counted(count: u8, clock: u32) -> u32 {
 }
 
 impl Frequency {
-    /// What has become of a count.
+    /// The present value of a stored count.
     pub(super) fn now(&self, stored: u32, clock: u32) -> u8 {
         let (count, then) = (stored as u8, (stored >> 8) as u16);
         let passed = u32::from((clock as u16).wrapping_sub(then));
@@ -130,7 +130,7 @@ mod tests {
             }
             entry.clock() as u8
         };
-        // As Redis's documentation has it for so many uses: 255, 142 and 49.
+        // Redis's documentation has these numbers for so many uses: 255, 142 and 49.
         assert_eq!(hundred_thousand(0), 255);
         let (ten, hundred) = (hundred_thousand(10), hundred_thousand(100));
         assert!((120..170).contains(&ten), "{ten}");

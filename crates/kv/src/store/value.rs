@@ -1,4 +1,4 @@
-//! What a key can hold.
+//! The value of a key.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -179,7 +179,7 @@ impl Value {
         }
     }
 
-    /// The value's bytes to change, if it is a string; a copy of them if a snapshot has them too.
+    /// The bytes of a string value, for changing them; a copy if a snapshot has them too.
     pub(crate) fn string_mut(&mut self) -> Option<&mut Vec<u8>> {
         if let Value::Shared(shared) = self {
             let shared = std::mem::take(shared);

@@ -19,7 +19,7 @@ const PIECE: usize = 256 << 10;
 /// Entries of a table that was emptied, which a step takes out.
 const ENTRIES: usize = 256;
 
-/// Where a walk stands. There is one at a time.
+/// The position of a walk. Only one walk runs at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// Shards before this one are done.

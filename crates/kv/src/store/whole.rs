@@ -138,7 +138,7 @@ impl View<'_, '_> {
         None
     }
 
-    /// Removes all keys of this database. They are freed later, in steps.
+    /// Removes all keys of this database. Their memory is freed later, in steps.
     pub fn flush(&mut self) {
         let db = self.db;
         let store = self.guards.store();

@@ -134,7 +134,7 @@ impl Order {
 
     /// The elements from a rank on downwards.
     pub(super) fn iter_down(&self, rank: usize) -> impl Iterator<Item = Ranked> {
-        // As many as there are behind it are left out.
+        // Skips as many elements as there are behind it.
         let mut left = self.len.saturating_sub(rank + 1);
         let mut end = self.blocks.len();
         while end > 0 && left >= self.blocks[end - 1].len() {
@@ -159,7 +159,7 @@ impl Order {
     }
 }
 
-/// What comes first: the lower score, then the lower member.
+/// The order: the lower score first, then the lower member.
 pub(super) fn compare(a: f64, b: f64, members: impl FnOnce() -> Ordering) -> Ordering {
     let by_score = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
     by_score.then_with(members)

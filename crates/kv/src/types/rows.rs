@@ -1,8 +1,7 @@
 //! The elements of a large collection, without an allocation for each: numbered from 0, in packed blocks.
 //!
-//! An element is one or two texts, its columns. Long elements are kept apart, each in an allocation
-//! of its own, so that a block stays small whatever is in it; what stands in the block is their
-//! number.
+//! An element is one or two texts, its columns. A long element has an allocation of its own, and
+//! the block holds only its number, so that blocks stay small.
 
 use super::packed::{Code, Packed};
 use super::row::Row;

@@ -17,7 +17,7 @@ pub(crate) trait Spread {
         self.table().is_some()
     }
 
-    /// Has it written down as it is now, whatever becomes of it.
+    /// Has the collection snapshotted as it is now, whatever happens to it later.
     fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         if let Some(table) = self.table_mut() {
             table.freeze(id, queued);
@@ -37,7 +37,8 @@ pub(crate) trait Spread {
 
 /// A table, whatever its elements are.
 pub(crate) trait Freeze {
-    /// Has it written down as it is now, whatever becomes of it: [`thaw`](Freeze::thaw) hands that out.
+    /// Has the collection snapshotted as it is now, whatever happens to it later:
+    /// [`thaw`](Freeze::thaw) hands out its pieces.
     fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>);
     fn frozen_id(&self) -> Option<u64>;
     /// Hands out the collection as it was when it was frozen, about `most` bytes of it; returns

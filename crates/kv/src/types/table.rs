@@ -5,10 +5,10 @@
 //! and no element has an allocation of its own; and the place of a removed element is filled from the end, so
 //! that memory shrinks with the contents.
 //!
-//! And linear hashing, as in the table of keys. One bucket is split or merged at a time, so
-//! that no command pays for all elements, and a scan counts buckets with their bits reversed, so that
-//! a cursor keeps its meaning when the table grows or shrinks between two calls: whatever was there
-//! all the time is returned at least once.
+//! The second idea is linear hashing, as in the table of keys. One bucket is split or merged at a
+//! time, so that no command pays for all elements. A scan counts buckets with their bits reversed, so
+//! that a cursor stays valid when the table grows or shrinks between two calls: every element that
+//! exists all the time is returned at least once.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
         }
     }
 
-    /// The first element of a bucket that is wanted, and the one before it in the chain.
+    /// The first wanted element of a bucket, and its predecessor in the chain.
     fn walk(
         &self,
         bucket: usize,

@@ -1,7 +1,8 @@
-//! The keeper of snapshots: makes one when it is asked for or due, counts it, cuts the log behind it.
+//! The keeper of snapshots: makes a snapshot when it is asked for or due, renames it to its valid
+//! name, and cuts the log behind it.
 //!
-//! The one idea: it is a state machine that is driven by steps and given the time, as the log's writer.
-//! A thread drives it in production, a test on a simulated disk.
+//! The one idea: like the log's writer, the keeper is a state machine that is driven by steps and given
+//! the time. A thread drives it in production, a test on a simulated disk.
 
 use std::fmt;
 use std::io;
@@ -40,7 +41,7 @@ pub struct Keeper<D: Disk> {
     store: Arc<Store>,
     told: Arc<Snapshots>,
     state: State<D>,
-    /// What the walk writes in vain.
+    /// Output of the walk that is not needed.
     waste: Vec<u8>,
     /// Not before that without being asked for.
     pause_until: Duration,
@@ -51,9 +52,9 @@ pub struct Keeper<D: Disk> {
     waits: u64,
     /// Bytes of the last snapshot, and of the keys in memory when it was begun.
     last: Option<(u64, u64)>,
-    /// When it was last said that the disk is full; `None` while it is not.
+    /// When a full disk was last reported; `None` while the disk is not full.
     told_full: Option<Duration>,
-    /// What the log holds for what makes room is lent to the snapshot that is being made.
+    /// When the log's reserve was lent to the snapshot in progress; `None` while it is not lent.
     lent_at: Option<Duration>,
     /// Until when changes wait for the log to hold again what it had lent.
     owed_until: Duration,
@@ -198,9 +199,9 @@ impl<D: Disk> Keeper<D> {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether there is time to leave the processor to others between steps: one is being made, and
-    /// what was handed out before it changed will delay no command soon, nor does the log want for
-    /// room.
+    /// Whether the thread may leave the processor to others between steps: a snapshot is in
+    /// progress, values that were handed out will not soon delay a command, and the log does not
+    /// need space.
     #[must_use]
     pub fn may_rest(&self) -> bool {
         let walks = matches!(self.state, State::Walking { .. } | State::Wasting { .. });
@@ -212,8 +213,8 @@ impl<D: Disk> Keeper<D> {
         let growth = self.told.growth();
         let (logged, size) = (self.kv_log.logged(), self.told.lock().size);
         let may_be = growth > 0 && logged > 0;
-        // The log must also have grown by as much as a snapshot would write, so that what is
-        // written twice is not more than what is written once.
+        // The log must also have grown by the size of a snapshot, so that at most half of all
+        // writes are snapshots.
         let has_grown = logged >= growth.max(size);
         match room {
             Room::Enough | Room::Unknown if may_be && has_grown => Due::Grown,
@@ -248,7 +249,8 @@ impl<D: Disk> Keeper<D> {
         then >= likely + 2 * segment
     }
 
-    /// Bytes that a snapshot takes if it is as small as the last one, for what is in memory.
+    /// The likely size of a snapshot of the present keys, if they pack as well as in the last one;
+    /// bytes.
     fn likely(&self) -> u64 {
         let expected = self.told.expected();
         let (Some((size, then)), Some(now)) = (self.last, self.store.living_memory_at_once())

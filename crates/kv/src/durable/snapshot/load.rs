@@ -75,7 +75,7 @@ pub enum SnapshotError {
         /// How many it was made with.
         found: u16,
     },
-    /// The callback that is told the progress stopped it.
+    /// The progress callback stopped the load.
     #[error("the progress callback stopped the reading of the snapshot")]
     Stopped,
 }
@@ -88,7 +88,7 @@ pub enum Instead {
     Older(String),
     /// The log, which still begins with the first change.
     Log,
-    /// Nothing that is here.
+    /// There is no substitute in this directory.
     Nothing,
 }
 
@@ -241,7 +241,7 @@ impl From<Wrong> for Failure {
     }
 }
 
-/// A block, where it stands, and what it holds.
+/// A block: its position and its contents.
 struct Block {
     head: BlockHead,
     offset: u64,

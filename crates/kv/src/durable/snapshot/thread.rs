@@ -53,7 +53,7 @@ impl Running {
         &self.told
     }
 
-    /// Ends it, and with it a snapshot that is being made, which does not count then.
+    /// Ends the thread, and with it a snapshot in progress, which then does not count.
     pub fn stop(&mut self) {
         self.told.lock().stop();
         self.told.nudge();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What is known of the snapshots of a store.
+/// The state of a store's snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Start of the snapshot in progress, in milliseconds since 1970; 0 if none is.
@@ -115,7 +115,7 @@ impl Snapshots {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known now.
+    /// The present state.
     #[must_use]
     pub fn status(&self) -> Status {
         self.lock().clone()

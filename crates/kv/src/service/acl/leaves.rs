@@ -76,7 +76,7 @@ impl Leaves {
         self.first[id]..self.first[id + 1]
     }
 
-    /// What a call runs.
+    /// The leaf that a call runs.
     pub(super) fn called(&self, entry: &Entry, args: &[&[u8]]) -> usize {
         let sub = args.get(1).filter(|_| entry.has_subcommands());
         sub.and_then(|sub| self.sub(entry, sub))
@@ -93,7 +93,7 @@ impl Leaves {
         range.into_iter().find(is_it)
     }
 
-    /// What a rule names: `get`, `config`, `config|get`.
+    /// The leaf that a rule names: `get`, `config`, `config|get`.
     pub(super) fn named(&self, name: &[u8]) -> Option<usize> {
         let mut parts = name.splitn(2, |byte| *byte == b'|');
         let entry = table().find(parts.next()?)?;

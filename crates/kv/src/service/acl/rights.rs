@@ -15,7 +15,8 @@ pub(crate) struct Rights {
     pub(super) on: bool,
     /// Any password will do.
     pub(super) nopass: bool,
-    /// What was said about payloads, which are always checked: only told again.
+    /// The rule about payloads that was given. It has no effect, because payloads are always
+    /// checked, and is only listed again.
     pub(super) sanitize: Option<bool>,
     pub(super) passwords: Vec<Hash>,
     pub(super) root: Selector,

@@ -196,7 +196,7 @@ impl Acl {
         let known = self.find(name);
         let before = known.as_ref().map_or(0, |account| account.bytes());
         let after = EACH + name.len() + rights.bytes();
-        // What makes less of it is taken in any case.
+        // A change that takes less memory than before is always accepted.
         if after > before && self.bytes() - before + after > self.bytes_max.load(Relaxed) {
             return Err(Refused::Memory);
         }

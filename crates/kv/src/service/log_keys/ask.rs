@@ -1,4 +1,4 @@
-//! What a command that names streams of the log comes to: an answer at once, or something to be read.
+//! Turns a command that names streams of the log into an immediate reply, or into a read.
 
 use std::sync::Arc;
 use std::time::Duration;

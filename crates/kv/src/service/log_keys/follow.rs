@@ -1,5 +1,5 @@
-//! A connection that reads the log: its command is read for by a thread, or waits for what is to come; the commands behind
-//! it wait too.
+//! A connection that reads the log: a thread reads for its command, or the command waits for new records; later commands
+//! of the connection wait too.
 //!
 //! A loop with waiting connections arms its bell before it looks how far the log is, so a commit in between is not
 //! missed. The loop looks again whenever it is woken and the log has committed something since.
@@ -351,7 +351,7 @@ impl RespConn {
     pub(crate) fn reading_expired(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(reading) = &self.reading else { return };
         if reading.state == State::Read {
-            // What is read comes soon, and is answered even so.
+            // The read will end soon, and its reply is sent all the same.
             return;
         }
         let now = cx.link.now();

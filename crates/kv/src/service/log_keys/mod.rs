@@ -36,11 +36,11 @@ use crate::store::Store;
 /// Between two lines about replies that are too long.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What commands of a script or a transaction that name such keys are answered: reading would hold up the locks.
+/// The error for such keys in a script or a transaction: a read of the log would hold up the locks.
 pub(crate) const NOT_HERE: &str =
     "ERR streams of the log cannot be asked for in transactions and scripts";
 
-/// What is needed to show the streams of a log as keys.
+/// The parts that show the streams of a log as keys.
 #[derive(Clone)]
 pub struct LogKeys {
     /// The prefix of these keys, in every database; the name of the stream follows. At least 1 byte.
@@ -66,7 +66,7 @@ impl fmt::Debug for LogKeys {
     }
 }
 
-/// What was read of a log for clients of Redis's protocol, on all loops.
+/// Counters of reads from a log for clients of the Redis protocol, over all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
     /// Commands for which the log was read.

@@ -32,7 +32,7 @@ pub(crate) enum Answer {
     TooMuch,
 }
 
-/// What was read, and what that came to.
+/// The result of a read, and its costs.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) answer: Answer,
@@ -43,11 +43,11 @@ pub(super) struct Read {
     pub(super) refused: bool,
 }
 
-/// What came of reading for a connection.
+/// The result of a read for a connection.
 #[derive(Debug)]
 pub struct WasRead(pub(super) Result<Read, NotDone>);
 
-/// What a reply may be.
+/// Limits of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) proto: Proto,
@@ -169,7 +169,7 @@ impl Pace {
     fn credit(&self) -> Credit {
         let left = self.most.saturating_sub(self.records);
         let typical = match self.records {
-            // One record, however long it is.
+            // At least one record, whatever its length.
             0 => 1,
             records => self.bytes / records,
         };

@@ -20,7 +20,7 @@ pub(crate) struct Followers {
     pub(super) seen: Ticket,
 }
 
-/// What a connection reads of the log, or waits for.
+/// A connection's read from the log, or its wait for the log.
 pub(crate) struct Reading {
     pub(super) entry: &'static Entry,
     pub(super) args: Vec<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! Which connections wait for which streams, so that a commit to one stream wakes no waiter of
-//! others.
+//! Which connections wait for which streams, so that a commit to one stream does not wake
+//! connections that wait for others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -91,7 +91,7 @@ impl<M> Places<M> {
     }
 }
 
-/// What has subscribers.
+/// A channel or pattern with subscribers.
 struct Known<M> {
     names: Names<Places<M>>,
     /// The places of subscribers to any pattern.

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tidewire::LoopHandle;
 
-/// Bytes in an inbox from which on publishers wait. Messages under way when it fills go in all the
-/// same: at most one for each connection that publishes, or one transaction's.
+/// Bytes in an inbox above which publishers wait. Messages that are under way when the inbox fills
+/// are still added: at most one for each publishing connection, or those of one transaction.
 const BYTES_MAX: usize = 16 << 20;
 /// Bytes in an inbox beyond which events are not put in: what makes them cannot always be held up.
 const EVENTS_MAX: usize = 64 << 20;
-/// What a queued message costs beside its bytes.
+/// Bytes that a queued message takes beside its text.
 const MESSAGE_COST: usize = 64;
 
 /// Something published.

@@ -235,7 +235,7 @@ mod tests {
                 if is_all {
                     break;
                 }
-                // What comes meanwhile disturbs nothing.
+                // Patterns that are added meanwhile do not disturb the search.
                 let name = b"a*not there before*".to_vec();
                 patterns.entry(&Arc::from(&name[..])).unwrap();
                 patterns.remove(&name);

@@ -54,7 +54,7 @@ impl<M> Subscribers<M> {
         self.inbox.is_some()
     }
 
-    /// What a connection of this loop will listen to.
+    /// Makes the list of subscriptions for a connection of this loop.
     pub(crate) fn listening(&mut self, hub: &Hub<M>, at: &LoopHandle<M>) -> Arc<Listening<M>> {
         let inbox = self.inbox.get_or_insert_with(|| hub.inbox(at.clone()));
         Arc::new(Listening::new(inbox.clone()))
@@ -132,8 +132,8 @@ impl<M> Subscribers<M> {
         deceived
     }
 
-    /// Hands out what is in the inbox, up to the work of one turn; asks for another turn if there
-    /// is more. `to` is given each subscriber and its message.
+    /// Delivers the messages in the inbox, up to the work of one turn; asks for another turn if
+    /// there are more. `to` is called with each subscriber and its message.
     pub(crate) fn deliver(&self, mut to: impl FnMut(ConnId, &mut Frame<'_>)) {
         let Some(inbox) = &self.inbox else {
             return;

@@ -12,7 +12,7 @@ pub enum Shape {
         /// From the centre.
         radius: f64,
     },
-    /// As far to both sides.
+    /// A rectangle around the centre: half of each length lies on either side.
     Box {
         /// From west to east.
         width: f64,

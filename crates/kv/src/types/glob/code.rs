@@ -1,9 +1,9 @@
-//! What a pattern is made of, as bytes.
+//! The code of a pattern, as bytes.
 //!
 //! A byte stands for itself, except [`MARK`]: the byte behind a mark says what the mark means. So a code takes
 //! hardly more memory than its pattern, and its plain bytes can be compared directly.
 
-/// What follows is something else than a byte that stands for itself.
+/// The next byte says what stands here; it does not stand for itself.
 pub(super) const MARK: u8 = 0;
 /// Bytes of what is marked and has nothing behind it.
 pub(super) const MARKED: usize = 2;

@@ -34,10 +34,11 @@ struct Stars {
     behind: u32,
 }
 
-/// Longest pattern that is taken; bytes. It is kept in at most twice its length of memory.
+/// Longest pattern that is taken; bytes. A pattern takes at most twice its length of memory.
 pub const LONGEST: usize = 64 << 10;
 
-/// Whether all of `text` matches, for a pattern that is used once; false if it is too long.
+/// Whether the whole `text` matches, for a pattern that is used once; false if the pattern is too
+/// long.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     Glob::new(pattern).is_some_and(|glob| glob.matches(text))
@@ -182,7 +183,7 @@ fn piece(code: &[u8]) -> (&[u8], usize) {
     }
 }
 
-/// Whether each token has its byte. There are as many of them, and no stars.
+/// Whether each token matches its byte. There are as many bytes as tokens, and no stars.
 #[inline]
 fn here(code: &[u8], text: &[u8], steps: &mut u64) -> bool {
     *steps += 1;

@@ -58,8 +58,8 @@ pub fn is_dense(hll: &[u8]) -> bool {
     hll.get(4) == Some(&0)
 }
 
-/// Adds an element; whether that changed anything. One that would be longer than `sparse_max` bytes
-/// becomes dense.
+/// Adds an element; returns whether that changed anything. A sparse one that would exceed
+/// `sparse_max` bytes becomes dense.
 ///
 /// # Errors
 /// The string is no HyperLogLog.
@@ -68,7 +68,7 @@ pub fn add(hll: &mut Vec<u8>, element: &[u8], sparse_max: usize) -> Result<bool,
     raise(hll, index, value, sparse_max)
 }
 
-/// Whether adding an element to a dense one that was checked would change it.
+/// Whether adding an element would change a dense one; its form was checked before.
 #[must_use]
 pub fn is_new(dense: &[u8], element: &[u8]) -> bool {
     let (index, value) = register(element);

@@ -8,9 +8,9 @@
 //!            255        four bytes with the length, the lowest first, and that many bytes
 //! ```
 //!
-//! An element has one code, and two that are not the same have two: so what is looked for is found by
-//! its code. A decimal integer as Redis reads it, of up to 56 bits, is a number with s = 0, in as few bytes
-//! as it takes; other texts are bytes.
+//! An element has exactly one code, and two different elements have different codes: so an element is found
+//! by its code. A decimal integer as Redis reads it, of up to 56 bits, is a number with s = 0, in as few
+//! bytes as it takes; other texts are bytes.
 
 use std::ops::RangeInclusive;
 
@@ -176,7 +176,7 @@ pub(super) fn short_size(descriptor: u8) -> u8 {
     }
 }
 
-/// Bytes of the payloads of all of these; `None` if one has a length of its own.
+/// Bytes of the payloads of these descriptors; `None` if one of them stores its length elsewhere.
 #[inline]
 pub(super) fn sizes(descriptors: &[u8]) -> Option<usize> {
     /// This number of sizes adds up to less than 2^16, so that as many numbers as possible are

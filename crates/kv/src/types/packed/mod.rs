@@ -21,7 +21,7 @@ pub(super) use code::Code;
 use super::text::Text;
 use crate::allocator::{block, fitting, growing};
 
-/// Elements packed one after the other; at most 65,535, of at most 4 GiB.
+/// Elements packed one after the other; at most 65,535 elements, of at most 4 GiB together.
 #[derive(Clone, Default)]
 pub(super) struct Packed {
     /// Payloads from the front, descriptors from the back.
@@ -274,7 +274,7 @@ impl Packed {
         part
     }
 
-    /// Makes room for so many bytes together, so that adding elements one by one moves none of them.
+    /// Reserves memory for this many bytes, so that adding elements one by one moves none of them.
     pub(super) fn reserve(&mut self, more: usize) {
         let wanted = self.size() + more;
         if wanted > self.room.len() {

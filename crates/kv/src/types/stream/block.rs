@@ -25,7 +25,7 @@ pub(super) struct Block {
     bytes: Vec<u8>,
     /// Where the names end.
     names_end: u32,
-    /// Where the first entry begins that is left.
+    /// The start of the first remaining entry.
     start: u32,
     /// How many names there are.
     names: u32,

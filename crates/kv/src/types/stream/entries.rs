@@ -87,7 +87,7 @@ impl Entries {
         self.last_id
     }
 
-    /// The greatest id that was deleted; 0-0 for none.
+    /// The greatest id that was deleted; 0-0 if none was.
     #[must_use]
     pub fn max_deleted(&self) -> StreamId {
         self.max_deleted

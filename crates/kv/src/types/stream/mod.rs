@@ -148,7 +148,8 @@ impl Stream {
         self.entries.max_deleted = max_deleted.unwrap_or(self.entries.max_deleted);
     }
 
-    /// Has it written down as it is now, whatever becomes of it. Takes a step for each block.
+    /// Has the stream snapshotted as it is now, whatever happens to it later. Takes a step for each
+    /// block.
     pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         self.telling = Some(Box::new(Telling::new(&self.entries, self.groups.as_ref())));
         self.entries.freeze(id, queued);

@@ -38,7 +38,7 @@ fn put_group(name: &[u8], group: &Group, to: &mut Vec<u8>) {
     });
 }
 
-/// Writes a consumer with some of what it has not acknowledged; where to go on.
+/// Writes a consumer with some of its pending entries; returns where to go on.
 fn put_consumer(
     name: &[u8],
     group: &Group,
