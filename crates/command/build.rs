@@ -1,7 +1,7 @@
-//! Finds the commit that is built, for `tidewire --version`: what the environment says (packages are built from an
-//! archive), what cargo has put into a published archive, or git, if this is its work tree. Nothing else of the
-//! machine goes into the program, so that the same sources give the same one. Builds for tests have none: they would be
-//! made again for each commit.
+//! Finds the commit that is built, for `tidewire --version`. The sources are the environment (packages are built from
+//! an archive), the file that cargo puts into a published archive, and git, if this is its work tree. Nothing else of
+//! the machine goes into the program, so that equal sources give equal programs. Builds for tests have no commit: they
+//! would be made again for each commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,14 +25,15 @@ fn main() {
     }
 }
 
-/// As `cargo package` has written it down.
+/// The commit as `cargo package` has written it.
 fn archived(here: &Path) -> Option<String> {
     let text = fs::read_to_string(here.join(".cargo_vcs_info.json")).ok()?;
     let (_, after) = text.split_once("\"sha1\": \"")?;
     is_commit(after.split('"').next()?)
 }
 
-/// As git knows it, unless this is some other project's tree, in which these sources are not.
+/// The commit as git knows it, unless the work tree is another project's, which does not contain
+/// these sources.
 fn git(here: &str) -> Option<String> {
     let git = |args: &[&str]| {
         let output = Command::new("git").arg("-C").arg(here).args(args).output();

@@ -128,7 +128,7 @@ fn routes(panel: &Panel) -> Router {
             response.shared(page)
         })
         .get("/stats.json", move |_, response| {
-            // Nothing in it cannot be written; an empty page would say so.
+            // Everything in the page can be serialised; an empty page would show a failure.
             let page = || serde_json::to_string(&stats.page()).unwrap_or_default();
             let page = drawn.get(response.now(), page);
             if page.is_empty() {

@@ -1,8 +1,9 @@
 //! Which clients may ask the admin listener for what.
 //!
-//! A browser on the operator's machine is the danger on loopback: any page that it shows can have it send requests
-//! here. So the `Host` must be an address, `localhost` or a name that was given (a page whose name is made to lead
-//! here, "DNS rebinding", has another), and an `Origin` must be this listener's own. Beyond that there is a token.
+//! On loopback the danger is a browser on the operator's machine: any web page can have it send requests to this
+//! listener. So the `Host` must be an address, `localhost` or a configured name: a page that resolves its own name
+//! to this machine ("DNS rebinding") has another `Host`. An `Origin` must be this listener's own. In addition a
+//! token may be required.
 
 use std::net::Ipv6Addr;
 
@@ -60,7 +61,7 @@ const TOKEN: &str =
 const NO_TOKEN: &str = "changes need a token: start the server with --admin-token-file FILE";
 const BEARER: &str = "changes need Authorization: Bearer TOKEN";
 
-/// What every client that reaches the listener may ask: whether the server is there.
+/// Paths that need no token: they only say whether the server is there.
 const OPEN: [&str; 2] = ["/health", "/ready"];
 
 impl Gate {

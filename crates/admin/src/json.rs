@@ -36,7 +36,7 @@ pub struct Page {
     pub engine_reason: String,
     /// `recovering`, `serving` or `draining`.
     pub state: String,
-    /// What it does in this state, and how far that is; empty if there is nothing to say.
+    /// What the server does in this stage, and its progress; empty if there is nothing to say.
     pub doing: String,
     /// Where it listens, in the order of the banner.
     pub listeners: Vec<Listener>,
@@ -69,7 +69,7 @@ pub struct Point {
 /// A part of a histogram.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Bucket {
-    /// The upper bound; `None` for what is above all.
+    /// The upper bound of the bucket; `None` for the last one.
     pub le: Option<f64>,
     /// Observations in it.
     pub count: u64,
@@ -123,7 +123,7 @@ impl Page {
         })
     }
 
-    /// What the values of a metric with these labels add up to; 0 if there are none.
+    /// The sum of a metric's values with these labels; 0 if there are none.
     #[must_use]
     pub fn sum(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         self.points(metric, labels).map(|point| point.value).sum()

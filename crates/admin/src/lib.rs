@@ -1,12 +1,12 @@
-//! What a running server shows of itself, and where it shows it.
+//! The state that a running server shows, and the listener that shows it.
 //!
-//! The one idea: everything that can be seen is a [`Snapshot`], taken at the moment of a request,
-//! of metrics that stand in one list with what they mean ([`catalogue`]). The Prometheus page, the
+//! The one idea: everything visible is in a [`Snapshot`], taken at the moment of a request. Its
+//! metrics stand in one list with their meanings ([`catalogue`]). The Prometheus page, the
 //! dashboard, `tidewire info` and `tidewire top` are four ways of writing the same snapshot, under
 //! the same names.
 //!
-//! A [`Panel`] gathers snapshots; an [`Admin`] serves it over HTTP, on a loop of its own: it answers while the server
-//! recovers, while it drains, and while its loops are stuck.
+//! A [`Panel`] gathers snapshots; an [`Admin`] serves them over HTTP, on a loop of its own. So the admin listener
+//! answers while the server recovers, while it drains, and while its loops are stuck.
 //!
 //! ```
 //! use tidewire::{Builder, on_input};

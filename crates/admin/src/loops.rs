@@ -109,7 +109,7 @@ fn of_service(service: &str, name: &str, counters: &Counters, to: &mut Snapshot)
 mod tests {
     use super::*;
 
-    /// What is exported in seconds is counted in the parts that the toolkit has.
+    /// The exported buckets are the toolkit's, in seconds.
     #[test]
     fn the_bounds_are_the_toolkits() {
         let bounds = tidewire::LAG_BOUNDS.map(|bound| bound.as_secs_f64());

@@ -1,4 +1,4 @@
-//! What a metric is.
+//! The type of a metric.
 
 /// How the value of a metric moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Metric {
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it means, in one sentence.
+    /// The meaning of the metric, in one sentence.
     pub help: &'static str,
 }
 
@@ -51,7 +51,7 @@ macro_rules! metrics {
             };
         )*
 
-        /// All of these, in the order in which they are shown.
+        /// All metrics of this file, in the order in which they are shown.
         pub static ALL: &[&$crate::Metric] = &[$(&$ident),*];
 
         /// The metric as which a counter of the service is shown, and the value of its last label if the counter's

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use tidewire::Instant;
 
-/// What was made last, and in which turn. To make such a page costs far more than to hand it out,
-/// and a client that sends a hundred requests at once must not delay others by a hundred of them.
-/// Within a turn nothing is older than it would be if it had been asked for first.
+/// The page that was made last, and its turn. Making a page costs far more than sending it, and a
+/// client that sends a hundred requests at once must not delay others by a hundred pages. Within a
+/// turn, no client gets an older page than if its request had come first.
 #[derive(Default)]
 pub(crate) struct PageOfTurn(Mutex<Option<(Instant, Bytes)>>);
 

@@ -1,4 +1,4 @@
-//! Where what is to be seen comes together.
+//! Gathers the visible state of a server from its parts.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -38,7 +38,7 @@ impl Stage {
     }
 }
 
-/// What is logged, as something that can be changed while the server runs.
+/// The log levels, which can be changed while the server runs.
 pub trait Levels: Send + Sync + 'static {
     /// The filter in force.
     fn shown(&self) -> String;
@@ -86,7 +86,7 @@ struct Seen {
     server: Option<(Observer, Vec<Listener>)>,
     sources: Vec<Arc<Source>>,
     levels: Option<Arc<dyn Levels>>,
-    /// What it does in its stage, and how far that is.
+    /// What the server does in its stage, and its progress.
     doing: String,
     /// Says why it takes nothing, though it serves.
     halted: Option<Arc<Halted>>,
@@ -119,7 +119,7 @@ impl Panel {
         Stage::ALL[usize::from(self.0.stage.load(Relaxed))]
     }
 
-    /// Says how far the server is. What it was doing before is over.
+    /// Sets the server's stage. The progress text of the former stage is removed.
     pub fn set_stage(&self, stage: Stage) {
         self.0.stage.store(stage as u8, Relaxed);
         self.seen().doing.clear();
@@ -181,8 +181,8 @@ impl Panel {
         self.seen().server = Some((observer, listeners));
     }
 
-    /// Shows what is added by `source`, for each request. It is called on the admin listener's
-    /// loop.
+    /// Adds a source, which is asked for its metrics for each request. The source is called on the
+    /// admin listener's loop.
     pub fn add(&self, source: impl Fn(&mut Snapshot) + Send + Sync + 'static) {
         self.seen().sources.push(Arc::new(Box::new(source)));
     }

@@ -1,9 +1,8 @@
 //! Room for new connections: where all places are taken, a connection that has long been quiet is
 //! closed.
 //!
-//! Services favour present connections. Here that would let any client that reaches the listener
-//! keep the operator, and checks of `/health`, away from it, for the price of some idle
-//! connections.
+//! Most services prefer present connections to new ones. Here that would let any client that
+//! reaches the listener shut out the operator and checks of `/health`, with a few idle connections.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -23,8 +22,8 @@ const REASON: &str = "others needed the place";
 type Message<S> = <<S as Service>::Conn as Protocol>::Message;
 type Local<S> = <<S as Service>::Conn as Protocol>::Local;
 
-/// A service with so many places, on one loop. One connection more closes another: of the address
-/// that holds most, the one on which nothing has moved for longest.
+/// A service with a limited number of connections, on one loop. One connection more closes another
+/// one: of the address with the most connections, the one that has been quiet for longest.
 pub(crate) struct Room<S: Service> {
     service: S,
     places: usize,
@@ -110,7 +109,7 @@ where
 
     fn accept(&self, from: &Peer, local: &mut Local<S>) -> Result<S::Conn, Refusal> {
         let conn = self.service.accept(from, local)?;
-        // The others are reached when this callback has returned.
+        // The other connections are reached when this callback has returned.
         if let Some(at) = self.at.get() {
             at.signal();
         }
@@ -183,7 +182,8 @@ mod tests {
             let (who, since) = (who.parse().unwrap(), Instant::from_nanos(quiet_since));
             holders.add(&who, since, ConnId::from_bits(id));
         };
-        // The quietest of all holds one only. Two addresses of one network are one holder.
+        // The quietest client has one connection only. Two addresses of one network count as one
+        // client.
         add("192.0.2.1:1", 1, 10);
         add("[2001:db8::1]:1", 7, 11);
         add("[2001:db8::2]:1", 5, 12);

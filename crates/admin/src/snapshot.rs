@@ -9,8 +9,8 @@ pub enum Value {
     Count(u64),
     /// Any other.
     Number(f64),
-    /// How many observations fell into each bucket of the metric, one more for observations above
-    /// the last bound, and what they add up to.
+    /// The number of observations in each bucket of the metric and above the last bound, and the
+    /// sum of all observations.
     Histogram {
         /// Not cumulative.
         buckets: Vec<u64>,
@@ -91,7 +91,8 @@ impl Snapshot {
         true
     }
 
-    /// Adds a value. One with the same labels is added to it, so that services of one name are shown as one.
+    /// Adds a value. A value with labels that are there already is added to the present one, so that
+    /// services with one name are shown as one.
     ///
     /// # Panics
     /// If there are not as many labels as the metric has, or a histogram has other buckets.

@@ -167,7 +167,8 @@ impl Drop for Sleep {
 }
 
 #[cfg(feature = "hyper")]
-/// What the loop's time 0 is taken for: any moment will do, the same one throughout the process.
+/// The process's time that stands for the loop's time 0: any moment will do, as long as it never
+/// changes within the process.
 #[expect(
     clippy::disallowed_methods,
     reason = "hyper counts in the standard library's instants; only differences matter"

@@ -1,11 +1,12 @@
 //! An `async fn` as a Tidewire protocol: on every engine and on the simulated network, without a
 //! runtime.
 //!
-//! A future that waits for its connection can only go on when something happens to the connection,
-//! and that is what a protocol is told. So [`serve`] makes a service whose connections are futures:
-//! each gets a [`Stream`], an [`AsyncRead`](futures_io::AsyncRead) and
+//! A future that waits for its connection can only go on when something happens to the connection, and
+//! a protocol's callbacks report exactly these events. So [`serve`] makes a service whose connections
+//! are futures: each gets a [`Stream`], an [`AsyncRead`](futures_io::AsyncRead) and
 //! [`AsyncWrite`](futures_io::AsyncWrite), with [timers](Stream::clock) by the loop's clock. With the
-//! feature `hyper` it also has the traits of `hyper::rt`, so that an unchanged hyper server runs here.
+//! feature `hyper` a [`Stream`] also has the traits of `hyper::rt`, so that an unchanged hyper server
+//! runs on our engines.
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,15 +38,16 @@
 //!
 //! # Contracts
 //!
-//! * The future runs on the connection's loop and nowhere else: it need not be [`Send`]. It must not
-//!   block.
-//! * When it returns, the connection is finished in order: what it wrote is delivered. When the
-//!   connection ends first, reading and writing fail, and the future is dropped.
+//! * The future runs on the connection's loop and nowhere else: it need not be [`Send`]. The future
+//!   must not block.
+//! * When the future returns, the connection is finished in order: written bytes are delivered.
+//!   When the connection ends first, reading and writing fail, and the future is dropped.
 //! * At most 64 KiB of input are read ahead of the future; beyond that the peer waits. Writing waits
-//!   while the connection's output is full. What a future keeps besides is its own affair.
+//!   while the connection's output is full. The library does not bound other memory that a future
+//!   keeps.
 //! * A stop finishes the connection, unless the future has asked for [`Stream::stopping`]: then it is
 //!   told, and may go on until the stop's deadline.
-//! * Its waker works from everywhere, other threads included; wakes are never lost.
+//! * The future's waker works from any thread; wake-ups are never lost.
 //! * A future that is ready again and again gives others their turn after 32 polls.
 
 #![forbid(unsafe_code)]

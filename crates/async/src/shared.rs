@@ -1,4 +1,4 @@
-//! What a connection and its future have in common.
+//! State that a connection and its future share.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,12 @@ use std::task::{Context, Poll, Waker};
 
 use tidewire::{Instant, Peer};
 
-/// Input that is read ahead of the future, and output that one poll may write; bytes.
+/// Limit of input that is read ahead of the future, and of output that one poll may write; bytes.
 pub(crate) const AHEAD: usize = 64 << 10;
 
-/// Behind a lock only because hyper wants timers that could be sent elsewhere: no other thread
-/// ever holds it. No waker is dropped while it is held: that may drop a future, which takes it.
+/// The state is behind a lock only because hyper wants timers that are `Send`: no other thread ever
+/// holds the lock. No waker is dropped while the lock is held: dropping a waker may drop a future,
+/// and the future takes the lock.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<State>>);
 

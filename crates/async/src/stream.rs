@@ -50,7 +50,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// The other end of the connection.
+    /// The peer of the connection.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.shared.lock().peer.clone()
@@ -140,7 +140,7 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Half-closes: the peer sees the end of what it is sent; reading goes on.
+    /// Half-closes the connection: the peer sees EOF after the written bytes; reading goes on.
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.shared.lock().shut = true;
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! One connection: its future, and what it is polled for.
+//! One connection: its future, and the events for which the future is polled.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -124,7 +124,7 @@ impl Task {
         }
     }
 
-    /// Polls the future while it is woken, and does what it asked for.
+    /// Polls the future while it is woken, and carries out its requests.
     pub(crate) fn go_on(&mut self, link: &mut Link<'_>) {
         let Some(alarm) = self.alarm.clone() else {
             return;
@@ -153,7 +153,7 @@ impl Task {
                 return;
             }
         }
-        // Still woken: the others first.
+        // This future is still woken; the others come first.
         alarm.woken.push(alarm.id);
     }
 

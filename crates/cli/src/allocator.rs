@@ -13,9 +13,9 @@ pub(crate) fn announce() {
     tidewire_kv::allocator::set(tidewire_kv::allocator::Allocator::Mimalloc);
 }
 
-/// Keeps this process from huge pages. They are for the key-value data: connections would take two
-/// megabytes where they need a few kilobytes, and of thousands of threads each allocates from pages
-/// of its own, most of which would stay empty.
+/// Switches huge pages off for this process. Huge pages are for the key-value data. Connections
+/// would take two megabytes where they need a few kilobytes, and each of thousands of threads
+/// allocates from pages of its own, most of which would stay empty.
 pub(crate) fn small_pages() {
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::warn!(%error, "cannot do without huge pages: threads will take more memory");

@@ -1,7 +1,8 @@
-//! What is in a directory of data: messages, keys, or both.
+//! Finds out what is in a data directory: messages, keys, or both.
 //!
-//! The one idea: `--data` means one thing to every command. It is the directory of a server's data, with the log of messages
-//! in it and that of the keys in `kv` below. The log of a store alone, as a backup of `DIR/kv` is, is known by its kind.
+//! The one idea: `--data` means one thing to every command. `--data` is the directory of a server's data, with the log of
+//! messages in it and the log of keys in `kv` below it. The log of a store alone, for example a backup of `DIR/kv`, is
+//! recognised by its kind.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// What is wrong with where it is, if that is for sure: messages where every command looks for keys.
+    /// Why the log is in the wrong place, if that is certain: messages where every command looks for
+    /// keys.
     pub(crate) fn misplaced(&self) -> Option<String> {
         (self.is_below && self.kind == Kind::Messages).then(|| {
             format!(
@@ -35,7 +37,7 @@ impl Part {
         })
     }
 
-    /// What it is and where.
+    /// The kind of the log and its directory.
     pub(crate) fn line(&self) -> String {
         format!("{:<11} {}", self.kind.to_string(), self.directory.display())
     }
@@ -68,18 +70,18 @@ fn part(directory: PathBuf, is_below: bool) -> Option<Part> {
     })
 }
 
-/// Where the keys are of what is in a directory of data, or would be.
+/// Where the keys of a data directory are, or would be.
 pub(crate) fn keys_in(data: &Path) -> PathBuf {
     let mut parts = parts(data).into_iter();
     let keys = parts.find(|part| part.kind == Kind::Keys);
     keys.map_or_else(|| data.join(KV_DIRECTORY), |part| part.directory)
 }
 
-/// Refuses a directory with a log of the other kind. One that says what it is of is looked at when it is opened; what is
-/// in an older one tells it here.
+/// Refuses a directory with a log of the other kind. A log that records its kind is checked when it is opened; the kind
+/// of an older log is found out here.
 ///
 /// # Errors
-/// That it is of the other kind, or of a later version.
+/// The log is of the other kind, or of a later version.
 pub(crate) fn refuse_other(directory: &Path, wanted: Kind) -> Result<(), Failure> {
     let Ok(disk) = ReadOnlyDisk::open(directory) else {
         return Ok(());

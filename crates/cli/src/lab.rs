@@ -17,10 +17,10 @@ use crate::exit::Failure;
 /// Commands that the other program has.
 pub(crate) const COMMANDS: [&str; 2] = ["bench", "lab"];
 
-/// The other program.
+/// The name of the lab's program.
 const PROGRAM: &str = "tidewire-lab";
 
-/// The variable by which the other program is told which `tidewire` to measure: this one.
+/// The variable that tells the lab which `tidewire` to measure: this program.
 const MEASURED: &str = "TIDEWIRE_PROGRAM";
 
 /// Any words: the other program reads them.
@@ -64,7 +64,8 @@ pub(crate) fn commands() -> Vec<clap::Command> {
     described().unwrap_or_default()
 }
 
-/// Has it write its pages of `man` to this directory; how many, none where it is not found.
+/// Has the lab's program write its man pages to this directory; returns how many, 0 if the program
+/// is not found.
 pub(crate) fn pages(to: &Path) -> Result<usize, Failure> {
     let Ok(program) = found() else {
         return Ok(0);

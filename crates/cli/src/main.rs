@@ -1,7 +1,8 @@
-//! The `tidewire` command: ready servers, and what talks to them. What measures them is `tidewire-lab` ([`lab`]).
+//! The `tidewire` command: servers that are ready to use, and their clients. The measuring commands are in
+//! `tidewire-lab` ([`lab`]).
 //!
-//! Each subcommand has a module of its own: what it takes (`args`), and what it does. Exit statuses
-//! are in `exit`; they hold for all subcommands.
+//! Each subcommand has a module of its own, with its arguments (`args`) and its code. Exit statuses
+//! are in `exit`; all subcommands use them.
 
 #![forbid(unsafe_code)]
 

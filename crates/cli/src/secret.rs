@@ -22,7 +22,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// What stands in a file, without the end of its last line.
+    /// Reads a secret from a file, without the end of its last line.
     pub(crate) fn from_file(path: &Path) -> Result<Secret, Failure> {
         let shown = path.display();
         let text = fs::read_to_string(path)
@@ -37,7 +37,7 @@ impl Secret {
         Ok(Secret(line.to_owned()))
     }
 
-    /// What a variable of the environment holds, if it is there.
+    /// Reads a secret from a variable of the environment, if the variable is set.
     pub(crate) fn from_environment(name: &str) -> Result<Option<Secret>, Failure> {
         match std::env::var(name) {
             Ok(text) if text.is_empty() => Err(Failure::usage(format!(

@@ -25,7 +25,7 @@ impl Caught {
         Ok(Caught(here))
     }
 
-    /// What is heard from inside.
+    /// Signals, and an alarm that the process itself can ring.
     pub(crate) fn alarm() -> io::Result<(Caught, Alarm)> {
         let (here, there) = UnixStream::pair()?;
         here.set_nonblocking(true)?;
@@ -74,7 +74,8 @@ impl Signals {
         Ok(Signals(here))
     }
 
-    /// Whether a signal has come that was not waited for yet; it is left for the waiting thread.
+    /// Whether a signal has come that was not waited for yet; the signal stays for the waiting
+    /// thread.
     pub(crate) fn has_come(&self) -> bool {
         let now = rustix::event::Timespec::default();
         let mut fds = [rustix::event::PollFd::new(

@@ -2,8 +2,9 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises this process's limit as far as it may itself; returns it, `None` for no limit. Every
-/// connection needs a descriptor, and the usual limit of 1,024 is a convention for `select`.
+/// Raises this process's limit of open files to its hard limit; returns the new limit, `None` for
+/// no limit. Every connection needs a descriptor, and the usual limit of 1,024 is a convention for
+/// `select`.
 pub fn raise_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -4,8 +4,8 @@
 /// The command could not be done: no server to connect to, a port in use, a file that cannot be
 /// read; or it failed.
 pub const FAILED: u8 = 1;
-/// What was asked for cannot be meant: the command line, the environment, or a file of settings. Nothing was done, and
-/// nothing is on stdout.
+/// The request is invalid: a mistake in the command line, the environment, or a settings file. Nothing was done, and
+/// nothing was written to stdout.
 pub const USAGE: u8 = 2;
 /// A comparison found a regression, or an objective was missed.
 pub const MISSED: u8 = 3;
@@ -27,13 +27,13 @@ Exit status, of all commands:
   3  bench, lab: an objective was missed, or a regression found
   4  bench, lab: figures that should not be believed";
 
-/// Why the command failed: a sentence that says what was attempted, on what, why it failed and what
-/// to do about it.
+/// Why the command failed: a sentence with what was attempted, on what, why it failed and what to
+/// do.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit status.
     pub status: u8,
-    /// What is said on stderr.
+    /// The message for stderr.
     pub message: String,
 }
 

@@ -15,7 +15,7 @@ pub enum Host {
     Name(String),
 }
 
-/// A host by its name, and a port. What is an address is not taken for a name.
+/// A host by its name, and a port. An IP address is not taken for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     host: String,

@@ -16,8 +16,8 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes a page for each command below this one that `wanted` names, and for all below it.
-    /// With `itself`, one for this command too. Returns the number of pages.
+    /// Writes a page for each command below this one that `wanted` names, and for all commands
+    /// below those. With `itself`, writes one for this command too. Returns the number of pages.
     pub fn write(
         &self,
         mut command: Command,

@@ -1,6 +1,6 @@
-//! Words for readers of stderr and stdout. Where it cannot be written (closed, full), they are lost
-//! and nothing else is: `eprintln!` and `println!` would end the command in a panic, with a status
-//! that says nothing of why it failed.
+//! Output for stderr and stdout. If a text cannot be written (closed, full), the text is lost and
+//! the command goes on: `eprintln!` and `println!` would end the command in a panic, with a status
+//! that does not say why it failed.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,7 +24,8 @@ macro_rules! show {
     ($($words:tt)*) => { $crate::say::show(format_args!($($words)*)) };
 }
 
-/// As it is. A reader that stops early is no mistake; a failed write is reported.
+/// Writes a text to stdout without a change. A reader that stops early is no mistake; a failed
+/// write is reported.
 pub fn show(words: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     let shown = out.write_all(words.to_string().as_bytes());
@@ -36,7 +37,7 @@ pub fn show(words: fmt::Arguments<'_>) {
     }
 }
 
-/// As it is.
+/// Writes a text to stdout without a change.
 pub fn write(words: fmt::Arguments<'_>) {
     // In one piece, so that lines of several threads do not mix.
     let _ = io::stderr().lock().write_all(words.to_string().as_bytes());

@@ -17,7 +17,7 @@ impl Span {
     }
 }
 
-/// As it is read: in the largest unit that leaves nothing over.
+/// Written in the largest unit that leaves no remainder, which parses to the same value.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [

@@ -38,7 +38,7 @@ impl TlsArgs {
         self.tls || implied || self.tls_name.is_some()
     }
 
-    /// These arguments for a server of this name, unless another name is given.
+    /// These arguments for the server `host`, unless another name is given.
     pub fn for_host(mut self, host: &str) -> TlsArgs {
         self.tls = true;
         self.tls_name.get_or_insert_with(|| host.to_owned());

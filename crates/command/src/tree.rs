@@ -1,7 +1,7 @@
 //! The commands of a program as JSON, for another program that completes them in a shell.
 //!
 //! `tidewire completions` completes `tidewire bench` as well, which is another program: it asks `tidewire-lab` for its
-//! commands in this form. Only what generators of completions read is in it.
+//! commands in this form. The form contains only what generators of completions read.
 
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -38,7 +38,7 @@ struct Argument {
     conflicts: Vec<String>,
 }
 
-/// What a use of an argument does.
+/// The effect of an argument.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 enum Kind {
     /// Gives it a value.

@@ -1,4 +1,4 @@
-//! What is running: the version, the commit that it was built from, and the engines that are in it.
+//! The running program: its version, the commit that it was built from, and the engines in it.
 
 /// The version, with the commit where that is known.
 pub fn short() -> String {

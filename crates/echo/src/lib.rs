@@ -1,4 +1,4 @@
-//! The two smallest services: [`Echo`] sends back what it gets, [`Discard`] throws it away.
+//! The two smallest services: [`Echo`] sends back what it receives, [`Discard`] discards it.
 //!
 //! Neither knows messages. Echo is the yardstick for latency and for output without copies,
 //! discard for how fast bytes can be taken in at all.

@@ -50,7 +50,7 @@ impl From<Broken> for ClaimError {
 pub enum Released {
     /// In order.
     InOrder,
-    /// The other server has ended meanwhile, and the sockets are free.
+    /// The other server has ended meanwhile; its sockets are free.
     ItHasGone,
 }
 
@@ -140,13 +140,13 @@ impl Claim {
     }
 }
 
-/// What follows from a server that ends: connections that it had accepted, and of which it has read nothing.
+/// Connections that follow from a server that ends: it had accepted them, and had read nothing from them.
 #[derive(Debug)]
 pub struct Following {
     wire: Wire,
 }
 
-/// Some of them, of one place.
+/// Some of these connections, of one listening address.
 #[derive(Debug)]
 pub struct Followed {
     /// The service, as the two servers call it.
@@ -158,10 +158,10 @@ pub struct Followed {
 }
 
 impl Following {
-    /// Waits for the next ones; none once the other server has ended.
+    /// Waits for the next connections; `None` once the other server has ended.
     ///
     /// # Errors
-    /// What came is not understood. The sockets that came with it are closed.
+    /// The message is not understood. The sockets that came with it are closed.
     #[expect(clippy::should_implement_trait, reason = "it waits, and may fail")]
     pub fn next(&mut self) -> Result<Option<Followed>, Broken> {
         let (message, sockets) = match self.wire.receive() {
@@ -185,7 +185,7 @@ impl Following {
 fn connect(path: &Path) -> Result<std::os::fd::OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    // Where too many successors wait, this one is told so instead of waiting for ever.
+    // If too many successors wait, this call returns an error instead of waiting for ever.
     rustix::net::sockopt::set_socket_timeout(
         &socket,
         rustix::net::sockopt::Timeout::Send,

@@ -54,10 +54,10 @@ impl AsFd for Control {
 }
 
 impl Control {
-    /// What a successor calls it.
+    /// The name of the control socket for a successor.
     pub const SERVICE: &str = "control";
 
-    /// Listens at a path. What a dead process has left there is replaced.
+    /// Listens at a path. A socket file that a dead process has left there is replaced.
     ///
     /// # Errors
     /// `AddrInUse` if a server listens there, or what the system says.
@@ -73,7 +73,8 @@ impl Control {
         })
     }
 
-    /// Goes on with a predecessor's. Its file stays the predecessor's until it is [adopted](Control::adopt).
+    /// Goes on with the control socket of a predecessor. The file stays the predecessor's until this process
+    /// [adopts](Control::adopt) it.
     ///
     /// # Errors
     /// The listener has no socket, or none with a path.
@@ -92,7 +93,8 @@ impl Control {
         })
     }
 
-    /// The predecessor has let go: its file is removed in the end. What has gone need not be.
+    /// The predecessor has released the socket: this process removes the file at its end. A file
+    /// that is already gone need not be removed.
     pub fn adopt(&mut self) {
         if self.file.is_none() {
             self.file = SocketFile::adopt(&self.path).ok();

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use tidewire::Endpoint;
 
-/// A listening place that is handed over, with all sockets of it.
+/// A listening address that is handed over, with all its sockets.
 #[derive(Debug)]
 pub struct Handed {
     /// The service, as the two servers call it.
@@ -16,7 +16,7 @@ pub struct Handed {
     pub is_given: bool,
     /// The socket has a file, made by the predecessor, which the successor removes in the end.
     pub owns_file: bool,
-    /// One socket, or one for each loop that accepted for itself.
+    /// One socket, or one for each loop of the predecessor that accepted for itself.
     pub sockets: Vec<OwnedFd>,
 }
 

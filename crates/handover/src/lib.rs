@@ -13,10 +13,11 @@
 //! | `take`, only if it needs a log that the running server holds | nothing accepts any more; `released` once that log is committed and unlocked |
 //! | `serving`: it accepts | `go`: it ends; with `connections`, if the successor's `hello` said that it takes them, packets of connections follow that were accepted and of which nothing was read |
 //!
-//! Instead of any of it each side may say `refuse` and why. Every message is one packet of a Unix
-//! socket (`SOCK_SEQPACKET`): a JSON object `{"handover": 1, ...}` of at most 64 KiB. The number is
-//! the version of all this; a process that does not know it refuses, in words that any version
-//! understands. Sockets travel with the packets that describe them (`SCM_RIGHTS`).
+//! Instead of any message each side may send `refuse` with a reason. Every message is one packet of
+//! a Unix socket (`SOCK_SEQPACKET`): a JSON object `{"handover": 1, ...}` of at most 64 KiB. The
+//! number is the version of this protocol; a process that does not know the version refuses, in
+//! words that any version understands. Sockets travel with the packets that describe them
+//! (`SCM_RIGHTS`).
 //!
 //! The socket is a file of mode 0600, not an abstract name: a file has an owner, and may be put
 //! where only a service and its successor reach it. A peer must be of the same user, or root

@@ -1,4 +1,4 @@
-//! What the two say to each other, and how that is written.
+//! The messages of the two processes, and their encoding.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,8 @@ pub(crate) struct Packet {
 pub(crate) enum Message {
     Hello(Hello),
     Offer(Offer),
-    /// Sockets of one place travel with it; of one that has many, several in a row.
+    /// Sockets of one listening address travel with this message; many sockets take several
+    /// messages in a row.
     Listener(Listener),
     Take {},
     Released {},
@@ -31,14 +32,15 @@ pub(crate) enum Message {
         #[serde(default)]
         connections: bool,
     },
-    /// Connections that one place has accepted, and of which nothing was read, travel with it.
+    /// Connections travel with this message: one listening address has accepted them, and nothing
+    /// was read from them.
     Connections(Connections),
     Refuse {
         why: String,
     },
 }
 
-/// What a successor says first.
+/// The first message of a successor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the program, for the log.
@@ -53,7 +55,7 @@ pub struct Hello {
     pub takes_connections: bool,
 }
 
-/// What a running server answers before it passes its sockets on.
+/// The answer of a running server, before it passes its sockets on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Version of the program, for the log.
@@ -66,7 +68,8 @@ pub struct Offer {
     /// not say so.
     #[serde(default)]
     pub stores: Vec<PathBuf>,
-    /// The longest that it takes to release them once it is asked to; milliseconds.
+    /// The longest time that the running server takes to release the sockets when it is asked to;
+    /// milliseconds.
     pub release_ms: u64,
     /// How many packets with sockets follow.
     pub packets: u32,

@@ -1,4 +1,5 @@
-//! The running server's side of a conversation. It never waits: it is asked when its socket is readable.
+//! The running server's side of a conversation. A session never waits: call it when its socket is
+//! readable.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ enum State {
     Serving,
 }
 
-/// What a successor says.
+/// A message from a successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The successor asks for all sockets: [offer](Session::offer) them, or
@@ -65,7 +66,7 @@ impl Session {
         }
     }
 
-    /// What it has said, if anything; does not wait.
+    /// The successor's next message, if there is one; does not wait.
     ///
     /// # Errors
     /// The peer has gone, takes too long, or says what may not come: the conversation is over.
@@ -148,7 +149,8 @@ impl Session {
     /// wait.
     ///
     /// # Errors
-    /// [`Broken::Silent`] if the successor has too many to read before: try again later. Else it has gone.
+    /// [`Broken::Silent`] if the successor has too many unread messages: try again later. Any other error
+    /// means that the successor has gone.
     pub fn pass_on(
         &self,
         service: &str,

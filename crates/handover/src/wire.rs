@@ -24,19 +24,19 @@ pub(crate) const SOCKETS_MAX: usize = 128;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// The other side has gone.
+    /// The other side has closed the socket.
     #[error("the other process has gone")]
     Gone,
     /// Nothing came in time.
     #[error("the other process does not answer")]
     Silent,
-    /// The other side speaks another version.
+    /// The other side speaks another version of the protocol.
     #[error("the other process speaks version {0} of the handover, this one speaks {VERSION}")]
     Version(u64),
-    /// What came is no packet, or not one that may come here.
+    /// The bytes are no valid packet, or the packet is not allowed at this point.
     #[error("the other process says what is not expected: {0}")]
     Unexpected(String),
-    /// The other side refuses.
+    /// The other side refuses, with this reason.
     #[error("{0}")]
     Refused(String),
     /// The socket fails.
@@ -109,7 +109,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Says why this is the end, as well as that can be said.
+    /// Tries to tell the other side why the session ends.
     pub(crate) fn refuse(&self, why: &str) {
         // A peer that has gone need not know.
         let _ = self.send(Message::Refuse { why: why.into() }, &[]);
@@ -126,7 +126,8 @@ impl Wire {
 
     pub(crate) fn receive(&self) -> Result<(Message, Vec<OwnedFd>), Broken> {
         match self.receive_once() {
-            // The other side has closed without having read all; what it said before is still there.
+            // The other side has closed without reading everything; packets that it sent before are
+            // still there.
             Err(Broken::Gone) => self.receive_once(),
             other => other,
         }

@@ -13,7 +13,7 @@ use crate::settings::HEADERS_MAX;
 const EXTENSIONS_MAX: usize = 4 << 10;
 /// Hexadecimal digits of a chunk's length.
 const DIGITS_MAX: u8 = 16;
-/// Fields that must not come behind the body, because something was decided by them before it.
+/// Fields that must not come in trailers, because the server has decided by them before the body.
 const NOT_BEHIND: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
 /// Where in its body a request is.
@@ -73,7 +73,7 @@ enum Extension {
 }
 
 impl Extension {
-    /// One more byte; none if it may not stand here.
+    /// Takes the next byte of a chunk extension; `None` if the byte is not allowed there.
     fn step(self, b: u8) -> Option<Extension> {
         let is_space = matches!(b, b' ' | b'\t');
         Some(match (self, b) {
@@ -177,7 +177,7 @@ impl Body {
         }
     }
 
-    /// One byte of what is around the chunks.
+    /// Takes one byte of the lines around the chunks.
     fn step(&mut self, b: u8) -> Result<(), Fault> {
         self.at = match (self.at, b) {
             (At::Size { size, digits }, _) if b.is_ascii_hexdigit() => {
@@ -219,7 +219,7 @@ impl Body {
         Ok(())
     }
 
-    /// What follows the last chunk: as in a head, only whole lines are looked at.
+    /// Reads the trailers behind the last chunk: as in a head, only whole lines are parsed.
     fn trailers<'a>(&mut self, input: &mut Input<'a>) -> Result<Piece<'a>, Fault> {
         let bytes = input.bytes();
         let most = self.trailers_max.min(bytes.len());

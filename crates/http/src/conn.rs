@@ -1,4 +1,4 @@
-//! One connection: requests in, replies out, in order, one at a time.
+//! One HTTP connection: requests in, replies out, in order, one at a time.
 //!
 //! A request that waits, for its body, for an answer from elsewhere, or for the client to take its
 //! reply, keeps what is behind it in the input. So the order of pipelined replies needs no queue.
@@ -33,14 +33,14 @@ const UNWANTED_MAX: u64 = 64 << 10;
 /// Bytes of all replies of a connection up to which it is closed at once behind the last: the kernel sends so much without
 /// waiting. A client's late bytes are answered by a reset, which would destroy what the kernel still holds of longer ones.
 const UNLINGERED_MAX: u32 = 16 << 10;
-/// What a client that sent `Expect: 100-continue` is told.
+/// The interim reply to a client that sent `Expect: 100-continue`.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// One connection of [`Http`](crate::Http).
 pub struct HttpConn<H> {
     stage: Stage,
-    /// Number of the answer that is owed, so that a late one is not taken for
-    /// it.
+    /// Number of the request that waits for its answer, so that a late answer to an earlier request
+    /// is recognised.
     number: u32,
     /// An empty line in front of a request was passed over.
     blank: bool,
@@ -52,7 +52,8 @@ pub struct HttpConn<H> {
     stop: Option<Stop>,
     /// Other connections have their turn; then the pipelined requests go on.
     gives_way: bool,
-    /// Bytes of replies so far, at least those of which the kernel may still hold some; what is beyond a u32 is not counted.
+    /// Bytes of replies so far, at least those of which the kernel may still hold some; counting stops at the maximum of a
+    /// u32.
     replied: u32,
     handler: PhantomData<fn() -> H>,
 }
@@ -186,8 +187,8 @@ impl<H: Handler> HttpConn<H> {
     }
 
     /// A request without a body, and the requests behind it that are equal to the byte, as clients
-    /// that pipeline send them. What was found of one head holds for all of them, so they are
-    /// compared and not parsed.
+    /// that pipeline send them. One parsed head holds for all of them, so the others are compared
+    /// and not parsed.
     fn alike(
         &mut self,
         head: &Head<'_>,
@@ -450,7 +451,7 @@ impl<H: Handler> HttpConn<H> {
         self.answered(before, asked, body, cx)
     }
 
-    /// More of a body that is gathered.
+    /// Gathers more of a request's body.
     fn gather(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
         let Stage::Gather(gather) = &mut self.stage else {
             return Ok(Step::On);
@@ -503,7 +504,7 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
-    /// More of a body that is streamed.
+    /// Gives more of a request's body to its exchange.
     fn exchange(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
         let Stage::Exchange(it) = &mut self.stage else {
             return Ok(Step::On);
@@ -572,7 +573,7 @@ impl<H: Handler> HttpConn<H> {
         self.answered(cx.link.queued_len(), asked, body, cx)
     }
 
-    /// More of a body for a request that takes none.
+    /// Discards more of the body of a request whose handler takes none.
     fn discard(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
         let Stage::Discard(it) = &mut self.stage else {
             return Ok(Step::On);
@@ -641,8 +642,9 @@ impl<H: Handler> HttpConn<H> {
         cx.link.finish_because(fault.reason);
     }
 
-    /// Ends the connection before it was done. That the rest of a reply is missing shows, unless it was to end
-    /// with the connection: then that ends by a reset.
+    /// Ends the connection before its reply is complete. The client can see that the rest of the reply is
+    /// missing, unless the end of the connection was to mark the end of the reply: then the connection is
+    /// reset.
     fn end_early(&self, reason: &'static str, cx: &mut Cx<'_, Self>) {
         match &self.stage {
             Stage::Exchange(it) if it.progress == Progress::Body(kind::Length::Closing) => {

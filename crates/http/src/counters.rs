@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a service has counted since its start, on all loops.
+/// Counters of a service since its start, over all loops.
 ///
 /// ```
 /// use std::time::Duration;

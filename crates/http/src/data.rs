@@ -13,7 +13,7 @@ pub struct Data<'d, 'i> {
 }
 
 impl<'i> Data<'_, 'i> {
-    /// What is not yet consumed.
+    /// The bytes that are not consumed yet.
     #[must_use]
     pub fn bytes(&self) -> &'i [u8] {
         &self.input.bytes()[..self.len]

@@ -36,14 +36,15 @@ pub const BURN_MAX_US: u64 = 1_000_000;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Burns {
-    /// For clients that [are trusted](tidewire::Peer::is_trusted): others could stall the loops. They
-    /// get a 403.
+    /// For [trusted](tidewire::Peer::is_trusted) clients only, because any other client could stall
+    /// the loops. A client that is not trusted gets a 403.
     ForTrusted,
     /// Any client.
     ForEverybody,
 }
 
-/// The endpoints; `/burn` burns on `pool` what it is told to.
+/// The endpoints of the demonstration; `/burn` uses processor time on `pool`, as much as the
+/// request asks for.
 ///
 /// ```
 /// use tidewire_http::demo::{self, Burns};
@@ -95,7 +96,7 @@ struct Pattern {
     end: u64,
 }
 
-/// What is written at once: a multiple of the alphabet's length.
+/// Bytes of one write: a multiple of the alphabet's length.
 const PIECE: usize = 26 * 600;
 
 static LETTERS: [u8; PIECE] = {

@@ -4,13 +4,13 @@ use crate::data::Data;
 use crate::headers::Headers;
 use crate::reply::Reply;
 
-/// One request whose body, or whose reply's body, is streamed. It is made by the handler, with
-/// [`Response::stream`](crate::Response::stream) or [`Response::exchange`](crate::Response::exchange),
-/// and dropped when the reply has ended or the connection is gone.
+/// One request whose body, or whose reply's body, is streamed. The handler makes an exchange with
+/// [`Response::stream`](crate::Response::stream) or [`Response::exchange`](crate::Response::exchange).
+/// The exchange is dropped when the reply has ended or the connection has closed.
 ///
-/// Backpressure goes both ways. While [`Reply::full`] says so the client takes nothing: an exchange
-/// then writes no more, and leaves the rest of its [`Data`], so that the client is not read from. It
-/// is called again when there is room.
+/// Backpressure works in both directions. While [`Reply::full`] is true, the client takes nothing:
+/// an exchange then writes no more, and leaves the rest of its [`Data`], so that the loop stops
+/// reading from the client. The exchange is called again when there is room.
 ///
 /// ```
 /// use tidewire_http::{Body, Data, Done, Exchange, Handler, Headers, Http, Length, Reply, Request, Response};
@@ -49,9 +49,9 @@ use crate::reply::Reply;
 /// assert_eq!(testing::exchange(Http::new(Measures), asked).text(), "5 bytes");
 /// ```
 pub trait Exchange: 'static {
-    /// A piece of the request's body. What is left of it is offered again when output has drained, so
-    /// something may be left only while [`Reply::full`]; else the connection is aborted. Default:
-    /// drops it.
+    /// A piece of the request's body. Bytes that are left unconsumed are offered again when output
+    /// has drained. So an exchange may leave bytes only while [`Reply::full`] is true; otherwise the
+    /// connection is aborted. Default: drops it.
     fn data(&mut self, data: &mut Data<'_, '_>, reply: &mut Reply<'_>) {
         let _ = reply;
         data.consume(data.len());

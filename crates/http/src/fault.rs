@@ -1,4 +1,4 @@
-//! What is wrong with a request.
+//! The reason why a request is refused.
 
 /// Why a request is refused: the status that says so, and a word for the body of the reply, the log
 /// and the closing reason. The connection is closed behind it: where the next request would begin

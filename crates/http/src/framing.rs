@@ -1,7 +1,7 @@
-//! Where a request's body ends, and what else its head says about the connection.
+//! Finds where a request's body ends, and what else the head says about the connection.
 //!
-//! Everything that has ever made two servers see different requests in the same bytes is refused,
-//! also where the standard would let it pass (RFC 9112, 6.3 and 11.2).
+//! Any form that has ever made two servers see different requests in the same bytes is refused,
+//! even where the standard allows it (RFC 9112, 6.3 and 11.2).
 
 use crate::fault::Fault;
 use crate::headers::{Headers, trimmed};
@@ -122,7 +122,7 @@ fn number(value: &[u8]) -> Result<u64, Fault> {
     number.ok_or(Fault::bad("a Content-Length beyond all bounds"))
 }
 
-/// What all Connection fields of a head say together: they are one list, in whatever order.
+/// What all Connection fields of a head say together: the fields form one list, in any order.
 #[derive(Clone, Copy, Default)]
 struct Connection {
     close: bool,

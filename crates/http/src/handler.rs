@@ -6,9 +6,9 @@ use crate::response::{Done, Response};
 /// Answers requests: one for all connections on all loops, so shared state lives in it. A closure
 /// `Fn(&Request, Response) -> Done` is one, and so is a [`Router`](crate::Router).
 ///
-/// The handler is called on a loop, and while it runs, the loop's other connections wait: what
-/// takes long is answered [later](Response::later), from elsewhere. One that panics loses its
-/// connection, nothing else.
+/// The handler is called on a loop, and while it runs, the loop's other connections wait: answer a
+/// slow request [later](Response::later), from another thread. A handler that panics loses its
+/// connection only.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! The head of a request: what httparse finds, and what it lets pass and this crate does not.
 //!
-//! Only whole lines are parsed. So what is found does not depend on how the input was cut, and a peer
-//! that sends a byte at a time has its head parsed once a line, of which there are few.
+//! Only whole lines are parsed. So the result does not depend on how the input was cut. The head of a
+//! peer that sends a byte at a time is parsed once a line, and a head has few lines.
 
 use std::mem::MaybeUninit;
 

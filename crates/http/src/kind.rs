@@ -1,7 +1,7 @@
-//! What the head of a reply depends on, and the head that was made last: most replies of a server differ in nothing
-//! but their bodies.
+//! The properties that decide the head of a reply, and the head that was made last: most replies of a server differ
+//! only in their bodies.
 
-/// What a head takes at most beside the fields of a handler.
+/// Most bytes that a head takes beside the fields of a handler.
 pub(crate) const FIXED: usize = 256;
 
 /// How the end of a reply's body is told.
@@ -15,7 +15,7 @@ pub(crate) enum Length {
     Never,
 }
 
-/// What a body is said to be, where a handler gives no field of its own.
+/// The content type of a body for which the handler gives no field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Unsaid,
@@ -46,8 +46,8 @@ pub(crate) struct Kind {
     pub(crate) length: Length,
 }
 
-/// The head that was made last. It is kept when it was made twice in a row: where replies differ, nothing is
-/// copied in vain.
+/// The head that was made last. A head is kept when it was made twice in a row: so heads that differ each
+/// time are never copied.
 #[derive(Debug)]
 pub(crate) struct Last {
     kind: Option<Kind>,

@@ -38,7 +38,7 @@ pub struct Later {
     pub(crate) number: u32,
 }
 
-/// What is posted to a connection.
+/// A message that is posted to a connection.
 pub struct Message {
     pub(crate) number: u32,
     /// `None` if there is none.

@@ -1,5 +1,5 @@
-//! HTTP/1.1 as a Tidewire protocol: strict in what it takes, bounded in what it holds, the same on
-//! every engine, in the simulator and behind TLS.
+//! HTTP/1.1 as a Tidewire protocol: strict parsing, bounded memory, one behaviour on every engine,
+//! in the simulator and behind TLS.
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,7 +36,7 @@
 //! # What it promises
 //!
 //! * Replies come in the order of requests, one for each. A connection works on one request at a time;
-//!   what a client pipelines behind it waits in its place.
+//!   further requests that a client pipelines wait as unconsumed input.
 //! * A request that two servers could understand differently is refused, and its connection closed:
 //!   `docs/reference/http.md` has the list.
 //! * Every size and time of a request has a limit: [`Settings`]. Connections without a request under

@@ -16,8 +16,8 @@ pub(crate) struct Shared<H> {
     pub(crate) settings: Settings,
     /// Throttle of log lines about refused requests.
     pub(crate) refusals: Throttle,
-    /// Bytes of bodies that are being gathered. Of all loops, because the threads engine has one for each
-    /// connection.
+    /// Bytes of bodies that are being gathered. The count is over all loops, because the threads engine
+    /// has one loop for each connection.
     pub(crate) gathered: AtomicUsize,
     pub(crate) totals: Totals,
 }

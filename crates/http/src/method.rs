@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// What a request asks to be done (RFC 9110, 9.3). Names are case-sensitive: `get` is another
-/// method than `GET`.
+/// The method of a request (RFC 9110, 9.3). Names are case-sensitive: `get` is another method than
+/// `GET`.
 ///
 /// ```
 /// use tidewire_http::Method;

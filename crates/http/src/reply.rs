@@ -77,9 +77,9 @@ pub struct Reply<'r> {
 }
 
 impl Reply<'_> {
-    /// Writes the head: status, header fields, and how long the body will be. The fields are as in
-    /// [`Response::header`](crate::Response::header); a field or status that may not be written
-    /// makes it a 500 without a body. Without effect if a head is written already.
+    /// Writes the head: status, header fields, and how long the body will be. The rules for fields
+    /// are those of [`Response::header`](crate::Response::header); a field or status that is not
+    /// allowed makes the reply a 500 without a body. A second call has no effect.
     pub fn head(&mut self, status: u16, fields: &[(&str, &str)], length: Length) {
         if *self.progress != Progress::Unstarted {
             return;

@@ -42,7 +42,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is to be done.
+    /// The request's method.
     #[must_use]
     pub fn method(&self) -> Method<'a> {
         self.head.method
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
         self.head.target.path
     }
 
-    /// What follows the question mark, not decoded.
+    /// The query behind the question mark, not decoded.
     #[must_use]
     pub fn query(&self) -> Option<&'a str> {
         self.head.target.query
@@ -88,8 +88,8 @@ impl<'a> Request<'a> {
         self.head.headers
     }
 
-    /// The host that is asked: the authority of the target, else the Host field; empty if neither
-    /// says it.
+    /// The requested host: the authority of the target, else the Host field; empty if there is
+    /// neither.
     #[must_use]
     pub fn host(&self) -> &'a str {
         let authority = self.head.target.authority;
@@ -125,7 +125,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What came behind a chunked body.
+    /// The trailers of a chunked body.
     #[must_use]
     pub fn trailers(&self) -> Headers<'a> {
         self.trailers
@@ -141,7 +141,7 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-/// `+` and `%xx` undone; `None` where that is no text.
+/// Decodes `+` and `%xx`; `None` if the result is not UTF-8.
 fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| matches!(b, b'+' | b'%')) {
         return Some(Cow::Borrowed(text));

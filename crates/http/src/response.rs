@@ -14,8 +14,8 @@ use crate::later::{Answer, Later};
 use crate::status;
 use crate::wire::{Asked, FIELDS_MAX, Wire};
 
-/// What a handler answers with. Each way to answer consumes it and gives the [`Done`] that the
-/// handler returns, so there is exactly one reply for each request.
+/// A handler's way to answer a request. Each way to answer consumes the `Response` and gives the
+/// [`Done`] that the handler returns, so there is exactly one reply for each request.
 ///
 /// The status line, `date`, `content-length` or `transfer-encoding` and `connection` are written by
 /// the service, straight into the output; nothing is allocated for a reply.
@@ -39,8 +39,8 @@ pub struct Response<'r> {
     pub(crate) outcome: &'r mut Outcome,
 }
 
-/// Proof that a request was answered, or that its answer is on its way. Only a [`Response`] gives
-/// it.
+/// Proof that a request was answered, or that its answer is on its way. Only a [`Response`] makes a
+/// `Done`.
 ///
 /// ```
 /// use tidewire_http::{Done, Request, Response};
@@ -74,7 +74,7 @@ pub(crate) enum Outcome {
     Streamed(Box<dyn Exchange>, Option<Length>),
 }
 
-/// What is computed on a pool.
+/// Work that is computed on a pool.
 pub(crate) type Work = Box<dyn FnOnce() -> Answer + Send>;
 
 impl<'r> Response<'r> {
@@ -95,7 +95,7 @@ impl<'r> Response<'r> {
         }
     }
 
-    /// Answers with this status. Default 200. One that is no final status (200 to 599) makes the
+    /// Answers with this status. Default 200. A status that is not final (200 to 599) makes the
     /// reply a 500.
     #[must_use]
     pub fn status(mut self, status: u16) -> Response<'r> {
@@ -104,10 +104,10 @@ impl<'r> Response<'r> {
         self
     }
 
-    /// Adds a header field. One whose name is no token, whose value has a control character in it, or
-    /// that the service writes itself (`connection`, `content-length`, `date`, `transfer-encoding`)
-    /// makes the reply a 500, and so do more than 32 KiB of them: what a client sent cannot be
-    /// reflected into a head of its own.
+    /// Adds a header field. These make the reply a 500: a name that is no token, a control character
+    /// in the value, a field that the service writes itself (`connection`, `content-length`, `date`,
+    /// `transfer-encoding`), and more than 32 KiB of fields. So bytes that a client sent cannot add a
+    /// field or end the head.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Response<'r> {
         let fields = &mut self.wire.fields;
@@ -185,9 +185,9 @@ impl<'r> Response<'r> {
         Done::new()
     }
 
-    /// Has the answer computed on `pool`, for what would keep the loop too long. As with
-    /// [`later`](Response::later) the connection waits; so do others' answers on the same pool, if it is
-    /// busy. If it is full the reply is a 503; if `work` panics, a 500.
+    /// Has the answer computed on `pool`, for work that would keep the loop too long. As with
+    /// [`later`](Response::later) the connection waits; if the pool is busy, answers of other
+    /// connections wait too. If the pool is full the reply is a 503; if `work` panics, a 500.
     ///
     /// ```
     /// use tidewire_http::{Answer, Http, Router, testing};
@@ -228,8 +228,8 @@ impl<'r> Response<'r> {
         Done::new()
     }
 
-    /// Leaves the reply to `exchange` altogether: what it says may depend on the request's body, as
-    /// it comes. The status and fields given so far are dropped.
+    /// Leaves the whole reply to `exchange`: its status and fields may depend on the request's
+    /// body, as the body comes. The status and fields given so far are dropped.
     ///
     /// See [`Exchange`].
     pub fn exchange(self, exchange: impl Exchange) -> Done {

@@ -1,4 +1,4 @@
-//! What one request may take.
+//! Limits of one request.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ pub(crate) const HEADERS_MAX: usize = 128;
 
 use tidewire::Limits;
 
-/// Limits of requests. Sizes are bytes. What goes beyond one is answered with the status named here,
-/// counted ([`Counters`](crate::Counters)), logged, and its connection closed.
+/// Limits of requests. Sizes are bytes. A request beyond a limit is answered with the status named
+/// here, counted ([`Counters`](crate::Counters)) and logged, and its connection is closed.
 ///
 /// ```
 /// use tidewire_http::{Http, Router, Settings, testing};

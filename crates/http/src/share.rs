@@ -10,8 +10,8 @@ const TURN: Duration = Duration::from_millis(1);
 /// Requests between two looks at the clock, at most.
 const UNWATCHED: u32 = 8;
 
-/// What the requests that came together have had of the loop. The clock costs as much as a tenth of a small
-/// request, so it is looked at less often while they have been quick.
+/// The time of the loop that requests of one batch have used. Reading the clock costs as much as a tenth of
+/// a small request, so the clock is read less often while requests are quick.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     began: Option<Instant>,

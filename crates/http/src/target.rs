@@ -52,7 +52,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What a path may hold: what can be seen, less what ends it, and less what others read as something else.
+/// Bytes that a path may contain: visible characters, except the ones that end a path and the ones that
+/// other servers read as something else.
 static PATH: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0x21;

@@ -28,7 +28,7 @@ pub(crate) struct Asked {
     pub(crate) last: bool,
 }
 
-/// What a loop keeps for writing heads.
+/// The memory in which a loop writes heads.
 #[derive(Debug)]
 pub(crate) struct Wire {
     date: Date,
@@ -66,7 +66,7 @@ impl Date {
     fn make(&mut self, link: &Link<'_>) {
         let wall = link.wall();
         let date = httpdate::HttpDate::from(UNIX_EPOCH + wall).to_string();
-        // 29 characters up to the year 9999, behind which it stays what it was.
+        // A date has 29 characters up to the year 9999; after that year the old date stays.
         let place = &mut self.lines[OK.len() + "date: ".len()..][..29];
         if let Some(place) = place.get_mut(..date.len()) {
             place.copy_from_slice(date.as_bytes());
@@ -185,7 +185,7 @@ fn fill(date: &Date, fields: &[u8], kind: Kind, out: &mut [u8]) -> usize {
     most - out.rest.len()
 }
 
-/// What is still to be filled.
+/// The rest of the memory that a head is written into.
 struct Out<'a> {
     rest: &'a mut [u8],
 }

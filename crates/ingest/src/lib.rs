@@ -45,8 +45,8 @@
 //!
 //! # The classic protocol
 //!
-//! [`classic`] speaks the five dialects of the clients in the field. What is done with the messages
-//! is behind the [`Sink`] trait, the seam where a durable log stands.
+//! [`classic`] speaks the five dialects of existing clients. The messages go to a [`Sink`], for
+//! instance a durable log.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -72,7 +72,8 @@ pub struct LogSink {
     durable: bool,
 }
 
-/// A stream that is made anew when it was deleted: a server is told at its start what it writes to.
+/// A stream of the log. If the stream was deleted, it is created again: a server's streams are
+/// configured at its start.
 #[derive(Debug)]
 struct Stream {
     name: String,
@@ -144,7 +145,7 @@ impl fmt::Debug for LogSink {
     }
 }
 
-/// Where a loop puts messages together whose sizes are written the other way round.
+/// The buffer in which a loop rewrites messages whose sizes are in the other byte order.
 #[derive(Debug, Default)]
 pub struct LogSinkLocal(Vec<u8>);
 

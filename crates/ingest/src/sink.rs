@@ -39,7 +39,7 @@ pub trait Sink: Send + Sync + 'static {
     }
 }
 
-/// What a sink makes of a batch.
+/// A sink's answer to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -70,7 +70,7 @@ pub struct Stored {
 }
 
 impl Counted {
-    /// What was taken in so far, on all loops.
+    /// Messages that were taken so far, on all loops.
     #[must_use]
     pub fn stored(&self) -> Stored {
         let [messages, payload_bytes] = self.0.sums();

@@ -1,12 +1,12 @@
-//! What a group has given to a member, as Kafka's own assignors write it.
+//! The partitions that a group has assigned to a member, in the encoding of Kafka's own assignors.
 //!
 //! Big-endian: `version: i16`, then a list of topics, each a name (`i16` and so many bytes) and a list of partitions (`i32`
-//! each); a list begins with its `i32` length. What follows is for the assignors.
+//! each); a list begins with its `i32` length. The bytes behind the list are for the assignors.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What stands before the place of a node in the client id of its member.
+/// The prefix of a node's address in the client id of its member.
 const PREFIX: &str = "tidewire-";
 
 /// The client id of the member of a node.
@@ -19,12 +19,13 @@ pub(crate) fn place(client_id: &str) -> Option<&str> {
     client_id.strip_prefix(PREFIX)
 }
 
-/// The partitions of one topic in an assignment; empty if it is none.
+/// The partitions of one topic in an assignment; empty if the bytes are no assignment.
 pub(crate) fn partitions(bytes: &[u8], topic: &str) -> BTreeSet<u32> {
     read(bytes, topic).unwrap_or_default()
 }
 
-/// What members at the same place have is all found there: by place, and the places of more than one.
+/// Groups the partitions of members by address: all partitions of an address, and the addresses with
+/// more than one member.
 pub(crate) fn by_place(
     members: Vec<(String, BTreeSet<u32>)>,
 ) -> (BTreeMap<String, BTreeSet<u32>>, BTreeSet<String>) {
@@ -97,7 +98,7 @@ mod tests {
         for len in 0..bytes.len() - 4 {
             assert_eq!(partitions(&bytes[..len], "b"), [].into(), "{len}");
         }
-        // As long as it says it is, it is not.
+        // The list is shorter than its announced length.
         assert_eq!(partitions(b"\0\0\x7f\xff\xff\xff", "a"), [].into());
         assert_eq!(partitions(b"\0\0\0\0\0\x01\xff\xff", "a"), [].into());
     }

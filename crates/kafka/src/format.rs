@@ -12,10 +12,11 @@ const CLAIM: &str = "claim";
 const PLACE: &str = "place\0";
 const LOG: &str = "log\0";
 const NOTE: &str = "note\0";
-/// Behind [`LOG`] and its number, as it is the log that has them: programs that know none pass over it there.
+/// Follows [`LOG`] and its number, because cursors belong to a log: programs that do not know cursors ignore
+/// the mark there.
 const CURSOR: &str = "cursor\0";
 
-/// What is no record or mark of ours.
+/// Bytes that are no valid record or mark.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
@@ -69,7 +70,7 @@ fn two(one: u64, other: u64) -> Vec<u8> {
     value
 }
 
-/// Takes the mark of a producer over, if it is one; whether it is.
+/// Takes the mark of a producer; returns whether it was one.
 pub(crate) fn take_producer(
     key: &[u8],
     value: Option<&[u8]>,
@@ -92,8 +93,8 @@ pub(crate) fn take_producer(
 /// Takes a mark over into what is held of a share. Marks of producers are of use to a partition of
 /// a fleet: otherwise the log has them.
 ///
-/// `Ok(false)`: it is no mark, but a record of another program. What cannot be done without is told by the version of the marks that
-/// are known.
+/// `Ok(false)`: the bytes are a record of another program, and no mark. A later version marks indispensable changes by the
+/// version of known marks.
 pub(crate) fn take(
     key: &[u8],
     value: Option<&[u8]>,
@@ -171,7 +172,7 @@ pub(crate) fn reached(offset: u64) -> Mark {
     (format!("{NOTE}{REACHED}").into_bytes(), Some(value))
 }
 
-/// What that mark says. It is taken out of the notes, so no other reader sees it.
+/// The value of that mark. The mark is removed from the notes, so no other reader sees it.
 pub(crate) fn take_reached(held: &mut Held) -> u64 {
     let word = held.notes.remove(REACHED);
     let word = word.as_deref().and_then(|word| word.first_chunk());
@@ -183,7 +184,7 @@ const REACHED: &str = "reached";
 
 const OTHER_VERSION: Malformed = Malformed("a mark that is not of version 1");
 
-/// Where a reader is in the log of one server; what else is of a log is a fleet's.
+/// The position of a reader in the log of one server; a fleet has its own form.
 fn take_cursor(of_log: &str, numbers: Option<(u64, u64)>, held: &mut Held) {
     let of = of_log
         .split_once('\0')
@@ -198,7 +199,7 @@ fn take_cursor(of_log: &str, numbers: Option<(u64, u64)>, held: &mut Held) {
     };
 }
 
-/// How far a log is in a tenure, in one stream; `None` if it is no such mark.
+/// How far a log is in a tenure, in one stream; `None` if the bytes are no such mark.
 fn take_place(of: &str, numbers: Option<(u64, u64)>, held: &mut Held) -> Option<()> {
     let mut parts = of.splitn(3, '\0');
     let log = parts
@@ -238,7 +239,7 @@ fn numbers(value: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    /// Everything that `of` leaves, as a share finds it.
+    /// Everything that `of` leaves behind, as a share sees it.
     fn held(of: &Transaction, share: Share) -> Held {
         let mut held = Held::default();
         for (key, value) in marks(of, share) {

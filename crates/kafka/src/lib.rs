@@ -1,10 +1,10 @@
 //! Kafka, and what speaks its protocol, as the home of a replicated log.
 //!
-//! One idea: a node owns one partition of a topic, by a transactional id that belongs to the
-//! partition, and the marks stand in the same partition of a compacted topic beside it,
-//! `TOPIC-marks`. A transaction writes both, and opening the home is initialising the transactional
-//! id, which fences its former user, and then reading the marks. Members of a fleet share the
-//! partitions, as the group of Kafka's clients gives them out; what belongs to no producer has a
+//! One idea: a node owns one partition of a topic through a transactional id that belongs to the
+//! partition. The marks stand in the partition of the same number of a compacted topic beside it,
+//! `TOPIC-marks`. A transaction writes both topics. Opening the home initialises the transactional
+//! id, which fences the former owner, and then reads the marks. Members of a fleet share the
+//! partitions as Kafka's consumer group assigns them; records without a producer have a
 //! transactional id of the log. `docs/howto/replicate.md` has the format.
 //!
 //! The client is C (librdkafka), and is built with the feature `client`. Without it everything else

@@ -4,7 +4,7 @@ use tidewire_replicate::Record;
 
 use crate::format::Malformed;
 
-/// What a record of the topic holds.
+/// The form of a record of the topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Consecutive messages of one producer, framed.
@@ -15,8 +15,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The most bytes of messages in a record that is to have this form, where runs have `run` at most; a message that is larger
-    /// is a record alone.
+    /// Most bytes of messages in a record of this form, if runs have at most `run` bytes; a larger message is a record alone.
     pub const fn record_bytes(self, run: usize) -> usize {
         match self {
             Form::Run => run,
@@ -30,7 +29,7 @@ impl Form {
 pub struct Found {
     /// Offset of the record in the partition.
     pub offset: u64,
-    /// What it says.
+    /// The contents of the record.
     pub record: Record,
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// What is sent for a record. One of several messages is always a run.
+/// The Kafka record that is sent for a record. A record with several messages is always a run.
 pub(crate) fn sent(record: &Record, form: Form) -> Sent<'_> {
     let id = match (form, record.count, record.frames.first_chunk()) {
         (Form::Message, 1, Some(id)) => Some(u64::from_le_bytes(*id)),

@@ -24,7 +24,7 @@ pub struct AtHome {
 }
 
 impl AtHome {
-    /// As it stands among the marks.
+    /// The encoding among the marks.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let numbers = [
@@ -41,7 +41,7 @@ impl AtHome {
             .collect()
     }
 
-    /// What such a word says; `None` if it is none.
+    /// Decodes such a note; `None` if the bytes are none.
     #[must_use]
     pub fn decode(word: &[u8]) -> Option<AtHome> {
         let (numbers, rest) = word.as_chunks::<8>();

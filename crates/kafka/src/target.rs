@@ -30,7 +30,7 @@ pub struct Target {
     pub partitions: Option<u32>,
 }
 
-/// What is no target.
+/// A text that is no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no home: {why}; it should be like kafka://host1:9092,host2,host3/TOPIC or ...?partition=3; with --fleet-address, ...?partitions=12"
@@ -40,7 +40,7 @@ pub struct BadTarget {
     why: &'static str,
 }
 
-/// What can be set about it.
+/// Settings of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Settings of the client (librdkafka's), for TLS, SASL and the like. Settings that the promise
@@ -48,17 +48,17 @@ pub struct Settings {
     pub client: Vec<(String, String)>,
     /// Goes on with a topic that cannot keep the promise, with a word in the log. Default false.
     pub is_unsafe: bool,
-    /// What is carried is of use only as a whole: a topic that forgets records cannot keep the promise. Default false.
+    /// Whether the records are useful only as a whole: then a topic that forgets records is refused. Default false.
     pub keeps_all: bool,
-    /// What a record of the topic holds: the code that fills transactions cuts them at
+    /// The form of a record of the topic: the code that fills transactions cuts them at
     /// [`Form::record_bytes`](crate::Form::record_bytes). Default runs.
     pub form: Form,
     /// The largest payload that the log takes; bytes.
     pub payload_max: u32,
     /// How often it is looked whether the topics still keep the promise, while something is carried. Default 30 s.
     pub check_every: Duration,
-    /// How long the group of a fleet waits for a member that hands over what was revoked, and does not say that it is
-    /// done; longer than a node takes for it, and below the client's `max.poll.interval.ms`. Default 20 s.
+    /// How long the group of a fleet waits for a member to hand over revoked partitions; longer than a node takes for
+    /// that, and below the client's `max.poll.interval.ms`. Default 20 s.
     pub hand_over: Duration,
 }
 
@@ -201,7 +201,7 @@ fn without_secret(text: &str) -> String {
     }
 }
 
-/// A broker, with the default port if it names none; `None` if it is none.
+/// A broker, with the default port if the text names none; `None` if the text is no broker.
 fn with_port(broker: &str) -> Option<String> {
     let (host, port) = match broker.rsplit_once(':') {
         Some((host, port)) if !broker.ends_with(']') => (host, Some(port)),

@@ -12,7 +12,7 @@ pub enum Unavailable {
     /// The client says so; it may be otherwise later.
     #[error("{0}")]
     Client(String),
-    /// What is there, or here, is of no use, and asking for it again changes nothing.
+    /// The data in the home or in the log is unusable; asking again changes nothing.
     #[error("{0}")]
     Broken(String),
 }

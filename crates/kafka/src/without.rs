@@ -92,7 +92,7 @@ pub enum Polled {
     Unreadable(String),
 }
 
-/// What reads a home; there is none.
+/// The reader of a home; a build without Kafka has none.
 #[derive(Debug)]
 pub struct Reader(std::convert::Infallible);
 
@@ -120,7 +120,7 @@ impl Reader {
     /// No reader exists in this build.
     ///
     /// # Errors
-    /// None.
+    /// Never fails, because this value cannot exist.
     pub fn poll(&mut self, _: std::time::Duration) -> Result<Polled, Unavailable> {
         match self.0 {}
     }
@@ -136,7 +136,7 @@ impl Reader {
     /// No reader exists in this build.
     ///
     /// # Errors
-    /// None.
+    /// Never fails, because this value cannot exist.
     pub fn end(&self, _: std::time::Duration) -> Result<u64, Unavailable> {
         match self.0 {}
     }
@@ -150,7 +150,7 @@ impl Reader {
     /// No reader exists in this build.
     ///
     /// # Errors
-    /// None.
+    /// Never fails, because this value cannot exist.
     pub fn next(&mut self, _: bool) -> Result<Option<Found>, Unavailable> {
         match self.0 {}
     }

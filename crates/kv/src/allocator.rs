@@ -2,7 +2,7 @@
 //!
 //! The store counts memory itself, so that `maxmemory` holds without asking the allocator about each
 //! pointer. Allocators serve sizes in classes; a value of 1,056 bytes may take 1,280. This library
-//! does not choose the allocator, so the program that does says which one it is with [`set`].
+//! does not choose the allocator, so the program tells it with [`set`] which allocator it uses.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -26,8 +26,8 @@ impl Allocator {
         }
     }
 
-    /// Bytes of memory of the block that is given for `size` bytes at a multiple of `align`; none for
-    /// none.
+    /// Bytes of memory that the allocator takes for a block of `size` bytes aligned to `align`; 0 for
+    /// a size of 0.
     #[inline]
     #[must_use]
     pub fn block(self, size: usize, align: usize) -> usize {
@@ -39,8 +39,8 @@ impl Allocator {
     }
 }
 
-/// Has the allocator give memory back to the system that was freed some time ago. It looks for such memory only when it is
-/// asked for a large block, which a server that has become idle never does.
+/// Has the allocator return memory to the system that was freed some time ago. The allocator looks for such memory only
+/// when it is asked for a large block; an idle server never asks for one.
 pub(crate) fn give_back() {
     // More than the largest block of a class.
     drop(std::hint::black_box(Vec::<u8>::with_capacity(
@@ -88,8 +88,8 @@ fn mimalloc_class(size: usize) -> usize {
 /// The allocator of the process.
 static ALLOCATOR: AtomicU8 = AtomicU8::new(Allocator::Glibc as u8);
 
-/// Says which allocator the process has. To be called before anything is stored: what was counted
-/// for one and freed for the other would not come out even.
+/// Sets which allocator the process has. Call this before anything is stored: a value that is
+/// counted for one allocator and freed for the other would make the sum wrong.
 pub fn set(allocator: Allocator) {
     ALLOCATOR.store(allocator as u8, Relaxed);
 }
@@ -124,8 +124,8 @@ pub(crate) fn fitting(size: usize) -> usize {
     }
 }
 
-/// As [`fitting`], for what may grow again: with a few more where sizes are so close to each other that
-/// growing a byte at a time would copy everything nearly each time.
+/// Like [`fitting`], for a block that may grow again. The block gets a few more bytes where sizes are
+/// so close together that growing a byte at a time would copy the block nearly each time.
 #[inline]
 pub(crate) fn growing(size: usize) -> usize {
     match current() {

@@ -1,9 +1,9 @@
-//! What is written so often that nothing else may stand on its cache lines.
+//! A wrapper for values that are written so often that no other value may share their cache lines.
 
 use std::ops::{Deref, DerefMut};
 
-/// A value on cache lines of its own: two of 64 bytes, since processors fetch them in pairs. So a
-/// change of it costs nothing to a thread that only reads what stands beside it.
+/// A value on cache lines of its own: two of 64 bytes, since processors fetch them in pairs. So
+/// writing the value does not slow down a thread that only reads its neighbours.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);

@@ -67,7 +67,8 @@ fn stream_to_dump(stream: &Stream) -> rdb::Stream {
     }
 }
 
-/// What a dump has as a value; `None` if it is empty, or has something twice.
+/// The value of a dump file as a value of the store; `None` if the value is empty, or has a member
+/// twice.
 #[must_use]
 pub fn from_dump(value: rdb::Value, limits: &Limits) -> Option<Value> {
     let value = match value {
@@ -122,7 +123,8 @@ fn stream_from_dump(dumped: &rdb::Stream) -> Option<Stream> {
         }
         stream.entries.append(id(*at), &pairs);
     }
-    // As XSETID has it: what comes to more than was added, or was deleted before it came, is refused.
+    // As with XSETID, impossible counters are refused: more entries than were added, or a deleted id
+    // above the last one.
     let is_told = id(dumped.last) >= stream.entries.last_id()
         && id(dumped.max_deleted) <= id(dumped.last)
         && (stream.entries.len()..=MOST).contains(&dumped.added);

@@ -1,14 +1,14 @@
 //! How keys and members are hashed: SipHash-1-3 under a secret key.
 //!
-//! Clients choose what is hashed and have read this code, so nothing but the key may decide where
-//! bytes go. Hashes that multiply the input with constants (foldhash, wyhash, FNV, ...) have inputs
-//! that collide under every seed: where the constant meets itself, a factor becomes zero. A
-//! universal hash with secret factors has none, but it is safe only from attackers who never see
-//! its values, and SCAN shows them: keys come in the order of their hashes, and cursors are bits of
-//! them; a few hundred equations later the factors are known. SipHash was made to be a pseudorandom
-//! function: an attacker who sees as many values as he likes learns nothing about the next. One
-//! round a word and three at the end are what Rust's and Python's tables take against the same
-//! attack.
+//! Clients choose the hashed keys and may have read this code, so the place of an entry must depend
+//! on a secret only. Hashes that multiply the input with constants (foldhash, wyhash, FNV, ...)
+//! have inputs that collide under every seed: where the constant meets itself, a factor becomes
+//! zero. A universal hash with secret factors has no such inputs. But it is safe only from
+//! attackers who never see its values, and SCAN shows them: keys come in the order of their hashes,
+//! and cursors are bits of hashes. After a few hundred equations the factors are known. SipHash was
+//! made to be a pseudorandom function: an attacker who sees as many values as he likes learns
+//! nothing about the next. Rust's and Python's tables take one round a word and three at the end
+//! against this attack too.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -73,7 +73,7 @@ fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
     if rest.is_empty() {
         0
     } else if let Some(last) = bytes.last_chunk::<8>() {
-        // The word that ends with them, without what is in front of them.
+        // The last eight bytes as a word, without the bytes that were hashed before.
         u64::from_le_bytes(*last) >> (64 - 8 * rest.len())
     } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
         // The two words overlap where there are fewer than eight bytes.
@@ -162,8 +162,8 @@ pub(crate) fn of_member(member: &[u8]) -> u64 {
     COLLECTIONS.get_or_init(HashKey::random).hash(member)
 }
 
-/// Decides how the tables of collections hash, unless that is decided. Their order is seen by
-/// clients, so that a run that is to be repeated needs it.
+/// Sets the hash key for the tables of collections, unless one is set. Clients see the order of
+/// these tables, so a run that is to be repeated needs the same key.
 pub(crate) fn decide_once(key: HashKey) {
     let _ = COLLECTIONS.set(key);
 }

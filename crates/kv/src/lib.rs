@@ -1,8 +1,8 @@
 //! The key-value store: Redis's protocol and the small binary one, on one store.
 //!
 //! [`store`] holds the keys, [`hash`] says where, [`commands`] works on them, [`types`] are their values; [`resp`] and
-//! [`binary`] are the codecs and [`reply`] the answers. All of that is plain code without I/O;
-//! [`service`] puts it on loops.
+//! [`binary`] are the codecs and [`reply`] the answers. All these modules are plain code without I/O; [`service`] puts
+//! them on loops.
 //!
 //! A server for any client of Redis, in memory:
 //!

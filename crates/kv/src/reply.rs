@@ -29,9 +29,9 @@ impl Default for Reply {
 /// Replies in the making. Aggregates are written head first: after [`array`](Reply::array) of `n`
 /// follow `n` replies, after [`map`](Reply::map) of `n` follow `2 * n`.
 ///
-/// A reply has a [limit](Reply::set_limit): what would go beyond it is left out, and then it
-/// [is over](Reply::is_over) and of no use. So no command builds more than the limit, whatever it is
-/// asked for; one that could go on for long looks whether to stop.
+/// A reply has a [limit](Reply::set_limit): bytes beyond the limit are left out, and then the reply
+/// [is over](Reply::is_over) and useless. So no command builds more than the limit, whatever a
+/// client asks for; a command that could go on for long checks whether to stop.
 #[derive(Debug)]
 pub struct Reply {
     buf: Vec<u8>,
@@ -81,7 +81,7 @@ impl Reply {
         fits
     }
 
-    /// What has been written.
+    /// The bytes that were written.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buf
@@ -111,8 +111,8 @@ impl Reply {
         self.buf.truncate(len);
     }
 
-    /// Takes back what was written behind the first `len` bytes, since no client is to hear it:
-    /// whether it was too much does not matter any more.
+    /// Takes back the bytes behind the first `len`, because no client is to receive them; a limit
+    /// that they exceeded does not count any more.
     pub(crate) fn take_back(&mut self, len: usize) {
         self.buf.truncate(len);
         self.over = false;

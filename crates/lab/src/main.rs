@@ -24,7 +24,8 @@ use tidewire_command::{program, version};
 
 use crate::help::Help;
 
-/// The allocator of `tidewire`, so that the generator costs what it cost when both were one program.
+/// The lab uses `tidewire`'s allocator, so that the generator costs what it cost when both were one
+/// program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -97,7 +97,7 @@ pub enum StartError {
     Announcement {
         /// The program.
         program: OsString,
-        /// What is wrong with it.
+        /// The reason.
         source: ListeningError,
     },
     /// The server ended before it listened.
@@ -146,8 +146,8 @@ impl Launch {
         self.listens_at_any(vec![addr])
     }
 
-    /// As `listens_at`, for one of several addresses, such as the addresses of a name: the first
-    /// that accepts is taken.
+    /// Like `listens_at`, for one of several addresses, for example all addresses of a name: the
+    /// first that accepts is used.
     pub fn listens_at_any(mut self, addrs: Vec<SocketAddr>) -> Self {
         self.at = addrs;
         self
@@ -204,8 +204,8 @@ impl Launch {
         self
     }
 
-    /// Keeps the server on these cores, from before its first instruction, so that it
-    /// also counts them when it decides how many threads to start.
+    /// Pins the server to these cores before its first instruction, so that the server also counts
+    /// only them when it decides how many threads to start.
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = Some(cpus.into_iter().collect());
         self
@@ -213,10 +213,10 @@ impl Launch {
 
     /// Starts the server and returns when all wanted listeners have been announced.
     ///
-    /// The child's stdin is empty. What it writes to stdout later is read and dropped, and the end
-    /// of its stderr is kept, so it is never blocked by a full pipe. It has a process group of its
-    /// own: Ctrl-C at a terminal reaches the caller only, which then still has a server to end the
-    /// run with.
+    /// The child's stdin is empty. Later output on stdout is read and dropped, and the end of
+    /// stderr is kept, so a full pipe never blocks the child. The child has a process group of its
+    /// own: Ctrl-C at a terminal reaches only the caller, which can still end its run with a live
+    /// server.
     ///
     /// # Errors
     /// [`StartError`]; the child has been killed then.
@@ -334,7 +334,7 @@ impl Launch {
         if self.wanted.is_empty() {
             return found.is_empty().then(|| "anything".to_owned());
         }
-        // Wanted services that name their mode choose first, the others take what is left.
+        // Wanted services that name their mode choose first, the others take the rest.
         let (exact, any): (Vec<&Wanted>, Vec<&Wanted>) =
             self.wanted.iter().partition(|wanted| wanted.mode.is_some());
         let mut left: Vec<&Listening> = found.iter().collect();
@@ -393,8 +393,8 @@ impl ChildServer {
         &self.listeners
     }
 
-    /// Where a service listens, in any mode if that is `None`; the first announced if
-    /// there are several.
+    /// The address of a service, in any mode if `mode` is `None`; the first announced one if there
+    /// are several.
     pub fn addr(&self, service: &str, mode: Option<&str>) -> Option<SocketAddr> {
         let wanted = Wanted {
             service: service.to_owned(),

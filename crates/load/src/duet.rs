@@ -1,9 +1,9 @@
-//! Two servers under load at once, on the same noise.
+//! Two servers under load at once, with equal noise.
 //!
-//! The idea: what disturbs a shared machine disturbs both at the same moment. So time is cut into slices, both servers
-//! are read at the end of each, and only the ratio within a slice is used. A run of some seconds, the median of its
-//! slices, is one observation: slices of one run are not independent of each other. This answers how the two compare
-//! under contention, with each other for one; runs in turns ([`abba`](crate::abba)) answer how they compare in isolation.
+//! The idea: a disturbance on a shared machine hits both servers at the same moment. So time is cut into slices, both
+//! servers are read at the end of each, and only the ratio within a slice is used. A run of some seconds, the median of
+//! its slices, is one observation: slices of one run are not independent of each other. A duet compares two servers under
+//! contention with each other; runs in turns ([`abba`](crate::abba)) compare them in isolation.
 //!
 //! Runs of A beside B and of A beside a second A alternate. A duet in which two equal servers
 //! differ has measured something else, such as the order of their starts: its result is not to be
@@ -21,7 +21,7 @@ pub const SLICE: Duration = Duration::from_millis(100);
 /// A run with fewer slices of both is no observation.
 pub const SLICES_MIN: usize = 3;
 
-/// What a server had done by the end of a slice.
+/// The work of a server up to the end of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reading {
     slice: u64,
@@ -35,7 +35,7 @@ pub struct Track {
     readings: Vec<Reading>,
 }
 
-/// What a server did within one slice.
+/// The work of a server within one slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Slice {
     /// Counted on a clock that both servers' tracks share.
@@ -54,8 +54,8 @@ impl Slice {
 }
 
 impl Track {
-    /// Notes what had been done by a moment, `now_ns` of a clock that all tracks share; to be
-    /// called at whole slices of it, or a little later. Both counts begin at any one point in time.
+    /// Notes the work up to the time `now_ns` of a clock that all tracks share; call this at the
+    /// end of each slice, or a little later. Both counts may begin at any time.
     pub fn note(&mut self, now_ns: u64, requests: u64, cpu_ns: u64) {
         let slice = now_ns / SLICE.as_nanos() as u64;
         // A second reading within a slice would end it early.
@@ -87,14 +87,15 @@ impl Track {
 pub struct Round {
     /// A, in the slices that both have.
     pub a: Vec<Slice>,
-    /// The other, slice by slice.
+    /// The other server, slice by slice.
     pub other: Vec<Slice>,
     /// The median over slices of the other's CPU per request by A's.
     pub ratio: f64,
 }
 
 impl Round {
-    /// Pairs two tracks; `None` if they have fewer than [`SLICES_MIN`] slices in common in which both answered.
+    /// Pairs two tracks; `None` if they have fewer than [`SLICES_MIN`] common slices in which both servers
+    /// answered.
     pub fn of(a: &Track, other: &Track) -> Option<Round> {
         let others = other.slices();
         let both = a.slices().into_iter().filter_map(|a| {
@@ -134,9 +135,9 @@ pub struct Duet {
     pub ratio: Option<Estimate>,
     /// The ratio for a second A.
     pub control_ratio: Option<Estimate>,
-    /// What may be said.
+    /// The conclusion.
     pub verdict: Verdict,
-    /// Two equal servers do not differ. Where they do, nothing is to be said about B.
+    /// Whether two equal servers show no difference. If they do, nothing can be concluded about B.
     pub control_agrees: bool,
     /// Runs of A beside B.
     pub rounds: Vec<Round>,
@@ -168,7 +169,7 @@ impl Duet {
         }
     }
 
-    /// What came out, in sentences.
+    /// The results in sentences.
     pub fn sentences(&self, a: &str, b: &str) -> Vec<String> {
         let question =
             "Both servers were under load at once: this is how they compare under contention."

@@ -137,8 +137,8 @@ fn limit(resource: Resource) -> Limit {
     }
 }
 
-/// The first processor's name. What the line is called differs between architectures;
-/// some have none.
+/// The first processor's name. The name of the line differs between architectures; some have no
+/// such line.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     ["model name", "Model", "cpu model", "uarch"]
         .iter()

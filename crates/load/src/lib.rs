@@ -1,4 +1,4 @@
-//! The lab: what it takes to load a server and to compare two of them honestly.
+//! The lab's library: loads a server, and compares two servers fairly.
 //!
 //! The idea to keep in mind: on a busy machine a figure alone means nothing, so a
 //! result is a ratio from interleaved runs, shown with its interval and with a control
@@ -6,8 +6,9 @@
 //!
 //! # In five minutes
 //!
-//! A [`Plan`](workload::Plan) says what is sent and for how long; [`run`](workload::run) does it against a server that is there.
-//! `tidewire bench ab` and `tidewire lab` are built on this, with [`abba`] for the order of runs and [`stats`] for intervals.
+//! A [`Plan`](workload::Plan) says what is sent and for how long; [`run`](workload::run) carries it out against a running
+//! server. `tidewire bench ab` and `tidewire lab` use this crate, with [`abba`] for the order of runs and [`stats`] for
+//! intervals.
 //!
 //! ```
 //! use std::io::{Read, Write};

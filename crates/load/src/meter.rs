@@ -1,8 +1,9 @@
-//! One run's cost: readings of server and generator before and after, and what follows.
+//! The cost of one run: readings of server and generator before and after the run, and their
+//! differences.
 //!
-//! The idea: throughput on a shared machine says as much about the generator as about the server,
-//! so every run also yields the server's CPU time per request, that of both together (loopback
-//! charges receive work to the sender), and a note if the server was not the one that was busy.
+//! The idea: throughput on a shared machine depends on the generator as much as on the server. So
+//! every run also reports the server's CPU time per request, the CPU time of both together
+//! (loopback charges receive work to the sender), and a note if the server was not the busy one.
 
 use std::time::{Duration, Instant};
 
@@ -56,8 +57,8 @@ impl Readings {
         })
     }
 
-    /// The time and what was spent by it, read together: an interruption between the clocks would
-    /// be charged to one of them, so such a reading is repeated, a few times at most.
+    /// The wall clock and the spent CPU, read together: an interruption between the clocks would be
+    /// charged to one of them, so such a reading is repeated, a few times at most.
     fn clocks(
         server: &Process,
         generators: &[Process],
@@ -129,7 +130,7 @@ impl Meter {
     }
 }
 
-/// What a run took.
+/// The resources that a run has used.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metered {
     /// Time between the readings.
@@ -144,7 +145,7 @@ pub struct Metered {
     pub tcp: TcpSegments,
     /// How every core spent the time.
     pub cores: Vec<CoreShare>,
-    /// What else ran on the cores of server and generator.
+    /// Other processes on the cores of server and generator.
     pub others: Others,
 }
 

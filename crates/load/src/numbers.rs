@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-/// A whole number with commas; a small one that is not whole, to three digits.
+/// Formats a whole number with commas, and a small fraction with three digits.
 pub fn grouped(n: f64) -> String {
     if n > 0.0 && n < 100.0 && n.fract() != 0.0 {
         let digits = (2.0 - n.log10().floor()).clamp(1.0, 9.0) as usize;

@@ -1,8 +1,8 @@
 //! The listener at an address: the process whose CPU is measured, unless the user names one.
 //!
-//! The idea: the kernel lists listening sockets with their inodes, and each process its descriptors
-//! with theirs. Where several processes hold the socket, as servers do that fork workers, the
-//! oldest is meant: the others are its children.
+//! The idea: the kernel lists listening sockets with their inodes, and each process's descriptors
+//! with their inodes. If several processes hold the socket, as with servers that fork workers, the
+//! oldest counts: the others are its children.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -16,16 +16,16 @@ const LISTENING: &str = "0A";
 const ESTABLISHED: &str = "01";
 
 /// The process that listens at an address of this machine; `None` if there is none, or if its descriptors are not to be
-/// seen by this user. It is looked for once, in some milliseconds; its pid can later come to mean another.
+/// seen by this user. The search takes some milliseconds; the pid can later belong to another process.
 pub fn listens_at(addr: SocketAddr) -> Option<u32> {
     // Pids come around; times of the start do not.
     let holders = listen_at(addr).into_iter();
     holders.min_by_key(|pid| (started(*pid), *pid))
 }
 
-/// The processes that listen at an address though they are no part of the server that was started
-/// for it: what it has become, if it has forked itself away. Processes that were there before it
-/// are left out.
+/// Processes that listen at an address and do not belong to the server that was started for it: the
+/// server has become one of them, if it has forked itself away. Processes that are older than the
+/// server are left out.
 pub fn forked_away(addr: SocketAddr, server: &Process) -> Vec<u32> {
     let family = server.pids();
     let begun = server.pid().map_or(u64::MAX, started);

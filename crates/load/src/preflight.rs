@@ -12,7 +12,7 @@ use serde::Serialize;
 /// A setting that is in the way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was found, and what it does to figures.
+    /// The finding, and its effect on figures.
     pub what: String,
     /// The exact command that changes it, until the next start of the machine.
     pub command: String,
@@ -25,7 +25,7 @@ const BACKLOG: u64 = 4_096;
 /// Ports of one address.
 const PORTS: u64 = 28_000;
 
-/// What is in the way on this machine, now.
+/// Obstacles to good figures on this machine, now.
 pub fn findings() -> Vec<Finding> {
     look(Path::new("/"))
 }
@@ -33,8 +33,8 @@ pub fn findings() -> Vec<Finding> {
 /// Descriptors that a process has beside its connections, at most.
 const OTHERS: u64 = 64;
 
-/// What is in the way of so many connections, made by so many processes, to a server of one process if that has a
-/// descriptor for each.
+/// Obstacles to this many connections, made by this many processes. `served` says that a single server process
+/// needs a descriptor for each.
 pub fn of_connections(connections: u64, processes: u64, served: bool) -> Vec<Finding> {
     let hard = getrlimit(Resource::Nofile).maximum;
     short(connections, processes, served, hard)

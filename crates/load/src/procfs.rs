@@ -1,8 +1,8 @@
 //! What the kernel knows about a process and the machine, read from /proc.
 //!
-//! The idea: read everything at both ends of a run and subtract, so what a server costs
-//! is measured from outside and in the same way for any server. Each reading has a
-//! `since(&earlier)` for that.
+//! The idea: read all counters before and after a run and subtract. So the cost of a server is
+//! measured from outside, and equally for any server. Each reading has `since(&earlier)` for the
+//! subtraction.
 //!
 //! # CPU time
 //!
@@ -266,8 +266,8 @@ impl Process {
         self.count_entries("task")
     }
 
-    /// Number of open descriptors now. For the calling process this includes the one
-    /// that reads the directory.
+    /// Number of open descriptors now. For the calling process this includes the descriptor that
+    /// reads the directory.
     ///
     /// # Errors
     /// [`ProcError::Read`] if the process has ended or belongs to another user.
@@ -410,7 +410,7 @@ impl std::iter::Sum for CpuSpent {
 }
 
 impl CpuTime {
-    /// What was spent between `earlier` and this reading of the same process.
+    /// CPU spent between `earlier` and this reading of the same process.
     pub fn since(&self, earlier: &Self) -> CpuSpent {
         let of_thread = |(thread, now): (&u32, &u64)| {
             now.saturating_sub(earlier.threads.get(thread).copied().unwrap_or(0))
@@ -432,7 +432,7 @@ impl CpuTime {
         }
     }
 
-    /// What was spent since the process began.
+    /// CPU spent since the process began.
     pub fn total(&self) -> CpuSpent {
         self.since(&Self {
             threads: BTreeMap::new(),
@@ -506,7 +506,7 @@ pub struct ListenQueues {
 }
 
 impl ListenQueues {
-    /// What came between `earlier` and this reading.
+    /// The counts between `earlier` and this reading.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             overflows: self.overflows.saturating_sub(earlier.overflows),
@@ -524,7 +524,7 @@ pub struct CoreTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct CoreTicks {
     busy: u64,
-    /// The part of it that is no interrupt's.
+    /// The part that processes have used, without interrupts.
     of_processes: u64,
     idle: u64,
     steal: u64,
@@ -551,8 +551,8 @@ impl CoreTimes {
         Self::parse(&read(path)?, path)
     }
 
-    /// How each core that is online at both readings spent the time between them. In
-    /// ticks of commonly 10 ms, so over less than a second this says little.
+    /// How each core that is online at both readings spent the time between them. The unit is a
+    /// tick of commonly 10 ms, so a period below a second is inaccurate.
     pub fn since(&self, earlier: &Self) -> Vec<CoreShare> {
         let paired = self
             .cores
@@ -573,7 +573,7 @@ impl CoreTimes {
     }
 
     /// Time that these cores have run processes since `earlier`, in ns, by samples of commonly 10
-    /// ms. Interrupts are left out: some kernels charge them to the process that was running,
+    /// ms. Time of interrupts is left out: some kernels charge it to the process that was running,
     /// others to none.
     pub fn of_processes_ns(&self, earlier: &Self, cores: &[u32]) -> u64 {
         let spent = cores.iter().filter_map(|core| {

@@ -1,4 +1,4 @@
-//! A result on disk: what was run, where, and what came out.
+//! A result on disk: the runs, the machine, and the figures.
 //!
 //! The idea: a result that can't be reproduced is not one, so the command line and the machine are
 //! part of the file, not of a person's memory.
@@ -21,7 +21,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report<R> {
     format: u32,
-    /// What was measured, in a word or two: `bench echo`, `ab`.
+    /// The kind of the measurement, in a word or two: `bench echo`, `ab`.
     pub kind: String,
     /// The version of what measured; empty in files that do not say it.
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct Report<R> {
     pub command: Vec<String>,
     /// Where it ran.
     pub environment: Environment,
-    /// What came out.
+    /// The result.
     pub result: R,
 }
 
@@ -75,9 +75,9 @@ impl<R: Serialize> Report<R> {
         }
     }
 
-    /// Writes indented JSON to `path`, replacing what is there. The file is complete or
-    /// unchanged: it is written beside its place (`NAME.partial`) and renamed into it. What
-    /// exists but is no plain file, such as `/dev/stdout`, is written to as it is.
+    /// Writes indented JSON to `path`, replacing an existing file. The file is complete or
+    /// unchanged: it is written beside its place (`NAME.partial`) and renamed into it. An existing
+    /// path that is no plain file, such as `/dev/stdout`, is written to directly.
     ///
     /// # Errors
     /// [`ReportError`] if the directory is missing or not writable, or the disk is full.

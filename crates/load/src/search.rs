@@ -1,9 +1,9 @@
 //! The highest rate at which a server still holds an objective, and where its latency begins to rise.
 //!
-//! The idea: one bisection finds a rate, and a disturbed run in the middle of it finds a wrong one.
-//! So the search is made several times over, each from a bracket of its own; what they come to is a
+//! The idea: a single bisection finds a rate, but one disturbed run in the middle makes it a wrong
+//! rate. So the search is made several times, each from a bracket of its own; the result is their
 //! median with an interval. Then the lower end of the interval is run again, several times: a rate
-//! is only called held if all of these runs hold it.
+//! counts as held only if all of these runs hold it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -91,7 +91,7 @@ impl fmt::Display for Objective {
     }
 }
 
-/// What a run at one rate has come to.
+/// The result of a run at one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probe {
     /// Messages answered a second.
@@ -111,7 +111,7 @@ impl Probe {
 /// How a search is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// What has to hold.
+    /// The objective of the search.
     pub objective: Objective,
     /// The first rate that is tried.
     pub from: f64,
@@ -149,8 +149,8 @@ impl Search {
         self.run_by(|rate| Ok(probe(rate)?.holds(&self.objective, rate)))
     }
 
-    /// As `run`, for other conditions, such as several objectives: `holds` makes a run at a rate,
-    /// and says whether it did.
+    /// Like `run`, for other conditions, for example several objectives: `holds` makes a run at a
+    /// rate, and returns whether it held.
     ///
     /// # Errors
     /// As [`Search::run`].
@@ -160,7 +160,7 @@ impl Search {
     ) -> Result<Option<Held>, E> {
         let mut found: Vec<f64> = Vec::new();
         for _ in 0..self.searches.max(1) {
-            // A search knows where the others ended, but believes nothing of it.
+            // A search begins near the result of the previous ones, but takes no result from them.
             let begin = found.last().map_or(self.from, |rate| rate / AROUND);
             let step = if found.is_empty() {
                 GROWTH
@@ -197,7 +197,7 @@ impl Search {
         Ok(None)
     }
 
-    /// One search: a bracket, then its middle, until it is narrow.
+    /// One search: finds a bracket, and then halves it until it is narrow.
     fn once<E>(
         &self,
         begin: f64,

@@ -15,14 +15,14 @@ use std::time::Duration;
 use crate::owner;
 use crate::procfs::{KnownBy, Process};
 
-/// What the connections say about a process that is measured as the server.
+/// What the connections show about a process that is measured as the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Serving {
     /// Connections of the generator of which the server's end was seen.
     pub connections: usize,
     /// Connections held by processes that are not measured.
     pub elsewhere: usize,
-    /// These processes.
+    /// Processes that also hold such connections.
     pub others: BTreeSet<u32>,
     /// Connections without a visible holder: of another user's process, or of a ring's descriptors.
     pub unseen: usize,
@@ -40,9 +40,10 @@ impl Serving {
     }
 }
 
-/// Finds the processes to measure as the server at `addr`, beginning with the process that is taken
-/// for it, by the connections that `generators` have there. A process that the user has named
-/// stays; one that was started or guessed gives way to the processes that hold the connections.
+/// Finds the processes to measure as the server at `addr`, by the connections that `generators`
+/// have there; begins with the process that is taken for the server. A process that the user has
+/// named stays; a process that was started or guessed is replaced by the processes that hold the
+/// connections.
 pub fn find(named: &Process, addr: SocketAddr, generators: &[u32]) -> (Process, Serving) {
     let mut ends = Ends::of(addr, generators);
     // The kernel establishes connections before a process accepts them; until then no process holds
@@ -164,7 +165,7 @@ impl Ends {
     }
 }
 
-/// As IPv4 where it is that in IPv6.
+/// An IPv4 address that is written as IPv6, as IPv4.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

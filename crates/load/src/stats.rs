@@ -292,10 +292,10 @@ impl Bootstrap {
         })
     }
 
-    /// How probable it is that two series of one and the same distribution differ as much as these, 0 to 1,
-    /// by the largest distance between their distributions (Kolmogorov and Smirnov): it sees differences that medians
-    /// do not. By permutation, so ties and small numbers do no harm; never less than one by the number
-    /// of resamples.
+    /// The probability, 0 to 1, that two series of one distribution differ as much as these, by the largest distance
+    /// between their distributions (Kolmogorov-Smirnov). The test sees differences that medians do not show. The
+    /// value is found by permutation, so ties and small numbers do no harm; it is never less than one divided by the
+    /// number of resamples.
     ///
     /// # Errors
     /// [`StatsError::Empty`] or [`StatsError::NotFinite`].

@@ -38,7 +38,7 @@ const RETRANSMITS: u64 = 1000;
 pub enum Standing {
     /// Nothing speaks against it.
     Trustworthy,
-    /// Some figures are spoilt, the others stand.
+    /// Some figures are spoilt, the others are valid.
     Reservations,
     /// No figure of it should be passed on.
     NotTrustworthy,
@@ -70,15 +70,15 @@ pub enum Kind {
     Slip,
     /// The server did not take what was offered.
     Unsent,
-    /// Too few messages for the percentiles, or none.
+    /// There are too few messages for the percentiles, or none.
     TooFewSamples,
-    /// Two kinds of replies: one median says little.
+    /// There are two kinds of replies, so one median says little.
     Bimodal,
     /// Segments were sent again.
     Retransmits,
     /// An accept queue was full.
     ListenOverflow,
-    /// Threads of the server ended, and took what they had spent with them.
+    /// Threads of the server have ended, and their CPU time is missing.
     InexactCpu,
     /// Latencies were longer than are told apart.
     Clipped,
@@ -127,11 +127,11 @@ impl fmt::Display for Kind {
 /// One reason, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// Which it is.
+    /// The kind of the reservation.
     pub kind: Kind,
     /// How bad it is: what the run would be with this reason alone.
     pub standing: Standing,
-    /// What was found, and which figures it spoils.
+    /// The finding, and the figures that it spoils.
     pub text: String,
 }
 
@@ -194,7 +194,7 @@ impl Trust {
         self.add(kind, Standing::Reservations, text);
     }
 
-    /// Which side was at its limit, where one has to be.
+    /// Which side was at its limit, if the load needs one to be.
     fn busy(&mut self, plan: &Plan, outcome: &Outcome) {
         let Some(metered) = &outcome.metered else {
             return;
@@ -459,7 +459,7 @@ mod tests {
         }
     }
 
-    /// Whether this is the only thing said of it, and how bad it is.
+    /// Checks that this is the only reservation, and how grave it is.
     #[track_caller]
     pub(super) fn only(arrivals: Arrivals, outcome: &Outcome, kind: Kind, standing: Standing) {
         let trust = Trust::of(&plan(arrivals), outcome);

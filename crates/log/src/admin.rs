@@ -1,7 +1,7 @@
-//! Administering streams: what is set about them, and what becomes of them, as runs of the log.
+//! Administering streams: their settings, their creation and deletion, as runs of the log.
 //!
 //! The one idea: a change is a batch like any other, written and synced with its group, and in every
-//! checkpoint from then on. So a backup has it, and a crash cannot tear it.
+//! checkpoint from then on. So a backup contains the change, and a crash cannot tear it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -140,7 +140,8 @@ impl Gather {
         Refused::Busy
     }
 
-    /// What makes room is taken on a full disk too: in the segment in use, or in one that is held for it.
+    /// A change that makes room is taken even on a full disk: in the segment in use, or in the space that
+    /// is reserved for such changes.
     fn admit_change(&mut self, name: &str, settings: &Settings) -> Result<(), Refused> {
         let needed = CHANGE_BYTES + name.len();
         match self.gate {

@@ -1,6 +1,6 @@
-//! One of the mistakes that tests must find, made only in a build with the feature `mistakes`: the
-//! marks are kept in a file beside the log, durable before the log is, and believed where they are
-//! ahead of it.
+//! One of the mistakes that tests must find, compiled only with the feature `mistakes`: producers'
+//! marks are kept in a file beside the log, are durable before the log is, and are believed where
+//! they are ahead of it.
 
 use std::io::{self, IoSlice};
 
@@ -30,7 +30,7 @@ pub(crate) fn save<D: Disk>(disk: &D, state: &State, next_batch: u64) -> io::Res
     file.sync_data()
 }
 
-/// What was written down, if it is ahead of `next_batch`.
+/// The saved marks, if they are ahead of `next_batch`.
 pub(crate) fn load<D: Disk>(disk: &D, next_batch: u64) -> Option<State> {
     let mut bytes = Vec::new();
     contents(disk, NAME, &mut bytes).ok()?;

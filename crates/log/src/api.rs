@@ -1,5 +1,5 @@
-//! What a home of the log offers: append a batch, be told later when it is durable, read from a
-//! position. [`crate`] has the embedded home; a replicated one would stand behind the same trait.
+//! The interface of a log: append a batch, learn later when it is durable, read from a position.
+//! [`crate`] has the embedded implementation; a replicated one would stand behind the same trait.
 
 use crate::format::RECORDS_HEADER;
 use crate::streams::{Change, ChangeRefused, CursorStatus, StreamStatus};
@@ -35,7 +35,7 @@ pub trait Log: Send + Sync + 'static {
     /// [`Refused::Busy`] and [`Refused::DiskFull`].
     fn producer(&self, stream: StreamId, name: &str) -> Result<ProducerId, Refused>;
 
-    /// What is known of a producer.
+    /// The mark of a producer.
     fn mark(&self, producer: ProducerId) -> Mark;
 
     /// Keeps a producer from being forgotten until it is [let go](Log::let_go) as often as it was
@@ -58,13 +58,13 @@ pub trait Log: Send + Sync + 'static {
     /// See [`Refused`]; nothing of the batch was taken.
     fn append(&self, run: Run<'_>) -> Result<Ticket, Refused>;
 
-    /// Promises that [`append_reserved`](Log::append_reserved) will take so many bytes: the frames and
-    /// [`RUN_BYTES`] for each run. For callers that may only change something when they know that
-    /// the change will be stored. What is promised counts as if it was appended, so it is for a
-    /// moment only: use it or [give it back](Log::give_back).
+    /// Promises that [`append_reserved`](Log::append_reserved) will take this many bytes: the frames
+    /// and [`RUN_BYTES`] for each run. For callers that may change something only when they know that
+    /// the log will store the change. Promised bytes count as appended, so use them or [give them
+    /// back](Log::give_back) at once.
     ///
     /// # Errors
-    /// As [`append`](Log::append); [`Refused::TooLarge`] from a home that promises nothing.
+    /// As for [`append`](Log::append); [`Refused::TooLarge`] from a log that makes no promises.
     fn reserve(&self, bytes: usize) -> Result<(), Refused> {
         let _ = bytes;
         Err(Refused::TooLarge)
@@ -74,7 +74,8 @@ pub trait Log: Send + Sync + 'static {
     /// [`Settings::holds_reserve`](crate::Settings::holds_reserve) has held for that.
     ///
     /// # Errors
-    /// As [`reserve`](Log::reserve); [`Refused::DiskFull`] when that is used up as well.
+    /// As for [`reserve`](Log::reserve); [`Refused::DiskFull`] when the space for removals is used
+    /// up as well.
     fn reserve_to_make_room(&self, bytes: usize) -> Result<(), Refused> {
         self.reserve(bytes)
     }
@@ -88,14 +89,15 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
-    /// Promises that what was [reserved](Log::reserve), `reserved` bytes so far, may
-    /// [grow](Log::grow), whatever happens to the disk: for callers that find out what they change
-    /// while they change it, and cannot take it back. One caller at a time, until
+    /// Promises that [reserved](Log::reserve) bytes, `reserved` so far, may [grow](Log::grow),
+    /// whatever happens to the disk. For callers that only learn while they make a change how large
+    /// it is, and cannot take it back. Only one caller at a time may grow, until
     /// [`end_growing`](Log::end_growing).
     ///
     /// # Errors
-    /// [`Refused::Busy`] while another may grow, or the room for it is not held yet; [`Refused::DiskFull`] if
-    /// there is none; [`Refused::Failed`]; [`Refused::TooLarge`] from a home that promises nothing.
+    /// [`Refused::Busy`] while another caller may grow, or the space is not reserved yet;
+    /// [`Refused::DiskFull`] if there is none; [`Refused::Failed`]; [`Refused::TooLarge`] from a log that
+    /// makes no promises.
     fn begin_growing(&self, reserved: usize) -> Result<(), Refused> {
         let _ = reserved;
         Err(Refused::TooLarge)
@@ -111,7 +113,8 @@ pub trait Log: Send + Sync + 'static {
         Err(Refused::TooLarge)
     }
 
-    /// The caller that may [grow](Log::begin_growing) needs no more. What was promised stays so.
+    /// The caller that may [grow](Log::begin_growing) needs no more. Bytes that were promised stay
+    /// promised.
     fn end_growing(&self) {}
 
     /// Gives back what was promised and is not needed.
@@ -123,15 +126,16 @@ pub trait Log: Send + Sync + 'static {
     /// wait: [`Progress::durable`] tells when that has happened. A home without a disk does nothing.
     fn sync(&self) {}
 
-    /// Says that the records of a stream below this position are of no use any more. What holds
-    /// nothing but such records is removed soon; what is not removed yet can be read. The position is not
-    /// remembered when the log is opened again. A home that never removes anything does nothing.
+    /// Says that the records of a stream below this position are not needed any more. Segments that hold
+    /// only such records are removed soon; records that are not removed yet can be read. The position is
+    /// forgotten when the log is closed. A log that never removes anything does nothing.
     fn discard(&self, stream: StreamId, before: u64) {
         let _ = (stream, before);
     }
 
-    /// Says how far a replicator has carried the records. What is not at home is not removed, where
-    /// [`Settings::backlog`](crate::Settings::backlog) says so. A home that knows no other does nothing.
+    /// Says how far a replicator has carried the records. With
+    /// [`Settings::backlog`](crate::Settings::backlog), records that are not in the home are not
+    /// removed. A log without a home does nothing.
     fn carried(&self, carried: Carried) {
         let _ = carried;
     }
@@ -148,7 +152,7 @@ pub trait Log: Send + Sync + 'static {
     /// Has `wake` called at every change of progress, once a group of batches.
     fn watch(&self, wake: Wake) -> Watch;
 
-    /// The committed records of a stream that may be read; `None` if the stream does not exist.
+    /// The committed records of a stream that can be read; `None` if the stream does not exist.
     fn range(&self, stream: &str) -> Option<Range>;
 
     /// The number of records: positions of the [range](Log::range) less the ones that were lost in
@@ -163,16 +167,16 @@ pub trait Log: Send + Sync + 'static {
     /// [`ReadError::Beyond`], [`ReadError::Damaged`], [`ReadError::Failed`]. May block on the disk for [`Begin::Timestamp`].
     fn locate(&self, stream: &str, begin: Begin) -> Result<u64, ReadError>;
 
-    /// Committed records of a stream from a position on, up to `credit`. **Blocks** on the disk:
-    /// not for a loop. Where records are lost it ends, and says [`ReadError::Missing`] when it is
-    /// called there.
+    /// Reads committed records of a stream from a position on, up to `credit`. **Blocks** on the
+    /// disk: do not call this on a loop. Before lost records the read ends; a read that begins
+    /// there returns [`ReadError::Missing`].
     ///
     /// # Errors
     /// See [`ReadError`].
     fn read(&self, stream: &str, from: u64, credit: Credit) -> Result<Committed, ReadError>;
 
-    /// Where the named cursor of a stream stands; `None` if it was never set, or this home keeps no
-    /// cursors.
+    /// The position of the named cursor of a stream; `None` if the cursor was never set, or this
+    /// log keeps no cursors.
     fn cursor(&self, stream: &str, name: &str) -> Option<u64> {
         let _ = (stream, name);
         None
@@ -182,9 +186,8 @@ pub trait Log: Send + Sync + 'static {
     /// the next commit.
     ///
     /// # Errors
-    /// [`Refused::NoStream`];
-    /// [`Refused::Beyond`] for a position that no record has had yet and the next one will not have;
-    /// [`Refused::TooMany`] at the limit of cursors, and from a home that keeps none;
+    /// [`Refused::NoStream`]; [`Refused::Beyond`] for a position behind the next record's;
+    /// [`Refused::TooMany`] at the limit of cursors, and from a log that keeps none;
     /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].
     fn set_cursor(&self, stream: &str, name: &str, position: u64) -> Result<(), Refused> {
         let _ = (stream, name, position);

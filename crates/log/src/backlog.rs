@@ -1,7 +1,7 @@
-//! What a replicator has not carried home yet: it is kept, and bounded.
+//! Records that a replicator has not carried home yet: they are kept, and bounded.
 //!
-//! The one idea: the positions at home are all that is remembered. How many bytes are behind them is counted from
-//! the index when they move, and what is appended until then is added.
+//! The one idea: only the positions in the home are remembered. The bytes behind these positions are counted from
+//! the index when the positions move, and appended bytes are added until then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, Segment};
 pub(crate) struct Backlog {
     /// The most that it may be; bytes of records as they are stored.
     limit: u64,
-    /// For each stream, up to where it is at home.
+    /// For each stream, the position up to which its records are in the home.
     home: BTreeMap<u32, u64>,
     /// Streams that are not carried.
     stay: BTreeSet<u32>,
@@ -29,7 +29,7 @@ impl Backlog {
         }
     }
 
-    /// A stream is there. Its number may have been another one's, which is gone.
+    /// A stream exists now. Its number may have belonged to a stream that is deleted.
     pub(crate) fn made(&mut self, stream: u32, stays: bool) {
         match stays {
             true => self.stay.insert(stream),
@@ -52,7 +52,7 @@ impl Backlog {
         }
     }
 
-    /// More is at home; nothing ever comes back from there.
+    /// More records are in the home; positions in the home never go back.
     pub(crate) fn carried(&mut self, home: BTreeMap<u32, u64>, catalog: &Catalog) {
         for (stream, position) in home {
             let of_stream = self.home.entry(stream).or_default();

@@ -1,8 +1,8 @@
 //! What readers need to find records: which segments there are, and a sparse index of each.
 //!
-//! The one idea: an index is a shortcut, never the truth. Entries lead to headers of runs that the
-//! reader decodes and verifies, and everything here can be built from the log again. So entries may be
-//! left out, and are: the longer the log, the further apart they stand (`spacing`).
+//! The one idea: an index is a shortcut, never the truth. Entries point to headers of runs, which the
+//! reader decodes and verifies, and the whole catalog can be built from the log again. So entries may
+//! be left out: the longer the log, the further apart they stand (`spacing`).
 
 mod pins;
 mod segment;
@@ -55,8 +55,8 @@ impl Stream {
         (next - first).saturating_sub(lost)
     }
 
-    /// Where a position leads: past the gap it is in, and how far reading may go from there without
-    /// meeting the next one.
+    /// What a reader finds at a position: the next position behind a gap, or how far it may read
+    /// before the next gap.
     pub(crate) fn passage(&self, position: u64) -> Passage {
         if let Some((_, &next)) = self.gaps.range(..=position).next_back()
             && next > position
@@ -72,9 +72,9 @@ impl Stream {
 /// What is at a position of a stream, and behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// Nothing up to this one: what was there is lost.
+    /// A gap up to this position: its records are lost.
     Missing { next: u64 },
-    /// Records without a gap up to this one, if the position is below it.
+    /// Records without a gap up to this position, if the given position is below it.
     Until(u64),
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// What was found on the disk.
+    /// The catalog of the segments that were found on the disk.
     pub(crate) fn of(state: &State, segments: impl IntoIterator<Item = (u64, Segment)>) -> Catalog {
         let mut catalog = Catalog::default();
         for (id, stream) in state.streams.iter() {
@@ -195,7 +195,7 @@ impl Catalog {
             spacing,
             ..
         } = self;
-        // What is counted of a stream is counted from this entry on.
+        // A stream is counted from this entry on.
         let trimmed = |stream| streams.get(stream).map_or(0, |stream| stream.trimmed);
         spacing.keep_to(|each| segments.values_mut().for_each(each), trimmed);
     }
@@ -273,8 +273,8 @@ impl Catalog {
                     return cut;
                 }
                 cut = entry.first;
-                // Some of what is passed may have been cut off before, between two entries: then
-                // less is left than is reckoned with, and rather an entry more is kept.
+                // Some of the passed records may have been cut off before, between two entries.
+                // Then fewer are left than this estimate says, and one entry too many is kept.
                 left = left.saturating_sub(std::mem::take(&mut passed));
             }
             passed += extent.bytes - at;
@@ -357,8 +357,8 @@ impl Catalog {
         std::mem::take(&mut self.freed)
     }
 
-    /// Where to begin to read a stream forward from a position that it has: the segment, and the
-    /// entry at or before it.
+    /// Where to begin to read a stream forward from one of its positions: the segment, and the
+    /// entry at or before the position.
     pub(crate) fn entry(&self, stream: u32, position: u64) -> Option<(u64, Entry)> {
         let (_, &number) = self
             .streams
@@ -373,8 +373,7 @@ impl Catalog {
         Some((number, *extent.entries.get(after.checked_sub(1)?)?))
     }
 
-    /// The next segment after this one that holds records of the stream, and the entry it begins
-    /// with.
+    /// The next segment after this one that holds records of the stream, and the first entry in it.
     pub(crate) fn entry_after(&self, stream: u32, segment: u64) -> Option<(u64, Entry)> {
         let later = self.segments.range(segment + 1..);
         later.into_iter().find_map(|(&number, segment)| {
@@ -402,7 +401,7 @@ impl Catalog {
     }
 }
 
-/// What a written batch adds to the catalog when it is committed.
+/// The entries that a written batch adds to the catalog when it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct BatchNotes {
     pub(crate) offset: u64,

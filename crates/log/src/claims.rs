@@ -1,13 +1,13 @@
 //! The claims file: what is known to be durable, said outside the segments.
 //!
-//! The one idea: a batch claims the batches before it, so the last one has no claim until another
-//! follows, and nothing in a directory misses a segment that is gone. This file says both: up to
-//! which batch all was durable, and which segments there are. The file never claims too much: it is
-//! written after its batches were synced, and before any client is told of the first batch of a
-//! segment.
+//! The one idea: a batch claims the batches before it. So the last batch has no claim until another
+//! follows, and the batches alone do not show that a segment is missing. This file records both
+//! facts: up to which batch the log was durable, and which segments there are. The file never
+//! claims too much: it is written after its batches were synced, and before any client is told of
+//! the first batch of a segment.
 //!
 //! The file has two slots, written in turns and synced, so a torn write leaves the one before. Both
-//! are blocks that were written before: that takes no room and little time.
+//! slots are blocks that were written before: rewriting them takes no space and little time.
 
 use std::io::{self, IoSlice};
 
@@ -45,7 +45,7 @@ pub(crate) struct End {
     pub(crate) next: u64,
 }
 
-/// What a slot says.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     /// The random number of the log.
@@ -54,13 +54,13 @@ pub(crate) struct Said {
     pub(crate) sequence: u64,
     /// Batches up to this one were durable.
     pub(crate) through: u64,
-    /// The newest segment with a batch that was durable; 0 if there was none.
+    /// The newest segment with a durable batch; 0 if there was none.
     pub(crate) newest: u64,
-    /// The oldest segment that was not to be removed; 0 if there was none.
+    /// The oldest segment that was to be kept; 0 if there was none.
     pub(crate) oldest: u64,
     /// The log's own clock.
     pub(crate) lived_us: u64,
-    /// Which opening has written it.
+    /// The number of the opening that wrote the slot.
     pub(crate) epoch: u32,
 }
 
@@ -137,7 +137,8 @@ fn ends_crc(slot: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, &slot[ENDS..])
 }
 
-/// The ends in a slot of which the rest is whole, and whether they are exact; none if they are not whole.
+/// The ends in a slot whose other part is whole, and whether the ends are exact; empty if the ends are
+/// not whole.
 fn ends_of(slot: &[u8]) -> (Vec<End>, bool) {
     let none = (Vec::new(), false);
     let Some(count) = slot.get(..ENDS).map(|slot| u32_at(slot, SAID)) else {
@@ -160,7 +161,7 @@ fn ends_of(slot: &[u8]) -> (Vec<End>, bool) {
 /// What the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claimed {
-    /// The newest that is whole; `None` in a log of version 1, and in one that was never opened to
+    /// The newest whole slot; `None` in a log of version 1, and in a log that was never opened to
     /// the end.
     pub(crate) said: Option<Said>,
     /// How far streams were durable, as far as it says.
@@ -170,13 +171,13 @@ pub(crate) struct Claimed {
     pub(crate) is_exact: bool,
     /// The file has something else, and nothing that is whole.
     pub(crate) is_damaged: bool,
-    /// Beside what it says there is something that is not whole: what was said after it, if it was not that before.
+    /// Beside the newest whole slot there is one that is not whole: a later one, unless it was torn before.
     pub(crate) is_doubtful: bool,
 }
 
 impl Claimed {
-    /// The oldest segment that there has to be, where `first` is the first that there is. A removal is said before it
-    /// is done: where what was said last is lost, the segment that it removed is rightly gone.
+    /// The oldest segment that must exist, where `first` is the first one that exists. A removal is recorded before
+    /// it is done: if the last record is lost, the removed segment is missing for a good reason.
     pub(crate) fn oldest(&self, first: Option<u64>) -> u64 {
         let said = self.said.map_or(0, |said| said.oldest);
         let first = first.filter(|_| self.is_doubtful);
@@ -223,8 +224,8 @@ impl<F: DiskFile> ClaimsFile<F> {
     /// Opens the file, or makes it; the name is durable once the directory was synced. `before` is
     /// what it says.
     ///
-    /// What it says is written once more, and so is its name: after a failed sync in an earlier
-    /// process both may be in memory only.
+    /// The contents are written once more, and the file's name is synced again: after a failed sync
+    /// in an earlier process both may be in memory only.
     ///
     /// # Errors
     /// What the system says; `StorageFull` only if there is no file yet.
@@ -276,7 +277,7 @@ impl<F: DiskFile> ClaimsFile<F> {
         })
     }
 
-    /// What was said last.
+    /// The contents that were written last.
     pub(crate) fn said(&self) -> Said {
         self.said
     }
@@ -289,7 +290,8 @@ impl<F: DiskFile> ClaimsFile<F> {
     /// Says this, durably; its sequence is taken care of. Of `ends`, which are exact, at most [`ENDS_MAX`].
     ///
     /// # Errors
-    /// What the system says. It is not known then what the file will say.
+    /// The system's error. Afterwards it is unknown what the file holds. It is not known then what
+    /// the file will say.
     pub(crate) fn say(&mut self, said: Said, ends: Vec<End>) -> io::Result<()> {
         let said = Said {
             sequence: self.said.sequence + 1,

@@ -91,8 +91,8 @@ impl EmbeddedLog<RealDisk> {
         Ok((log, recovery))
     }
 
-    /// [Closes](EmbeddedLog::close) it, and lets another process have the directory, though this value lives on: what
-    /// is appended from now on is refused, what was committed can be read for as long as the other keeps it.
+    /// [Closes](EmbeddedLog::close) the log and releases the directory to another process, though this value lives
+    /// on. Later appends are refused; committed records can be read for as long as the other process keeps them.
     ///
     /// ```
     /// use tidewire_log::{EmbeddedLog, Settings};
@@ -149,16 +149,15 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.fail(why.into());
     }
 
-    /// Has the log leave so many bytes of its disk free, as `how_many` says whenever it takes room:
-    /// for a caller that needs them for files of its own. `how_many` is called on the writer's
-    /// thread, must be quick and must not call the log. What is appended from then on may make the
-    /// caller's files longer, so as many bytes are left free again as the log could still take. The
-    /// first call counts.
+    /// Has the log leave `how_many()` bytes of its disk free, checked whenever it takes space: for
+    /// a caller that needs them for files of its own. `how_many` is called on the writer's thread,
+    /// must be quick and must not call the log. Later appends may make the caller's files longer,
+    /// so the log also leaves as many bytes free as it could still take. The first call counts.
     pub fn leave_free(&self, how_many: impl Fn() -> u64 + Send + Sync + 'static) {
         self.shared.leave_free(Box::new(how_many));
     }
 
-    /// How the log is off for room on its disk. It looks again by itself.
+    /// How much space the log has on its disk. The log updates this by itself.
     pub fn room(&self) -> Room {
         self.shared.gather().room()
     }
@@ -176,15 +175,15 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared.reserve.length()
     }
 
-    /// Gives the bytes that are held for what makes room to the disk, for a caller that makes room
-    /// with them: at once, or when what was promised of them is written. They are not held again
-    /// before [`EmbeddedLog::hold_reserve`].
+    /// Gives the reserve (space for changes that make room) back to the disk, for a caller that
+    /// makes room with it: at once, or when promised bytes of it are written. The reserve is not
+    /// held again before [`EmbeddedLog::hold_reserve`].
     pub fn lend_reserve(&self) {
         self.shared.reserve.lend(&self.shared.disk);
         self.look_for_room();
     }
 
-    /// What was [lent](EmbeddedLog::lend_reserve) is to be held again.
+    /// Has the [lent](EmbeddedLog::lend_reserve) reserve be held again.
     pub fn hold_reserve(&self) {
         if self.shared.reserve.take_back() {
             self.look_for_room();
@@ -235,9 +234,9 @@ impl<D: Disk> EmbeddedLog<D> {
         Ok(())
     }
 
-    /// Takes no more batches, has everything taken before settled and the log closed in order, and
-    /// waits for it. Reading goes on. With a writer that is driven by hand it only shuts the gate;
-    /// the rest is [`Writer::close`].
+    /// Takes no more batches, settles all batches that were taken before, closes the log in order,
+    /// and waits for all of this. Reading still works. With a writer that is driven by hand, this
+    /// call only refuses new batches; [`Writer::close`] does the rest.
     pub fn close(&self) {
         let mut gather = self.shared.gather();
         gather.closing = true;
@@ -501,9 +500,9 @@ fn stored(compression: Compression, bytes: &[u8]) -> Stored<'_> {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// How long commits took since the log was opened: from the moment at which the writer took the oldest group of it to
-    /// that at which all were committed, in the sense of the [`Policy`](crate::Policy). What is appended while another group
-    /// is written waits for that one as well.
+    /// Histogram of commit times since the log was opened: from when the writer took the oldest batch of a group until the
+    /// whole group was committed, in the sense of the [`Policy`](crate::Policy). A batch that is appended while another
+    /// group is written waits for that group too.
     ///
     /// ```
     /// use tidewire_log::{COMMIT_BOUNDS, EmbeddedLog, Settings};

@@ -19,9 +19,9 @@ use crate::{Mark, Placed, ProducerId, Refused, Run, StreamId, StreamSettings, Ti
 
 /// When trying again makes sense for a stream at its limit.
 const FULL_RETRY: Duration = Duration::from_secs(1);
-/// Most records that a group gathers from callers that can wait for the next one. A batch's header
-/// has 4 bytes for their number, and repair counts on it; what is compressed to next to nothing
-/// would go beyond. A caller that was promised room appends without this limit: its records in the
+/// Most records that a group gathers from callers that can wait for the next group. A batch's
+/// header has 4 bytes for their number, and repair relies on that; well compressed records could
+/// exceed it. A caller that was promised room appends without this limit: its records in the
 /// largest group are fewer than this.
 const RECORDS_MAX: u32 = 1 << 31;
 
@@ -64,7 +64,7 @@ impl Group {
         self.runs == 0 && self.gap.is_none()
     }
 
-    /// Empties it; of its memory it keeps what the largest group takes that is usual.
+    /// Empties the group; of its memory the group keeps as much as the largest usual group needs.
     pub(crate) fn clear(&mut self, settings: &Settings) {
         self.bytes.truncate(BATCH_HEADER);
         self.bytes.shrink_to(settings.batch_max() as usize);
@@ -107,7 +107,7 @@ pub(crate) enum Gate {
 /// How a log is off for room on its disk: see [`EmbeddedLog::room`](crate::EmbeddedLog::room).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Nothing is refused for want of it.
+    /// Space is not a reason to refuse.
     Enough,
     /// No room for another segment, though the one in use has some left, or for a large group.
     Ending,
@@ -141,7 +141,7 @@ pub(crate) enum Another {
     Blocked,
 }
 
-/// What a group has to have before it is taken at once.
+/// How full a group must be before it is written at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     /// See [`Settings::group_wait`].
@@ -156,14 +156,15 @@ impl Default for Worth {
     }
 }
 
-/// Growing beyond the limit of groups: for a caller that finds out what it changes while it changes
-/// it, and can neither be refused in the middle nor take anything back. One at a time.
+/// Growing beyond the limit of groups. For a caller that only learns while it makes a change how
+/// large the change is, and that can neither be refused in the middle nor take anything back. One
+/// caller at a time may grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Growth {
     /// A caller has wanted it since the log was opened, so room is held for it from then on.
     pub(crate) is_wanted: bool,
-    /// Whether there is room on the disk for as much as the largest group above the limit; `None` if the
-    /// writer has not seen to it since the last group that needed it.
+    /// Whether the disk has space for the largest group above the limit; `None` if the writer has not
+    /// checked since the last group that needed it.
     pub(crate) room: Option<bool>,
     /// No room was found, for another reason than a full disk.
     pub(crate) is_blocked: bool,
@@ -182,23 +183,23 @@ impl Growth {
 pub(crate) struct Gather {
     pub(crate) state: State,
     pub(crate) group: Group,
-    /// Which group this is, counted from opening; tells whether a note belongs to it.
+    /// The number of this group, counted from opening; tells whether a note belongs to it.
     pub(crate) generation: u64,
     pub(crate) gate: Gate,
-    /// Most bytes that a group gathers now. It grows with what comes, up to
-    /// [`Settings::group_bytes`], when room for it is reserved.
+    /// Most bytes that a group gathers now. The limit grows with the load, up to
+    /// [`Settings::group_bytes`], when space is reserved for it.
     pub(crate) limit: usize,
     /// The part of it that callers were promised and have not used; see
     /// [`Log::reserve`](crate::Log::reserve).
     pub(crate) reserved: usize,
-    /// What it should be, for what was refused.
+    /// The limit that would have avoided the refusals.
     pub(crate) wanted: usize,
     /// Whether there was room for that.
     pub(crate) larger: Larger,
-    /// What was promised that may grow beyond the limit.
+    /// Promises to grow beyond the limit.
     pub(crate) growth: Growth,
-    /// What may be written that readers must know: the segment in use says so, or the next one is
-    /// reserved and will.
+    /// Features that records may use: the segment in use declares them, or the next one is reserved
+    /// and will.
     pub(crate) ready_for: Needs,
     /// The next segment is reserved.
     pub(crate) has_spare: bool,
@@ -223,10 +224,10 @@ pub(crate) struct Gather {
     pub(crate) sync_asked: bool,
     /// Below which position of which stream nothing is of use any more, and whether that has changed.
     pub(crate) discarded: BTreeMap<u32, u64>,
-    /// What is not at home yet, where there is another home.
+    /// Records that are not in the home yet, if there is a home.
     pub(crate) backlog: Option<Backlog>,
     pub(crate) discard_asked: bool,
-    /// What is set about streams has changed: what is not to be kept any more goes at once.
+    /// Settings of streams have changed: records beyond the new limits are removed at once.
     pub(crate) is_changed: bool,
     /// The log is to be closed.
     pub(crate) closing: bool,
@@ -330,7 +331,7 @@ impl Gather {
             self.wanted = self.wanted.max(2 * self.limit);
         }
         if self.group.gathered() > self.limit {
-            // This group takes the room that was held for growing.
+            // This group takes the space that was reserved for growing.
             self.growth.room = None;
         }
         std::mem::swap(&mut self.group, taken);
@@ -400,8 +401,8 @@ impl Gather {
             return Err(Refused::TooLarge);
         }
         self.refused = true;
-        // What is promised stays when the group is taken, and may be the caller's own: trying again is of
-        // use only where there is room for both.
+        // Promised bytes stay promised when the group is taken, and may be this caller's own: a retry
+        // helps only if there is space for both.
         self.wanted = self.wanted.max(self.reserved + bytes);
         if self.larger == Larger::DiskFull && bytes > limit {
             return Err(Refused::DiskFull { retry_after: retry });
@@ -501,9 +502,9 @@ impl Gather {
         self.reserved = self.reserved.saturating_sub(reserved);
     }
 
-    /// Takes what there was room promised for, whatever has happened to the disk since: the group
-    /// that gathers and what is reserved are below the limit together, or above it by what is held for
-    /// growing, and for that there is room.
+    /// Takes a batch for which space was promised, whatever has happened to the disk since. The group
+    /// and the promises together stay below the limit, or above it by the space that is reserved for
+    /// growing.
     pub(crate) fn append_reserved(
         &mut self,
         run: Run<'_>,

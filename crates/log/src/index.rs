@@ -1,9 +1,9 @@
 //! Index files: what a segment's index was when it was finished, so that opening the log need not
 //! read the segment again.
 //!
-//! The one idea: an index file is a memory, not a truth. It is believed only if its checksum is
-//! right, if it is of this log and segment and ends where the next segment begins, and if the log
-//! itself says that everything it tells of was durable. Otherwise the segment is read.
+//! The one idea: an index file only saves work; the log decides. An index file is believed only if
+//! its checksum is right, if it is of this log and segment and ends where the next segment begins,
+//! and if the log itself says that all its batches were durable. Otherwise the segment is read.
 
 use std::io::{self, IoSlice};
 
@@ -139,10 +139,10 @@ impl Saved {
         })
     }
 
-    /// Writes it beside its segment, in place of one that may be there.
+    /// Writes the index file beside its segment, replacing an older one.
     ///
     /// # Errors
-    /// What the system says; without it the log works as well and opens more slowly.
+    /// The system's error; without the file the log works, but opens more slowly.
     pub(crate) fn save<D: Disk>(&self, disk: &D) -> io::Result<()> {
         let name = index_name(self.header.number);
         match disk.remove(&name) {

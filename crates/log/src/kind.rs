@@ -1,9 +1,9 @@
-//! What a log is of.
+//! The kind of a log: messages or keys.
 
 use std::fmt;
 
-/// What a log is of: what its records mean. It stands in the header of every segment that is made
-/// since logs have one, and a log of one kind is not opened as the other.
+/// The kind of a log: the meaning of its records. The kind stands in the header of every segment
+/// since version 0.3; a log of one kind is not opened as the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Messages of producers, for readers.

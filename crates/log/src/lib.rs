@@ -1,9 +1,8 @@
 //! The durable log: records are appended in batches from many connections, written and synced in
 //! groups by one writer, and read back from a position.
 //!
-//! Everything above is written against the trait [`Log`], which promises nothing by a return
-//! value: what is durable is told later, as a watermark. [`EmbeddedLog`] is its home in this
-//! process.
+//! Users of a log use the trait [`Log`]. Its calls return before anything is durable; a watermark
+//! tells later what is. [`EmbeddedLog`] is the implementation in this process.
 //!
 //! ```
 //! use std::sync::{Arc, mpsc};

@@ -1,4 +1,5 @@
-//! What a batch says of streams, for the catalogue: where their records are, and what became of them.
+//! Facts about streams in a batch, for the catalogue: where their records are, and how streams have
+//! changed.
 
 /// How far apart notes of one stream are, at least, in bytes of the log.
 pub(crate) const NOTE_BYTES: u64 = 64 << 10;

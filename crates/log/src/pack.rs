@@ -2,13 +2,13 @@
 
 use crate::{Compression, GROUP_MAX};
 
-/// What is in front of what is compressed.
+/// Bytes of the length in front of compressed data.
 const LENGTH: usize = 4;
 /// More than a run of records can have: the largest group.
 pub(crate) const UNPACKED_MAX: usize = GROUP_MAX + 1;
 /// The level of Zstandard: its own default.
 const ZSTD_LEVEL: i32 = 3;
-/// What is shorter is stored as it came: there is nothing to be gained.
+/// Shorter data is stored uncompressed: compressing it gains nothing.
 const LEAST: usize = 128;
 
 /// The records in a shorter form, if there is one.
@@ -26,8 +26,8 @@ pub(crate) fn pack(by: Compression, frames: &[u8]) -> Option<Vec<u8>> {
     is_shorter.then(|| [&length.to_le_bytes()[..], &packed].concat())
 }
 
-/// The records as they came. `None` if that is not what [`pack`] has made; nothing longer than `most`
-/// is made.
+/// Restores the original records. `None` if [`pack`] has not made these bytes; the result is never
+/// longer than `most`.
 pub(crate) fn unpack(by: Compression, stored: &[u8], most: usize) -> Option<Vec<u8>> {
     if by == Compression::None {
         return (stored.len() <= most).then(|| stored.to_vec());

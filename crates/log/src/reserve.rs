@@ -1,7 +1,7 @@
 //! Room of the disk that only what makes room may use.
 //!
-//! The one idea: it is a file of a spare segment's length under a name of its own, and becomes the spare by a rename. So no other
-//! process can take the room at the moment at which it is needed.
+//! The one idea: the reserve is a file as long as a spare segment, under a name of its own, and becomes the spare by a rename. So
+//! no other process can take the space at the moment when it is needed.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::disk::{Disk, DiskFile};
 /// The name of the file.
 pub(crate) const RESERVE: &str = "reserve";
 
-/// What is held.
+/// The state of the reserve.
 #[derive(Debug)]
 pub(crate) struct Reserve<F>(Mutex<Held<F>>);
 
@@ -19,11 +19,12 @@ pub(crate) struct Reserve<F>(Mutex<Held<F>>);
 struct Held<F> {
     file: Option<F>,
     length: u64,
-    /// Bytes of a spare that was made of it, and is not in use yet.
+    /// Bytes of a spare that was made of the reserve, and is not in use yet.
     taken: u64,
     /// A caller makes room with it.
     is_lent: bool,
-    /// Bytes that were lent. They are held again whatever is left free: the borrower has given them back.
+    /// Bytes of the reserve that are lent. They are reserved again even if little space is free: the
+    /// borrower has given them back.
     owed: u64,
 }
 
@@ -66,7 +67,7 @@ impl<F: DiskFile> Reserve<F> {
         self.lock().is_lent
     }
 
-    /// The spare that was made of it is none any more, and was renamed.
+    /// The spare that was made of the reserve was not needed, and was renamed back.
     pub(crate) fn put_back(&self, file: F, length: u64) {
         let mut held = self.lock();
         held.file = Some(file);
@@ -95,7 +96,7 @@ impl<F: DiskFile> Reserve<F> {
         self.lock().taken = 0;
     }
 
-    /// Holds `least` bytes, if `may_take` allows what is missing beside what was lent.
+    /// Reserves `least` bytes, if `may_take` allows the missing ones beside the lent ones.
     ///
     /// # Errors
     /// [`StorageFull`](io::ErrorKind::StorageFull), also while it is lent, or what the system says.
@@ -141,7 +142,7 @@ impl<F: DiskFile> Reserve<F> {
             allowed?;
         }
         held.owed = 0;
-        // A spare that was made of it is one like any other now.
+        // A spare that was made of the reserve is an ordinary spare now.
         held.taken = 0;
         Ok(())
     }
@@ -166,7 +167,8 @@ impl<F: DiskFile> Reserve<F> {
         Ok(Some((file, held.taken)))
     }
 
-    /// Gives the room to the disk until it is taken back; the writer gives a spare that was made of it.
+    /// Gives the reserved space to the disk until it is reserved again; if a spare was made of it, the
+    /// writer gives that.
     pub(crate) fn lend<D: Disk<File = F>>(&self, disk: &D) {
         let mut held = self.lock();
         if held.file.take().is_some() {

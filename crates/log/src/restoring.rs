@@ -1,8 +1,8 @@
-//! What a log is told that is made anew from what another place has kept of it: where its streams begin, which positions
-//! are nowhere any more, and how far producers were whose records are gone.
+//! How a log is made anew from a copy in another place: where its streams begin, which positions no longer exist
+//! anywhere, and the marks of producers whose records are gone.
 //!
-//! The one idea: nothing of it is a new kind of entry. A stream begins like one behind one that was deleted, lost positions are a gap
-//! as a repair writes it, and marks stand in the checkpoint of a segment that is begun for them.
+//! The one idea: restoring needs no new kind of entry. A restored stream begins like one whose predecessor was deleted. Lost
+//! positions are a gap as a repair writes it. Marks stand in the checkpoint of a segment that is begun for them.
 
 use crate::disk::Disk;
 use crate::format::Missing;
@@ -66,8 +66,8 @@ impl Gather {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// Makes a stream that begins at a position, or behind one of its name that was deleted if that
-    /// is later. For a caller that restores a log.
+    /// Makes a stream that begins at a position, or behind a deleted stream of the same name if
+    /// that is later. For a caller that restores a log.
     ///
     /// # Errors
     /// [`ChangeRefused::Exists`], and as [`Log::stream`](crate::Log::stream).
@@ -86,7 +86,7 @@ impl<D: Disk> EmbeddedLog<D> {
     /// For a caller that restores a log.
     ///
     /// # Errors
-    /// [`Refused::Beyond`] for a position that is no later one; [`Refused::Busy`] until everything appended before is
+    /// [`Refused::Beyond`] if the position is not a later one; [`Refused::Busy`] until everything appended before is
     /// written; [`Refused::NoStream`], [`Refused::DiskFull`], [`Refused::Failed`].
     pub fn pass(&self, stream: StreamId, to: u64) -> Result<Ticket, Refused> {
         let mut gather = self.shared().gather();
@@ -95,8 +95,8 @@ impl<D: Disk> EmbeddedLog<D> {
         passed
     }
 
-    /// Has the mark of a producer be at least `last`, as if it had appended that. It is kept with what
-    /// [`EmbeddedLog::begin_segment`] has written. For a caller that restores a log.
+    /// Sets the mark of a producer to at least `last`, as if the producer had appended that message.
+    /// The next [`EmbeddedLog::begin_segment`] stores the mark. For a caller that restores a log.
     ///
     /// # Errors
     /// [`Refused::Forgotten`].
@@ -104,8 +104,8 @@ impl<D: Disk> EmbeddedLog<D> {
         self.shared().gather().remember(producer, last)
     }
 
-    /// Has a segment begun with what is known now, marks included; that is kept when the ticket is
-    /// committed. For a caller that restores a log.
+    /// Begins a segment with the present state, marks included; the state is stored when the ticket
+    /// is committed. For a caller that restores a log.
     ///
     /// # Errors
     /// [`Refused::Busy`], [`Refused::DiskFull`], [`Refused::Failed`].

@@ -45,7 +45,7 @@ impl Selection {
     /// The streams that any of `names` stands for; without names, every stream.
     ///
     /// # Errors
-    /// The first that is empty, longer than 255 bytes, or has a `*` that is not at its end.
+    /// The first name that is empty, longer than 255 bytes, or has a `*` that is not at its end.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Selection, BadSelection> {
         let named: Arc<[Named]> = names
             .into_iter()

@@ -1,4 +1,4 @@
-//! What can be set about the embedded log, and what each limit does.
+//! Settings of the embedded log, and what each limit does.
 
 use std::time::Duration;
 
@@ -37,13 +37,13 @@ pub struct Settings {
     /// Length of a segment in bytes, 4 KiB to 1 GiB. Default: [`SEGMENT_BYTES`], 128 MiB. A segment is made longer if
     /// one group and the checkpoint need it.
     pub segment_bytes: u64,
-    /// Most bytes that a group gathers while the one before is written; then
-    /// [`Refused::Busy`](crate::Refused::Busy). Two such buffers exist. 1 KiB to 64 MiB, default
-    /// 16 MiB.
+    /// Most bytes that a group gathers while the previous group is written; beyond this,
+    /// [`Refused::Busy`](crate::Refused::Busy). Two such buffers exist. 1 KiB to 64 MiB, default 16
+    /// MiB.
     pub group_bytes: usize,
-    /// Most bytes that a group gathers at first. It doubles with what comes, up to `group_bytes`:
-    /// the room for six such groups is reserved in advance, so a log that holds little takes little
-    /// room. From 1 KiB on, default 128 KiB.
+    /// Initial limit of a group, bytes. The limit doubles with the load, up to `group_bytes`. Space
+    /// for six groups is reserved in advance, so a log with little load takes little space. From 1
+    /// KiB on, default 128 KiB.
     pub group_first: usize,
     /// With [`Policy::Sync`], how long the writer waits at most, after a commit, for its callers to
     /// append again: as many runs as were committed or had gathered meanwhile, or half of what a
@@ -61,10 +61,11 @@ pub struct Settings {
     /// Most named cursors over all streams; then [`Refused::TooMany`](crate::Refused::TooMany).
     /// Default 10,000.
     pub cursors_max: usize,
-    /// How long a producer may be idle before its mark is forgotten; then what it sends again is
-    /// stored again, and [`Mark::forgotten`](crate::Mark::forgotten) says so. Only time in which
-    /// the log is open counts, by the monotonic clock: setting the wall clock forgets no producer,
-    /// and neither does a log that is closed for months. Default: [`PRODUCER_IDLE`], 30 days.
+    /// How long a producer may be idle before its mark is forgotten. After that, messages that it
+    /// sends again are stored again, and [`Mark::forgotten`](crate::Mark::forgotten) says so. Only
+    /// time in which the log is open counts, by the monotonic clock: setting the wall clock forgets
+    /// no producer, and neither does a log that is closed for months. Default: [`PRODUCER_IDLE`],
+    /// 30 days.
     pub producer_idle: Duration,
     /// The most that the log takes on the disk, with everything that is reserved: the oldest segments
     /// are removed before it is exceeded. The segment in use and the next one are counted as long as
@@ -79,7 +80,7 @@ pub struct Settings {
     /// [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be more. `u64::MAX` is
     /// no limit but the disk. Default: none, nothing waits for a home.
     pub backlog: Option<u64>,
-    /// Which streams that replicator carries; for the others nothing waits. Default: all.
+    /// The streams that the replicator carries; other streams do not wait for it. Default: all.
     pub carries: Selection,
     /// How much is checked at opening. Default: everything.
     pub verify: Verify,
@@ -90,13 +91,13 @@ pub struct Settings {
     /// else is taken. Default: no.
     pub holds_reserve: bool,
     /// The random number that tells this log from others, taken when the first segment is made;
-    /// `None` draws one. Only a test that must repeat exactly gives one.
+    /// `None` draws one. Give a number only in a test that must repeat exactly.
     pub identity: Option<u64>,
-    /// Where a stream begins, by its name, in a log that is made: for one that goes on where another has ended. Default:
-    /// none, all begin at position 0.
+    /// The first position of a stream, by its name, when the log is made: for a log that goes on where another has
+    /// ended. Default: none, all streams begin at position 0.
     pub begins: Option<(String, u64)>,
-    /// What the log is of: one that is of something else is not opened. Default: none, as it is found; a new one says
-    /// nothing then.
+    /// The kind of the log: a log of another kind is not opened. Default: none, any kind is opened; a new log then
+    /// records no kind.
     pub kind: Option<Kind>,
     /// Mistakes to make on purpose.
     #[doc(hidden)]
@@ -131,8 +132,8 @@ impl Default for Settings {
     }
 }
 
-/// What a group may hold above [`Settings::group_bytes`]: definitions of streams and producers, so
-/// that a flood of records does not keep new producers out.
+/// Bytes that a group may hold above [`Settings::group_bytes`]: definitions of streams and
+/// producers, so that a flood of records does not keep new producers out.
 pub(crate) const DEFINITIONS_EXTRA: usize = 256 << 10;
 
 /// How large groups may be that make room in a log of messages.
@@ -159,8 +160,8 @@ impl Settings {
         self.group_first.min(self.group_bytes)
     }
 
-    /// How long a segment may become, with a checkpoint of this many bytes, so that it holds
-    /// three groups at least: one that opens it, one in flight, one that gathers.
+    /// The longest that a segment may become, with a checkpoint of this many bytes, so that it
+    /// holds three groups at least: the first one, one in flight, one that gathers.
     #[must_use]
     pub fn segment_length(&self, checkpoint: u64) -> u64 {
         self.segment_bytes
@@ -202,7 +203,7 @@ impl Settings {
         })
     }
 
-    /// What is out of its range, if anything.
+    /// The first setting that is out of range, if any.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         if !(4 << 10..=1 << 30).contains(&self.segment_bytes) {
             return Some("segment_bytes must be from 4 KiB to 1 GiB");
@@ -220,8 +221,8 @@ impl Settings {
     }
 }
 
-/// The classic mistakes of durable logs, which tests of the simulated disk must find. They are
-/// made only in a build with the feature `mistakes`.
+/// The classic mistakes of durable logs, which tests of the simulated disk must find. They can be
+/// switched on only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {

@@ -29,7 +29,7 @@ pub(crate) struct Shared<D: Disk> {
     progress: Mutex<Progress>,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) readers: Readers<D::File>,
-    /// What a thread of its own does for the writer, where there is one.
+    /// Work that a helper thread does for the writer, where there is one.
     pub(crate) zeros: Zeros<D::File>,
     /// Room that only what makes room may use.
     pub(crate) reserve: Reserve<D::File>,
@@ -72,8 +72,8 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    // A panic elsewhere leaves none of these half changed in a way that matters to others: what is
-    // committed is only said after it is.
+    // A panic elsewhere leaves the state usable: progress is published only after a commit is
+    // complete.
 
     pub(crate) fn gather(&self) -> MutexGuard<'_, Gather> {
         self.gather.lock().unwrap_or_else(PoisonError::into_inner)
@@ -96,8 +96,8 @@ impl<D: Disk> Shared<D> {
         self.leaves.0.get_or_init(|| how_many);
     }
 
-    /// Whether the log may take `more` bytes of its disk, beside `idle` ones that it has taken and not written yet: for what
-    /// `fills` it with records, which may make longer what the bytes are left free for, or for what does not.
+    /// Whether the log may take `more` bytes of its disk, beside `idle` bytes that it has taken and not written yet. `fills`
+    /// says that the bytes will hold records; records may make the caller's files longer, for which space is left free.
     ///
     /// # Errors
     /// [`StorageFull`](io::ErrorKind::StorageFull).
@@ -132,7 +132,7 @@ impl<D: Disk> Shared<D> {
         self.compresses.store(compresses, Ordering::Relaxed);
     }
 
-    /// What was removed does not count any more.
+    /// Takes removed segments out of the count.
     pub(crate) fn account_freed(&self) {
         let freed = self.change_catalog(Catalog::take_freed);
         if freed.is_empty() {

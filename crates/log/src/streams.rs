@@ -1,4 +1,4 @@
-//! What can be set about a stream, and asked of it.
+//! The settings of a stream, and the questions about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::{Range, Refused};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// As they came.
+    /// Records are stored as they came.
     #[default]
     None,
     /// By LZ4: a batch of them that becomes shorter by it.
@@ -22,7 +22,7 @@ impl Compression {
     /// All of them.
     pub const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
-    /// What it is called.
+    /// The name of the compression.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,12 +49,12 @@ impl Compression {
     }
 }
 
-/// What is set about one stream. Sizes are bytes of records with their headers of 12 bytes, as they are
-/// stored, which is after compression. The log's own limits hold for all streams beside these.
+/// The settings of one stream. Sizes are bytes of records with their headers of 12 bytes, as stored, so
+/// after compression. The log's own limits apply to all streams together, in addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// The most that is kept: the oldest records go before it is exceeded by more than 64 KiB and what
-    /// comes in a second. Default: no limit.
+    /// Most bytes that are kept: the oldest records are removed before the limit is exceeded by more
+    /// than 64 KiB plus one second's records. Default: no limit.
     pub retain_bytes: Option<u64>,
     /// Records that are older go, some of them up to 64 KiB of the stream later. At least 1 us.
     /// Default: no limit.
@@ -73,7 +73,7 @@ pub enum Change<'a> {
     Create {
         /// Name of the stream, 1 to 255 bytes.
         stream: &'a str,
-        /// What is set about it.
+        /// The new settings.
         settings: StreamSettings,
     },
     /// A stream that exists has these settings from now on.
@@ -83,9 +83,9 @@ pub enum Change<'a> {
         /// All that is set about it.
         settings: StreamSettings,
     },
-    /// The stream goes, with its records, its cursors and the marks of its producers. A stream of
-    /// the same name that comes later goes on behind the last position of this one, so no position
-    /// is given twice.
+    /// Deletes the stream, with its records, its cursors and the marks of its producers. A later
+    /// stream of the same name goes on behind the last position of this one, so no position is used
+    /// twice.
     Delete {
         /// Name of the stream.
         stream: &'a str,
@@ -127,7 +127,7 @@ pub enum ChangeRefused {
     /// Records before that position are not at the replicator's home yet, and are kept until they are.
     #[error("records before that position have not been replicated yet")]
     NotHome,
-    /// This home of the log knows nothing of it.
+    /// This implementation of the log cannot do that.
     #[error("streams are not administered here")]
     Unsupported,
     /// The log does not take it, or not now.
@@ -144,20 +144,20 @@ pub struct StreamStatus {
     pub range: Range,
     /// Bytes of these records, as [`StreamSettings`] count them.
     pub bytes: u64,
-    /// Bytes of segments that are on the disk because of this stream, or of it and others: the
-    /// oldest segments, up to the first one that is kept for yet another stream as well, or is in
-    /// use. Segments go the oldest first, so the records of one stream keep the records of all
-    /// others behind them. 0 for streams without records in the oldest segment.
+    /// Bytes of segments that are on the disk because of this stream, alone or with others: the
+    /// oldest segments, up to the first one that another stream keeps too, or that is in use.
+    /// Segments are removed in order, oldest first, so the records of one stream also keep the
+    /// later records of all other streams. 0 for streams without records in the oldest segment.
     pub pins: u64,
     /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
     pub newest_us: u64,
-    /// What is set about it.
+    /// The stream's settings.
     pub settings: StreamSettings,
     /// How many producers have a mark.
     pub producers: usize,
     /// How many named cursors it has.
     pub cursors: usize,
-    /// How many records are behind the one of these that is farthest behind; 0 without any.
+    /// Records behind the slowest cursor; 0 if there is none.
     pub lag: u64,
 }
 
@@ -180,7 +180,7 @@ impl StreamSettings {
         *self == StreamSettings::default()
     }
 
-    /// What is out of its range, if anything.
+    /// The first setting that is out of range, if any.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match self.retain_age {
             Some(age) if u64::try_from(age.as_micros()).map_or(true, |us| us == 0) => {

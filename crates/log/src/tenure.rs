@@ -3,9 +3,9 @@
 
 /// The time for which the producers of one partition of a fleet belong to one log.
 ///
-/// A log that is a member of a fleet stores a producer under the name that it gave with a zero
-/// byte, the partition, a dot and the number behind it, so that each tenure has producers of its
-/// own. Code that shows records takes that off again.
+/// A log that is a member of a fleet stores a producer under its name followed by a zero byte, the
+/// partition, a dot and the tenure's number. So each tenure has producers of its own. Code that
+/// shows records removes this suffix.
 ///
 /// ```
 /// use tidewire_log::Tenure;
@@ -19,7 +19,7 @@
 pub struct Tenure {
     /// The partition, from 0 on.
     pub partition: u32,
-    /// One more for each log that has had it; the first is 1.
+    /// Increases by one with each log that takes over the partition; the first is 1.
     pub number: u64,
 }
 

@@ -31,7 +31,8 @@ fn now(start: Instant) -> Now {
     }
 }
 
-/// Sees to it that no thread waits for a writer that has panicked, and ends its helper with it.
+/// Makes sure that no thread waits for a writer that has panicked, and ends the helper thread with
+/// the writer.
 struct Watchman<D: Disk> {
     shared: Arc<Shared<D>>,
     helper: Option<JoinHandle<()>>,
@@ -98,7 +99,7 @@ fn park<D: Disk>(writer: &Writer<D>, wait: Duration) -> bool {
     !gather.closing
 }
 
-/// Whether there is nothing to do. What has gathered in a log that has failed stays where it is.
+/// Whether there is nothing to do. If the log has failed, gathered batches stay where they are.
 fn may_sleep(gather: &Gather) -> bool {
     let is_held = gather.group.is_empty() || gather.gate == Gate::Shut || gather.is_awaited();
     is_held && !gather.is_asked()

@@ -90,7 +90,7 @@ mod tests {
                     continue;
                 }
                 appended += 1;
-                // One after the other: a commit each.
+                // One after the other, so that each is a commit of its own.
                 let last = log.usage().appended;
                 while log.progress().committed < last {
                     std::thread::yield_now();

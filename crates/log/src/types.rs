@@ -1,4 +1,4 @@
-//! What is said to a log and what it says: positions, runs, refusals, progress.
+//! The types of calls to a log and of its answers: positions, runs, refusals, progress.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ impl ProducerId {
 }
 
 /// The place of a batch in the order of appending, over all streams; starts at 1 and counts
-/// batches. It says nothing about whether the batch is durable: compare it with [`Progress`].
+/// batches. A ticket does not say whether the batch is durable: compare it with [`Progress`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -28,8 +28,8 @@ pub struct Ticket(pub u64);
 pub enum Policy {
     /// Each group is synced (`fdatasync`) before it is committed.
     Sync,
-    /// Groups are written when they are 256 KiB or ten milliseconds old (a tenth of this, if that is less), and
-    /// synced at least this often; committed when synced.
+    /// A group is written when it has 256 KiB or is ten milliseconds old (a tenth of this interval, if that is
+    /// less), and the log is synced at least this often; a batch is committed when synced.
     Interval(Duration),
     /// Groups are written, and synced when the operating system likes. Committed when written; what
     /// is in a finished segment is synced a minute or two later, and `durable` is never granted.
@@ -78,7 +78,7 @@ pub struct Placed {
     pub first: u64,
 }
 
-/// Why a batch was not taken. Nothing of it was.
+/// Why a batch was not taken. No part of the batch was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The queue in front of the writer is full. Stop reading and try again at the next [`Wake`]:
@@ -98,8 +98,8 @@ pub enum Refused {
     /// bytes long.
     #[error("too many streams, producers or cursors")]
     TooMany,
-    /// The producer was forgotten since its number was asked for: ask again. One that is
-    /// [held](crate::Log::hold) is not.
+    /// The producer was forgotten since the caller asked for its number: ask again. A
+    /// [held](crate::Log::hold) producer is not forgotten.
     #[error("the producer was forgotten meanwhile: connect again")]
     Forgotten,
     /// The stream has its limit of bytes. Read on, refuse, try again after `retry_after`: there is room
@@ -131,14 +131,14 @@ pub struct Progress {
     /// All batches up to this one are on the disk, whatever the [`Policy`]. With [`Policy::Os`] it moves
     /// only when a caller asks with [`Log::sync`](crate::Log::sync).
     pub durable: Ticket,
-    /// All batches up to this one, and all that was there when the log was opened, are at home: where a
-    /// replicator carries them. `None`: there is none, or it has not come so far yet.
+    /// All batches up to this one, and all that were there when the log was opened, are in the home, as
+    /// far as a replicator carries them. `None`: there is no replicator, or it has not come so far yet.
     pub replicated: Option<Ticket>,
-    /// Whether `replicated` moves on, by what is known: a replicator has its home since the log was
-    /// opened, and has not lost it for good. It may be unable to reach it just now.
+    /// Whether `replicated` advances, as far as is known: a replicator has reached its home since
+    /// the log was opened, and has not lost it for good. The home may be unreachable at the moment.
     pub replicates: bool,
-    /// Whether `replicates` is not known yet: a replicator is on its way to its home for the first time since the log was
-    /// opened. What depends on it waits.
+    /// Whether `replicates` is still unknown: a replicator is trying to reach its home for the first time since the log
+    /// was opened. Callers that depend on the answer wait.
     pub seeks_home: bool,
     /// Why nothing comes home for now.
     pub away: Option<Failure>,
@@ -154,11 +154,11 @@ pub struct Progress {
     pub failure: Option<Failure>,
 }
 
-/// What a replicator tells the log that it reads from: see [`Log::carried`](crate::Log::carried).
+/// A replicator's report to the log that it reads from: see [`Log::carried`](crate::Log::carried).
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
-    /// For each stream the position up to which its records are at home; records of other streams
-    /// are not.
+    /// For each stream that the replicator carries, the position up to which its records are in the
+    /// home.
     pub home: BTreeMap<Arc<str>, u64>,
     /// Becomes [`Progress::replicated`]; never goes back.
     pub replicated: Option<Ticket>,
@@ -189,9 +189,9 @@ pub struct Mark {
     /// The last batch appended for it since the log was opened; [`Ticket`] 0 if there was none.
     /// When `committed` has reached it, `appended` is committed.
     pub ticket: Ticket,
-    /// Nothing is known of it, but something was: it was idle for too long, or there were too many,
-    /// and what it sends again is stored again. The last 100,000 that were forgotten are remembered
-    /// as such.
+    /// The producer has no mark, but had one: it was idle for too long, or there were too many
+    /// producers, and messages that it sends again are stored again. The log remembers the last
+    /// 100,000 forgotten producers as forgotten.
     pub forgotten: bool,
 }
 
@@ -230,11 +230,12 @@ pub struct Frames {
     pub bytes: Vec<u8>,
 }
 
-/// Most bytes of records that one read may return; at least one record is returned however large.
+/// Most bytes of records that one read may return; at least one record is returned, whatever its
+/// size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit(pub usize);
 
-/// What a read returned, in the order of positions; empty at the tail.
+/// The result of a read, in the order of positions; empty at the tail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
     /// Runs of records; the positions follow each other without gaps.
@@ -249,7 +250,7 @@ pub enum ReadError {
     /// The records have been removed by retention meanwhile.
     #[error("position {asked} is gone, the oldest kept is {first}")]
     Gone {
-        /// What was asked for.
+        /// The position that was asked for.
         asked: u64,
         /// The oldest position kept.
         first: u64,
@@ -257,7 +258,7 @@ pub enum ReadError {
     /// Nothing was ever appended there.
     #[error("position {asked} is beyond the end, the next record will have {next}")]
     Beyond {
-        /// What was asked for.
+        /// The position that was asked for.
         asked: u64,
         /// The position that the next record will have.
         next: u64,
@@ -265,7 +266,7 @@ pub enum ReadError {
     /// The records were lost in damage that a repair has marked. The stream goes on behind it.
     #[error("the records from position {asked} up to before {next} were lost in damage")]
     Missing {
-        /// What was asked for.
+        /// The position that was asked for.
         asked: u64,
         /// The first position behind the gap: go on there.
         next: u64,

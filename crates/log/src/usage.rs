@@ -1,9 +1,9 @@
-//! What a log holds, for metrics and reports.
+//! The size and counts of a log, for metrics and reports.
 
 use crate::disk::Disk;
 use crate::{EmbeddedLog, Ticket};
 
-/// What a log holds and has taken: see [`EmbeddedLog::usage`].
+/// The size of a log and the counts of what it has taken: see [`EmbeddedLog::usage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {

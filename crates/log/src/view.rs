@@ -1,8 +1,8 @@
-//! A log that is looked at and left as it is: read while another process writes it, from a read-only
-//! file system, or although it is damaged.
+//! A read-only view of a log: beside a process that writes it, from a read-only file system, or
+//! although the log is damaged.
 //!
-//! The one idea: a view is what was on the disk when it was opened, with the same index and the same
-//! verifying reads as the open log has, and without a writer.
+//! The one idea: a view shows the log as it was on the disk when the view was opened. It has no
+//! writer, and it uses the index and the verifying reads of the open log.
 
 use std::io;
 use std::path::Path;
@@ -120,9 +120,9 @@ impl<D: Disk> View<D> {
         self.durable_through
     }
 
-    /// Where the view ends, if something follows that is not what was written: a group that is being
-    /// written just now or was torn when its batch is above [`View::durable_through`], damage
-    /// otherwise.
+    /// The first bytes that are not what was written, where the view ends, if there are any. They
+    /// are a group that is being written or was torn, if their batch is above
+    /// [`View::durable_through`]; otherwise they are damage.
     pub fn problem(&self) -> Option<&Damage> {
         self.problem.as_ref()
     }

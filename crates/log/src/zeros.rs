@@ -2,9 +2,9 @@
 //! the file system's metadata, which makes syncing it several times faster than blocks that are
 //! only reserved.
 //!
-//! The one idea: a thread of its own does it, a piece at a time, and the writer never waits for more
-//! than one piece. It is a help and nothing depends on it: zeros are what reserved blocks read as
-//! anyway, and a spare that is taken half done is as good as one that was never begun.
+//! The one idea: a separate thread writes the zeros, a piece at a time, and the writer never waits
+//! for more than one piece. Nothing depends on the zeros: reserved blocks read as zeros anyway, and
+//! a spare that is taken half done is as good as one that was never begun.
 
 use std::io::IoSlice;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ const PIECE: usize = 1 << 20;
 /// Bytes between two syncs.
 const SYNC_EVERY: u64 = 8 << 20;
 
-/// What is to be filled.
+/// The file to fill, and how far.
 #[derive(Debug)]
 pub(crate) struct Zeros<F> {
     spare: Mutex<Spare<F>>,
@@ -115,7 +115,7 @@ impl<F: DiskFile> Zeros<F> {
             drop(spare);
             if (ends || self.lock().filled.is_multiple_of(SYNC_EVERY)) && file.sync_data().is_err()
             {
-                // What it lost were zeros; the writer's own syncs tell what is wrong with the disk.
+                // Only zeros were lost; the writer's own syncs show what is wrong with the disk.
                 self.lock().file = None;
             }
             spare = self.lock();

@@ -1,4 +1,4 @@
-//! What a pool has done and has to do.
+//! Counters of a pool: work done, and work that waits.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

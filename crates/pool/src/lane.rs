@@ -1,4 +1,4 @@
-//! One connection's work in the order in which it was asked for.
+//! One connection's work in the order in which the connection asked for it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,8 +10,8 @@ use tidewire::Handle;
 use crate::pool::{Place, Pool, Refused};
 use crate::work::NotDone;
 
-/// What one connection has under way, in order. It belongs into the connection's protocol; when it is
-/// dropped with it, work that has not begun is not done.
+/// The work that one connection has under way, in order. Keep a lane in the connection's protocol;
+/// when the lane is dropped, work that has not begun is not done.
 ///
 /// ```
 /// use tidewire::{Cx, Input, Next, Protocol};
@@ -121,7 +121,7 @@ impl<T> Lane<T> {
         );
     }
 
-    /// The result of work with this number. One that is not under way is dropped.
+    /// Gives the result of the work with this number. A result of unknown work is dropped.
     pub fn put(&mut self, number: u64, result: T) {
         let place = number.checked_sub(self.first);
         let place = place.and_then(|n| self.results.get_mut(usize::try_from(n).ok()?));

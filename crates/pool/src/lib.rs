@@ -1,7 +1,7 @@
 //! CPU-heavy work for [Tidewire](tidewire) protocols, done beside the loops.
 //!
 //! A handler that computes for milliseconds stalls every connection of its loop. A [`Pool`] takes the
-//! computation as a closure and posts what comes of it to the connection that asked:
+//! computation as a closure and posts its result to the connection:
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,24 +50,23 @@
 //! # What is bounded, and what happens at the bound
 //!
 //! [`Pool::reserve`] takes two places before any work exists: one of [`Settings::places`] in the pool,
-//! and one for the answer in the mailbox of the connection's loop. Where either is missing it says
-//! [`Refused`], and the protocol decides: a refusal in its own words, or, if work of this connection is
-//! under way, leaving its input where it is ([`Link::pause`](tidewire::Link::pause)) until an answer
-//! comes. What was reserved is run and answered without fail.
+//! and one for the answer in the mailbox of the connection's loop. If either place is missing, the call
+//! returns [`Refused`], and the protocol decides: it refuses the request in its own words, or, if work
+//! of this connection is under way, it leaves its input ([`Link::pause`](tidewire::Link::pause)) until
+//! an answer comes. Reserved work is always run and answered.
 //!
 //! # Order
 //!
-//! Answers come in the order in which work is done. A protocol that must answer in the order of its
-//! requests keeps a [`Lane`]: a number for each piece of work, results given out in the order of the
-//! numbers, a bound of its own so that one connection cannot fill the pool, and no work for a connection
-//! that has gone.
+//! Answers come in the order in which work is completed. A protocol that must answer in the order of its
+//! requests keeps a [`Lane`]: it numbers the work, gives out results in the order of the numbers, bounds
+//! the work of one connection so that none fills the pool, and does no work for a closed connection.
 //!
 //! # Which threads
 //!
-//! The threads are [rayon-core](https://docs.rs/rayon-core)'s: a work-stealing pool that is kept
-//! well, whose idle threads sleep. It knows no bound and gives no answers; that is what this crate
-//! adds. The threads are
-//! [nicer](Settings::nice) than the loops, so that where both want the same core the loops have it.
+//! The threads are [rayon-core](https://docs.rs/rayon-core)'s: a well-kept work-stealing pool whose
+//! idle threads sleep. rayon-core has no bound and gives no answers; this crate adds both. The
+//! threads have a [lower priority](Settings::nice) than the loops, so that a loop gets a core that
+//! both want.
 
 #![forbid(unsafe_code)]
 

@@ -23,7 +23,7 @@ use crate::work::{NotDone, contained};
 pub struct Settings {
     /// Threads, at least 1. Default: one for each core that the process may run on.
     pub threads: usize,
-    /// Pieces of work that may be reserved, waiting or running at once; what comes on top is
+    /// Pieces of work that may be reserved, waiting or running at once; more work is
     /// [refused](Refused::Pool). At least 1. Default 1024: with work of 5 ms on two threads, the last
     /// one waits two and a half seconds.
     pub places: usize,
@@ -263,8 +263,8 @@ impl Pool {
         })
     }
 
-    /// Runs one piece of waiting work of a pool [by hand](Pool::by_hand): the `nth`, counted from the
-    /// one that has waited longest. Whether there was one.
+    /// Runs one piece of waiting work of a pool [by hand](Pool::by_hand): number `nth`, counted from
+    /// the piece that has waited longest. Returns whether there was one.
     pub fn step(&self, nth: usize) -> bool {
         let How::ByHand(jobs) = &self.0.how else {
             return false;
@@ -273,8 +273,8 @@ impl Pool {
         job.map(|job| job()).is_some()
     }
 
-    /// Begins no more work: what runs is finished, what waits or comes is answered with
-    /// [`NotDone::Stopped`]. For a program that stops and would not wait for all that is queued.
+    /// Begins no more work: running work is finished, waiting and later work is answered with
+    /// [`NotDone::Stopped`]. For a program that stops and does not wait for queued work.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -339,7 +339,7 @@ impl<M> fmt::Debug for Place<M> {
 }
 
 impl<M: Send + 'static> Place<M> {
-    /// Has `work` done. `answer` makes a message of what came of it, on the same thread, for
+    /// Has `work` done on the pool. `answer` makes a message of the result, on the same thread, for
     /// [`Protocol::posted`](tidewire::Protocol::posted) of the connection; if it panics, the connection
     /// is aborted, because it would wait for ever.
     pub fn run<T>(

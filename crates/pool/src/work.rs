@@ -1,4 +1,4 @@
-//! One piece of work: run it, whatever it does, and say what came of it.
+//! One piece of work: runs it, catches a panic, and returns the result.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotDone {
-    /// The work panicked. What it said, at most 200 characters of it, is for the log: it may tell a peer
-    /// more than it should know.
+    /// The work panicked. The panic's message, at most 200 characters of it, is for the log: a peer
+    /// should not see it.
     #[error("the work panicked: {0}")]
     Panicked(String),
     /// The pool was dropped before the work's turn came.
@@ -18,8 +18,8 @@ pub enum NotDone {
 
 /// Calls `work`; a panic is a result too.
 pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, NotDone> {
-    // What the closure may leave half done is dropped with it; what it shares, it shares by types that
-    // say so.
+    // State that the closure leaves half done is dropped with the closure; state that it shares has
+    // types that allow it.
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let said = said(&*payload);
         // A payload may panic once more as it is dropped.

@@ -9,8 +9,8 @@ use crate::write::LIBRARY;
 
 /// Newest version that is read.
 pub(crate) const VERSION: u32 = 12;
-/// Newest version of the format of Valkey's own that is read; it goes on from version 11, and what both have since
-/// added stands for different things.
+/// Newest version of Valkey's own format that can be read. Valkey's numbers continue from version 11; types that
+/// Redis and Valkey have added since then share numbers with different meanings.
 pub(crate) const VALKEY_VERSION: u32 = 80;
 /// Bytes that one key may take in memory. Default.
 const KEY_MAX: usize = 4 << 30;
@@ -24,18 +24,18 @@ pub struct Key {
     pub key: Vec<u8>,
     /// When it expires: milliseconds since 1970.
     pub deadline_ms: Option<u64>,
-    /// What it holds.
+    /// The value of the key.
     pub value: Value,
 }
 
-/// What comes next in a file.
+/// The next item of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A key.
     Key(Key),
     /// The text of a library of functions.
     Library(Vec<u8>),
-    /// Something that is no key, and is left out: what it is.
+    /// An item that is no key and is skipped: its kind.
     Skipped(&'static str),
     /// The end, and the checksum was right if there was one.
     End,
@@ -57,7 +57,7 @@ pub enum Error {
     Unsupported {
         /// Where.
         offset: u64,
-        /// What it is.
+        /// The unsupported kind of data.
         what: &'static str,
         /// Name of the key, as far as it is text.
         key: String,
@@ -98,8 +98,8 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Refuses keys that take more than about so many bytes in memory: some bytes of a file may say a
-    /// thousand times as many. It is 4 GiB else.
+    /// Refuses keys that take more than about this many bytes in memory: a few bytes of a file may
+    /// announce a thousand times as many. The default is 4 GiB.
     #[must_use]
     pub fn with_key_max(self, bytes: usize) -> Decoder {
         Decoder {
@@ -108,9 +108,9 @@ impl Decoder {
         }
     }
 
-    /// What `input` begins with, and how many bytes that was; `None` if more is needed: then it is to be called
-    /// again with more behind the same bytes, best with twice as many. A key is given as a whole, so
-    /// what has to be kept is as long as the longest one.
+    /// The item at the start of `input`, and how many bytes it took. `None` if more bytes are needed: call
+    /// again with more bytes behind these, best with twice as many. A key is given as a whole, so the caller
+    /// has to buffer as much as the longest key.
     ///
     /// # Errors
     /// See [`Error`]. After the [end](Item::End) nothing may come.
@@ -149,7 +149,8 @@ impl Decoder {
         let kind = cursor.byte()?;
         Ok(match kind {
             0xff => {
-                // Only versions from 5 on have one, and it is 0 where it was not wanted.
+                // Only versions from 5 on have a checksum, and it is 0 if the writer has switched
+                // it off.
                 if self.version >= 5 {
                     let crc = u64::from_le_bytes(cursor.array()?);
                     let found = crc::append(self.crc, &[kind]);

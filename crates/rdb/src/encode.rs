@@ -14,7 +14,7 @@ const EXPIRES_MS: u8 = 0xfc;
 const DATABASE: u8 = 0xfe;
 const END: u8 = 0xff;
 
-/// Writes a file of version 9, key by key; each call adds bytes to what it is given.
+/// Writes a file of version 9, key by key; each call appends bytes to `to`.
 #[derive(Debug)]
 pub struct Encoder {
     crc: u64,
@@ -65,7 +65,8 @@ impl Encoder {
         });
     }
 
-    /// Writes a library of functions. They come in front of all keys, and only Redis since 7 loads them.
+    /// Writes a library of functions. Libraries come before all keys, and only Redis 7 and later loads
+    /// them.
     pub fn library(&mut self, text: &[u8], to: &mut Vec<u8>) {
         self.put(to, |to| {
             to.push(LIBRARY);

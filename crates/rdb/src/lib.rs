@@ -2,8 +2,9 @@
 //! keys out, and back.
 //!
 //! [`Decoder`] reads files of the versions 1 to 12, and 80 of Valkey, in every encoding of strings, lists, sets,
-//! hashes, sorted sets and streams; what it cannot give, such as data of modules, it refuses by name. [`Encoder`]
-//! writes version 9, which everything since Redis 5 reads; streams in the form of Redis 7, which older ones refuse.
+//! hashes, sorted sets and streams. Data that it cannot represent, such as data of modules, is refused by name.
+//! [`Encoder`] writes version 9, which Redis 5 and later read; streams are in the form of Redis 7, which older
+//! versions refuse.
 //!
 //! ```
 //! use tidewire_rdb::{Decoder, Encoder, Item, Value};

@@ -28,7 +28,8 @@ pub fn dump_libraries<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> 
     dump
 }
 
-/// The texts of libraries of such a dump; `None` if it is none, or damaged, or of a later version.
+/// The texts of the libraries in a dump; `None` if the bytes are no such dump, are damaged, or are
+/// of a later version.
 #[must_use]
 pub fn read_libraries(dump: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (body, foot) = dump.split_at_checked(dump.len().checked_sub(FOOT)?)?;

@@ -64,7 +64,7 @@ pub(crate) struct ListpackWriter {
 }
 
 impl ListpackWriter {
-    /// Adds an element of a head and what follows it, and how long that is, to be read from behind.
+    /// Appends an element, made of `head` and `rest`, and its length, which is read backwards.
     fn element(&mut self, head: &[u8], rest: &[u8]) {
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(rest);
@@ -105,7 +105,7 @@ impl ListpackWriter {
         }
     }
 
-    /// All of it.
+    /// The finished listpack.
     pub(crate) fn end(self) -> Vec<u8> {
         let size = (self.bytes.len() + 7) as u32;
         let elements = self.elements.min(0xffff) as u16;

@@ -1,4 +1,4 @@
-//! One value alone, as DUMP gives it and RESTORE takes it:
+//! A single value, as DUMP returns it and RESTORE takes it:
 //!
 //! ```text
 //! type:u8 | value | version:u16 | checksum:u64, of all in front of it
@@ -22,7 +22,7 @@ pub enum Malformed {
     /// The value is of a later version, or its checksum does not match.
     #[error("its version or checksum is wrong")]
     Footer,
-    /// Something is wrong with what it says, or it has what cannot be given.
+    /// The value contradicts itself, or contains data that cannot be represented.
     #[error("it cannot be read")]
     Value,
 }
@@ -42,7 +42,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// Reads a value that is alone, of any version up to 12, or 80 of Valkey. It may take up to about `most` bytes
+/// Reads a single value, of any version up to 12, or 80 of Valkey. The value may take up to about `most` bytes
 /// in memory.
 ///
 /// # Errors

@@ -46,7 +46,8 @@ pub struct Consumer {
     /// When it was last given something, `None` for never. Streams of before Redis 7.2 do not say; as there, it is taken to be
     /// when the consumer last asked.
     pub active_ms: Option<u64>,
-    /// What it was given and has not acknowledged: the id, when it was given last, and how often.
+    /// Entries that the consumer was given and has not acknowledged: the id, the time of the last
+    /// delivery, and the number of deliveries.
     pub pending: Vec<(Id, u64, u64)>,
 }
 
@@ -185,8 +186,8 @@ pub(crate) fn take(kind: u8, cursor: &mut Cursor<'_>) -> Result<Stream, Fault> {
     Ok(stream)
 }
 
-/// How many entries a group has read that has come to an id, in a stream of before 7.0, which did not say; `None`
-/// where that cannot be told. What is there counts as all that ever was.
+/// How many entries a group has read whose last id is `last`. Streams from before 7.0 do not store the number;
+/// `None` if it cannot be known. The present entries count as all entries that ever were.
 fn read_before(stream: &Stream, last: Id) -> Option<u64> {
     let first = stream.entries.first().map(|(id, _)| *id);
     match first {

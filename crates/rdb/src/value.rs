@@ -1,8 +1,8 @@
-//! What a key holds, of each type.
+//! The value of a key, of each type.
 
 use crate::stream::Stream;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Any bytes.

@@ -1,6 +1,6 @@
 //! How lengths and strings are written.
 
-/// What a library begins with, since Redis 7.
+/// The opcode of a library, since Redis 7.
 pub(crate) const LIBRARY: u8 = 245;
 
 /// A length, in as few bytes as it takes.

@@ -1,17 +1,18 @@
 //! How current a reader of a home is: the moment as of which everything there has been read.
 //!
-//! The one idea: that nothing comes says nothing. What counts is that the home was asked where it ends, and has answered: all that
-//! was there when it was *asked* has been read once reading has got that far.
+//! The one idea: silence proves nothing. What counts is that the home was asked for its end and has answered: once reading has
+//! reached that end, everything that was there at the time of the *question* has been read.
 
 use std::time::Duration;
 
 /// Without an answer of the home for so long it counts as not reached.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
-/// As of when all is read, if it is so recent, is now.
+/// An age below this counts as 0.
 const NOW: Duration = Duration::from_secs(2);
 
-/// What is known of that. Times are since any fixed moment, and never go back; offsets are the home's.
+/// The facts about a reader's currency. Times are since any fixed moment, and never go back; offsets
+/// are the home's.
 #[derive(Clone, Debug)]
 pub struct Currency {
     /// Where the home ended, and when it was asked.
@@ -70,7 +71,7 @@ impl Currency {
         (self.told.is_none() || silent >= SILENCE).then_some(silent)
     }
 
-    /// How old what was read may be: something may be there since then that was not. Less than two seconds is nothing.
+    /// How old the read data may be: newer data may be in the home. An age below two seconds counts as 0.
     #[must_use]
     pub fn behind(&self, now: Duration) -> Duration {
         let behind = now.saturating_sub(self.as_of.unwrap_or(self.began));
@@ -102,7 +103,7 @@ mod tests {
             assert_eq!((currency.behind(s(at + 1)), currency.missing()), (s(0), 0));
             assert_eq!(currency.silent(s(at + 1)), None);
         }
-        // Nothing is missing by what was heard, and nothing is heard.
+        // According to the last answer nothing is missing, but no new answer comes.
         assert_eq!(currency.silent(s(103)), None);
         assert_eq!(currency.silent(s(104)), Some(s(5)));
         assert_eq!(currency.behind(s(159)), s(60));

@@ -1,7 +1,7 @@
 //! Named cursors of readers, on their way home.
 //!
-//! The one idea: a cursor is worth what stands before it, so at home it never stands behind the last record there. One
-//! that does in the log stands at that end meanwhile, and follows it.
+//! The one idea: a cursor is useful only with the records before it, so in the home a cursor never stands behind the
+//! last record. A cursor that is ahead in the log stands at that end meanwhile, and moves with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ const PIECE: usize = 1000;
 /// With it begin the names of cursors that are the server's own, which stay.
 const OWN: char = '@';
 
-/// What stands at home, and what is to be sent there.
+/// The cursors in the home, and the ones that must be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
     home: Cursors,
-    /// Where they stand in the log, if home has something else; `None` for removed cursors.
+    /// Positions of cursors in the log, where they differ from the home; `None` for removed
+    /// cursors.
     pending: Moves,
-    /// What was committed when the log was looked at last.
+    /// The commit at the last look into the log.
     seen: Option<Ticket>,
     /// More is at home since then.
     is_stale: bool,
@@ -83,9 +84,10 @@ impl Sending {
         !self.pending.is_empty()
     }
 
-    /// What goes with a transaction with which streams are at home up to `end`, and not farther.
+    /// The cursors to send with a transaction after which the streams' records are in the home up
+    /// to `end`.
     pub(crate) fn take(&mut self, end: impl Fn(&str) -> u64) -> Moves {
-        // What is gone makes room for the others.
+        // Removed cursors make room for the others.
         let (gone, others): (Vec<_>, Vec<_>) =
             (self.pending.iter()).partition(|(_, position)| position.is_none());
         let all = gone.into_iter().chain(others);

@@ -17,7 +17,8 @@ pub(crate) struct Piece {
     pub(crate) print: u64,
 }
 
-/// Cuts a run into pieces of at most `most` bytes, or of one message; what is behind so `many` is left off.
+/// Cuts a run into pieces of at most `most` bytes, or of one message; after `many` pieces the rest is left
+/// out.
 pub(crate) fn pieces(stream: &Arc<str>, run: Frames, most: usize, many: usize) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let (mut begin, mut at, mut count, mut first) = (0, 0, 0, run.first);
@@ -82,7 +83,7 @@ pub(crate) fn from(run: Frames, position: u64) -> Option<Frames> {
     })
 }
 
-/// A hash (FNV-1a) of a message and of when it came. It is compared with what others have left at home, so it never changes.
+/// A hash (FNV-1a) of a message and its timestamp. The hash is compared with hashes in the home, so it never changes.
 pub(crate) fn print(message: &[u8], timestamp_us: u64) -> u64 {
     let stamped = message.iter().copied().chain(timestamp_us.to_le_bytes());
     stamped.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -155,7 +156,7 @@ mod tests {
     fn prints_tell_contents_and_times_apart() {
         assert_ne!(print(b"a", 1), print(b"b", 1));
         assert_ne!(print(b"a", 1), print(b"a", 2));
-        // What is at home was written by other versions.
+        // Hashes in the home were written by other versions.
         assert_eq!(print(b"", 0), 0xa8c7_f832_281a_39c5);
     }
 }

@@ -60,7 +60,7 @@ impl Filling {
         settings.transaction_bytes.max(1).saturating_sub(self.bytes)
     }
 
-    /// When it is to be committed at the latest; `None` if it is empty.
+    /// The latest time for committing this transaction; `None` if it is empty.
     pub(crate) fn due(&self, settings: &Settings) -> Option<Duration> {
         if self.is_empty() {
             return None;

@@ -15,7 +15,7 @@ pub struct Hold {
     tenure: Tenure,
     /// By stream and producer: what is at home.
     marks: Mutex<ByStream>,
-    /// One more than the ticket; 0 for none.
+    /// The ticket plus one; 0 for none.
     replicated: AtomicU64,
     ending: AtomicU8,
     guests: AtomicUsize,
@@ -63,7 +63,8 @@ impl Hold {
         self.tenure
     }
 
-    /// The last id of a producer that is at home, by what is known. What the log knows of it in this tenure is later.
+    /// The last id of a producer that is in the home, as far as is known. The log may have a later id of the present
+    /// tenure.
     #[must_use]
     pub fn mark(&self, stream: &str, producer: &str) -> Option<u64> {
         self.marks().get(stream)?.get(producer).copied()
@@ -89,7 +90,8 @@ impl Hold {
     /// waits for that. `None` if it is.
     #[must_use]
     pub fn enter(self: &Arc<Hold>) -> Option<Guest> {
-        // First in, then looked, and the other way round where it ends: one of the two sees the other.
+        // A guest enters before it looks, and the owner ends before it looks: so one of the two sees
+        // the other.
         self.guests.fetch_add(1, SeqCst);
         let guest = Guest(self.clone());
         (self.ending() == Ending::No).then_some(guest)

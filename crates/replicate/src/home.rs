@@ -1,36 +1,38 @@
-//! What a home of the log has to do: take a transaction, and say what it holds.
+//! The interface of a home: it takes transactions, and tells what it holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where records are carried to.
 ///
-/// Nothing here blocks: what is asked is answered later, at most once, perhaps never. Answers may come in any order, and
-/// after the asker has given them up.
+/// No call blocks: a request is answered later, at most once, perhaps never. Answers may come in any order, even after
+/// the asker has given up.
 pub trait Home: Send {
     /// Asks for something, under a number that was not used before.
     fn ask(&mut self, number: u64, ask: Ask);
 
-    /// The next answer that has come, with the number of what was asked.
+    /// The next answer, with the number of its request.
     fn answer(&mut self) -> Option<(u64, Answer)>;
 }
 
-/// What a home is asked.
+/// A request to a home.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// What it holds now, without disturbing its owner. Answered by [`Answer::Held`].
+    /// Asks for the contents of the home, without disturbing its owner. Answered by
+    /// [`Answer::Held`].
     Look,
-    /// Opens the home for the asker: a former owner cannot commit anything any more, and what was
-    /// under way is committed or never will be. Then, what it holds. Answered by [`Answer::Held`].
+    /// Opens the home for the asker: a former owner cannot commit anything any more, and an open
+    /// transaction is either committed or never will be. Then asks for the contents. Answered by
+    /// [`Answer::Held`].
     Open,
     /// To take all of this or nothing. Answered by [`Answer::Committed`].
     Carry(Transaction),
 }
 
-/// What a home says.
+/// An answer of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What it holds.
+    /// The contents of the home.
     Held(Held),
     /// The transaction is there, and stays.
     Committed,
@@ -90,7 +92,7 @@ pub type Marks = BTreeMap<(Arc<str>, Arc<str>), u64>;
 /// Positions of named cursors, by stream and name.
 pub type Cursors = BTreeMap<(Arc<str>, Arc<str>), u64>;
 
-/// Where named cursors are to stand, by stream and name; `None` for removed cursors.
+/// Positions of named cursors, by stream and name; `None` for removed cursors.
 pub type Moves = BTreeMap<(Arc<str>, Arc<str>), Option<u64>>;
 
 /// Since when a partition of a fleet has its owner.
@@ -132,9 +134,10 @@ pub struct Transaction {
     pub producers: Marks,
     /// Claim of a partition of a fleet: its streams are the streams of this tenure.
     pub claim: Option<Claim>,
-    /// What is left word of.
+    /// The notes of the transaction.
     pub notes: Words,
-    /// Where readers are: never behind the end of what is at home with this transaction.
+    /// Positions of readers: never behind the end of the records that are in the home with this
+    /// transaction.
     pub cursors: Moves,
 }
 

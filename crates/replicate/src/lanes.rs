@@ -74,7 +74,7 @@ impl Lanes {
         self.lanes.entry(stream).or_default().home = home;
     }
 
-    /// Looks at what is committed now, if that is more than before.
+    /// Takes note of newly committed records, if there are any.
     pub(crate) fn look(&mut self, log: &dyn Log) -> bool {
         // First the ticket: the ends may be later, never earlier.
         let committed = log.progress().committed;
@@ -90,7 +90,7 @@ impl Lanes {
         true
     }
 
-    /// Everything up to this ticket is in transactions; `None` if there is more to read.
+    /// All records up to this ticket are in transactions; `None` if there are more to read.
     pub(crate) fn covered(&self) -> Option<Ticket> {
         let is_read = self.lanes.values().all(|lane| lane.read >= lane.end);
         self.moment.filter(|_| is_read)
@@ -123,7 +123,7 @@ impl Lanes {
         }
     }
 
-    /// A transaction is committed. What lies before its records is at home, or was lost before it could be.
+    /// A transaction is committed. Positions before its records are in the home, or were lost before.
     pub(crate) fn arrived(&mut self, places: &BTreeMap<Arc<str>, Place>) {
         for (name, place) in places {
             if let Some(lane) = self.lanes.get_mut(name) {
@@ -132,8 +132,8 @@ impl Lanes {
         }
     }
 
-    /// Nothing is to be read of this stream now. One of the same name may come, and go on behind
-    /// its positions.
+    /// There is nothing to read of this stream now. A stream of the same name may come later, and
+    /// go on behind its positions.
     pub(crate) fn ends(&mut self, stream: &str) {
         if let Some(lane) = self.lanes.get_mut(stream) {
             lane.end = lane.read;

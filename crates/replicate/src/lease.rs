@@ -1,9 +1,9 @@
 //! The lease of a home's owner: proof, for a while, that no other process serves what is at home.
 //!
-//! One idea: a transaction that commits proves that no other process had opened the home when it was sent. So the owner holds
-//! its lease for a fixed time from *before* it sent that transaction. Another process that opens the home fences the owner first,
-//! so the owner's lease ends at most that time later. The other process waits that time out, and a margin for clocks that differ
-//! in speed, before it begins a lease of its own. The home says how long the time is, in a [word](LEASE) beside the records, and
+//! One idea: a transaction that commits proves that no other process had opened the home when the transaction was sent. So the
+//! owner holds its lease for a fixed time from *before* it sent that transaction. Another process that opens the home fences the
+//! owner first, so the owner's lease ends at most that time later. The other process waits for this time, and a margin for clocks
+//! of different speed, before its own lease begins. A [note](LEASE) in the home beside the records says how long the time is, and
 //! whether the owner has released its lease.
 //!
 //! Nothing here depends on the time of day: only how fast [clocks](monotonic) run, on two machines, is compared.
@@ -31,7 +31,8 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// As it stands among the marks: 64-bit little-endian numbers, of the log, of its process, and milliseconds.
+    /// The encoding among the marks: three 64-bit little-endian numbers, for the log, its process, and
+    /// milliseconds.
     #[must_use]
     pub fn encode(&self) -> [u8; 24] {
         let lasts_ms = u64::try_from(self.lasts.as_millis()).unwrap_or(u64::MAX);
@@ -43,7 +44,8 @@ impl Granted {
         word
     }
 
-    /// What a home says; `None` if no owner ever held a lease there. A later version may append to the word.
+    /// The lease that a home records; `None` if no owner ever held a lease there. A later version may append
+    /// to the note.
     #[must_use]
     pub fn of(words: &Words) -> Option<Granted> {
         let (numbers, _) = words.get(LEASE)?.as_chunks::<8>();
@@ -87,8 +89,8 @@ impl fmt::Debug for Lease {
 }
 
 impl Lease {
-    /// Whether it is held at `now`, by the clock that the replicator is driven with. What was asked of this process before `now` may
-    /// be answered from what it has.
+    /// Whether the lease is held at `now`, by the clock that drives the replicator. Requests that came before `now` may then be
+    /// answered from this process's memory.
     #[must_use]
     pub fn is_held(&self, now: Duration) -> bool {
         now < self.ends()

@@ -1,20 +1,21 @@
 //! What the local log has committed is carried on to a home of many machines, in order, and a second
 //! watermark says how far: [`Progress::replicated`](tidewire_log::Progress::replicated).
 //!
-//! Three ideas. A [`Home`] takes whole [transactions](Transaction), in which the records and the marks that say
-//! how far they go cannot disagree. Nothing about a transaction is ever guessed: when an answer is missing the home is
-//! opened anew, which ends whatever was under way, and what the marks say then is where it goes on. And the
-//! [`Replicator`] is a state machine that is driven by steps, like the log's writer: a [thread](Running) drives it in
-//! production, a simulation in the tests.
+//! The crate rests on three ideas. A [`Home`] takes whole [transactions](Transaction), in which the records and the
+//! marks that say how far they go cannot disagree. The outcome of a transaction is never guessed: if an answer is
+//! missing, the home is opened anew, which ends any open transaction, and the replicator goes on where the marks say.
+//! The [`Replicator`] is a state machine that is driven by steps, like the log's writer: a [thread](Running) drives it
+//! in production, a simulation in the tests.
 //!
-//! A [`Node`] is a member of a fleet, whose producers are spread over partitions: a set of replicators, one for each partition
-//! that a [`Membership`] gives to it and that it has [claimed](Hold) at home.
+//! A [`Node`] is a member of a fleet, whose producers are spread over partitions. It is a set of replicators, one for each
+//! partition that a [`Membership`] has assigned to it and that it has [claimed](Hold) in the home.
 //!
 //! The crate knows no particular home; `docs/howto/replicate.md` says what is promised.
 //!
 //! # In five minutes
 //!
-//! A home answers three questions, later or never. This one is a table in memory; `tidewire-kafka` has one for production.
+//! A home answers three requests, later or never. The example's home is a table in memory; `tidewire-kafka` has one for
+//! production.
 //!
 //! ```
 //! use std::collections::VecDeque;

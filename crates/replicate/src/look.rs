@@ -16,9 +16,9 @@ pub(crate) struct Look {
     asked: u64,
     /// When to look again, at the earliest.
     due: Duration,
-    /// What is over, and has left something.
+    /// Tenures that are over and have left records.
     left: BTreeSet<Tenure>,
-    /// What was looked at last: the one behind it is next.
+    /// The tenure that was looked at last: the one after it is next.
     turn: Option<Tenure>,
 }
 
@@ -30,7 +30,7 @@ struct Looking {
 }
 
 impl Look {
-    /// What was found to have left something.
+    /// The tenures that were found to have left records.
     pub(crate) fn left(&self) -> &BTreeSet<Tenure> {
         &self.left
     }

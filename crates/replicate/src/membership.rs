@@ -1,4 +1,4 @@
-//! Which member is to have which partition; the group decides it.
+//! Which member gets which partition; the group decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ pub trait Membership: Send {
     /// The next thing that happened.
     fn event(&mut self) -> Option<Event>;
 
-    /// A partition that was [revoked](Event::Revoked) has been handed over. Where this does not come in time the
-    /// group goes on without it.
+    /// A partition that was [revoked](Event::Revoked) has been handed over. If this call does not come in time,
+    /// the group goes on without it.
     fn released(&mut self, partition: u32);
 }
 
 /// What happens to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// These are all that this node is to have. What it had beside them belongs to other members.
+    /// These are all partitions of this node. Other partitions that it had belong to other members.
     Assigned {
         /// Counts what the group has decided, as far as this member knows of it.
         generation: u64,
         /// All of them.
         partitions: BTreeSet<u32>,
     },
-    /// These go to other members as soon as they are released.
+    /// These partitions go to other members as soon as they are released.
     Revoked(BTreeSet<u32>),
     /// The group goes on without this node, perhaps: it has not been reached for too long.
     Lost,
-    /// Where the nodes are that are to have these partitions: as clients find them.
+    /// The addresses for clients of the nodes that get these partitions.
     Places(BTreeMap<u32, Arc<str>>),
 }

@@ -1,8 +1,9 @@
-//! A member of a fleet: it carries what it owns, says what that is, and hands over what others are to have.
+//! A member of a fleet: it replicates its own partitions, says which they are, and hands partitions over to
+//! other members.
 //!
-//! The one idea: the group says which member is to have a partition, and the home which member has
-//! it. So nothing here decides by what it was told; it opens a home or lets it go because of it,
-//! and believes the marks.
+//! The one idea: the group says which member should have a partition, and the home says which
+//! member has it. So a node never decides by the group's word alone: it opens or releases a home
+//! because of it, and then believes the marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,14 +24,14 @@ use crate::status::{Fleet, Phase, Shown, Status};
 
 /// Where the homes of shares are had from.
 pub trait Homes: Send {
-    /// A home for this share. Nothing is connected to before it is asked.
+    /// A home for this share. The client connects at the first request.
     ///
     /// # Errors
     /// Why there is none; it is tried again.
     fn home(&mut self, share: Share) -> Result<Box<dyn Home>, Arc<str>>;
 }
 
-/// What a node is a node of.
+/// The fleet and this node's part in it.
 pub struct Member {
     /// How many partitions there are; at least 1.
     pub partitions: u32,
@@ -61,7 +62,7 @@ pub struct Node {
     parts: BTreeMap<u32, Part>,
     /// What the group has given to this node.
     given: BTreeSet<u32>,
-    /// What is taken again, not before then.
+    /// Partitions that are tried again, and the earliest time for that.
     again: BTreeMap<u32, Duration>,
     places: BTreeMap<u32, Arc<str>>,
     look: Look,
@@ -162,14 +163,14 @@ impl Node {
         node
     }
 
-    /// Where it shows how it does.
+    /// The node's state, for the metrics.
     #[must_use]
     pub fn shown(&self) -> Shown {
         self.shown.clone()
     }
 
-    /// From now on it hands over what it has, and takes nothing: its process ends. Nothing should
-    /// be appended any more. Where home is not reached it waits for nothing.
+    /// From now on the node hands over its partitions, and takes none: its process ends. Nothing
+    /// should be appended any more. If the home is unreachable, the node does not wait.
     pub fn leave(&mut self, now: Duration) {
         if !self.leaves {
             self.leaves = true;
@@ -502,7 +503,8 @@ impl Node {
         };
         let mut homes = own.replicator.homes();
         for part in self.parts.values() {
-            // A share that has claimed nothing yet may find that it has to begin where this one is.
+            // A share that has claimed nothing yet may find that it has to begin at this node's
+            // position.
             let of_part = part.carrier.replicator.homes();
             for (stream, home) in &mut homes {
                 let least = of_part.get(stream).copied();
@@ -546,17 +548,18 @@ impl Part {
 
 /// Most bytes that all shares of a node hold in memory, were all of them here; two transactions each.
 const HELD_MAX: usize = 128 << 20;
-/// The least that one of these transactions may be.
+/// The smallest limit of such a transaction.
 const TRANSACTION_MIN: usize = 64 << 10;
 
-/// What a transaction of one share may be, so that all together stay bounded however many there are.
+/// The limit of a transaction of one share, such that all together stay bounded, whatever their
+/// number.
 fn transaction_bytes(settings: &Settings, partitions: u32) -> usize {
     let shares = partitions as usize + 1;
     let most = HELD_MAX / (2 * shares);
     settings.transaction_bytes.min(most.max(TRANSACTION_MIN))
 }
 
-/// What is to be done first.
+/// The earlier one of two steps.
 fn sooner(one: Step, other: Step) -> Step {
     match (one, other) {
         (Step::Worked, _) | (_, Step::Worked) => Step::Worked,

@@ -21,7 +21,7 @@ const BEGINS: &str = "begins";
 /// The name of the word for the newest snapshot at home, which stands for the records before it.
 pub const SNAPSHOT: &str = "snapshot";
 
-/// Where a home begins, by what is left word of: 0 for most.
+/// The first position of a home according to its notes: 0 for most.
 #[must_use]
 pub fn begins(words: &Words) -> u64 {
     let word = words.get(BEGINS).and_then(|word| word.first_chunk());
@@ -34,7 +34,7 @@ pub fn is_whole(words: &Words) -> bool {
     begins(words) == 0 || words.contains_key(SNAPSHOT)
 }
 
-/// What is to be left there, and what is. Clones are the same one.
+/// Notes that are to be stored in the home, and notes that are there. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Inner>>);
 
@@ -56,7 +56,7 @@ impl Notes {
         self.put(BEGINS, &position.to_le_bytes());
     }
 
-    /// What stands at home under that name, by what this owner has put there.
+    /// The value in the home under that name, as far as this owner has put it there.
     #[must_use]
     pub fn at_home(&self, name: &str) -> Option<Arc<[u8]>> {
         self.lock().home.get(name).cloned()
@@ -70,7 +70,7 @@ impl Notes {
         !self.lock().pending.is_empty()
     }
 
-    /// These were committed.
+    /// The notes `words` were committed.
     pub(crate) fn arrived(&self, words: Words) {
         let mut inner = self.lock();
         for (name, word) in words {

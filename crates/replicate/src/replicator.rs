@@ -1,7 +1,7 @@
 //! The replicator: reads what is committed, fills transactions with it, and moves the watermark.
 //!
-//! The one idea: there is one way to begin and one way to go on after anything that went wrong, which is to open the
-//! home and to believe its marks. What is in memory is thrown away then, and read from the log again.
+//! The one idea: starting, and going on after any failure, are one procedure: open the home and believe its marks.
+//! State in memory is then discarded, and read from the log again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use crate::share::Share;
 use crate::status::{Phase, Shown};
 use crate::tenancy::Tenancy;
 
-/// The cursor of each stream that remembers, in the log itself, how far it is at home: so that a node that starts
-/// without a home knows what it has to keep. What holds is what the home says.
+/// The cursor of each stream that stores, in the log itself, how far the stream is in the home: so a node that
+/// starts without its home knows which records it has to keep. The home's own answer counts more.
 pub const CURSOR: &str = "@home";
 
-/// The cursor of each stream that says what a member of a fleet needs not keep any more: records
-/// before it whose tenure is over, though they are not at home. An operator has released them.
+/// The cursor of each stream that says which records a fleet member need not keep any more: records
+/// before it whose tenure is over, though they are not in the home. An operator has released them.
 pub const RELEASED: &str = "@released";
 
 /// How often [`CURSOR`] is written, at most.
@@ -81,11 +81,11 @@ pub struct Replicator {
     tenancy: Tenancy,
     /// Since when it leaves, if it does.
     leaving: Option<Duration>,
-    /// The home has the log of another server, by what was seen of it last.
+    /// The home has the log of another server, according to the last look.
     is_foreign: bool,
 }
 
-/// What it waits for.
+/// The event that the replicator waits for.
 #[derive(Debug)]
 enum State {
     Away {
@@ -105,7 +105,7 @@ struct Carrying {
     /// Before it was asked.
     sent: Duration,
     within: Duration,
-    /// When to say that the answer is late; `None` once that was said.
+    /// When to report a late answer; `None` once it was reported.
     slow: Option<Duration>,
     streams: BTreeMap<Arc<str>, Place>,
     producers: Marks,
@@ -116,7 +116,7 @@ struct Carrying {
     messages: u64,
     /// With it, so much was ever carried.
     carried: u64,
-    /// What a mistake sends once more.
+    /// The request that a planted mistake sends again.
     again: Option<Ask>,
 }
 
@@ -134,14 +134,14 @@ impl std::fmt::Debug for Replicator {
 
 impl Replicator {
     /// A replicator for `log`, whose random number is `identity`; `session` is drawn anew for each
-    /// process. The log must sync what it commits, or its home would remember what it has
-    /// forgotten.
+    /// process. The log must sync its commits; otherwise its home would remember records that the
+    /// log has lost.
     pub fn new(log: Arc<dyn Log>, identity: u64, session: u64, settings: Settings) -> Replicator {
         Replicator::of(Share::Whole, log, identity, session, settings)
     }
 
-    /// A replicator for one share of a fleet's member. It tells the log nothing; `session` is drawn
-    /// anew for each.
+    /// A replicator for one share of a fleet's member. It reports nothing to the log; `session` is
+    /// drawn anew for each one.
     pub(crate) fn of(
         share: Share,
         log: Arc<dyn Log>,
@@ -213,7 +213,7 @@ impl Replicator {
         self
     }
 
-    /// What is left word of beside the records.
+    /// The notes in the home beside the records.
     pub fn notes(&self) -> Notes {
         self.notes.clone()
     }
@@ -223,8 +223,8 @@ impl Replicator {
         self.tenancy.lease()
     }
 
-    /// Ends it in order: a lease is released, so that the next owner need not wait for its end. Nothing may be answered any
-    /// more from what this process has. It is to be stepped on until [`has_left`](Replicator::has_left).
+    /// Ends the replicator in order: a lease is released, so that the next owner need not wait for its end. This process
+    /// may not answer from its memory any more. Keep stepping the replicator until [`has_left`](Replicator::has_left).
     pub fn leave(&mut self, now: Duration) {
         self.leaving.get_or_insert(now);
         self.tenancy.end();
@@ -285,7 +285,7 @@ impl Replicator {
         &mut self.seen
     }
 
-    /// Where it shows how it does.
+    /// The replicator's state, for the metrics.
     pub fn shown(&self) -> Shown {
         self.shown.clone()
     }
@@ -359,7 +359,8 @@ impl Replicator {
 
     fn looked(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
         if self.is_overtaken(held) {
-            // Opening it again would put an end to that one, which would open it again.
+            // Opening the home again would fence the other process, which would then open it again
+            // in turn.
             return self.end(held);
         }
         self.is_foreign = self.is_of_another(held);
@@ -378,7 +379,7 @@ impl Replicator {
         if matches!(self.share, Share::Partition { .. }) && self.is_overtaken(&held) {
             return self.end(&held);
         }
-        // What was under way when it was looked at has been committed since, perhaps.
+        // A transaction that was open at the look may have been committed since.
         if let Err(why) = self.fits(&held) {
             return self.failed(why, now, home);
         }
@@ -396,7 +397,7 @@ impl Replicator {
             }
             Share::Partition { .. } => self.lanes.go_on(&places),
             Share::Own { .. } => {
-                // What it has not met in this life may have been left by a tenure that is over.
+                // Streams that were not seen in this life may have records of an ended tenure.
                 self.lanes.go_on(&BTreeMap::new());
                 let homes = places.into_iter().map(|(name, place)| (name, place.next));
                 self.own_home = homes.collect();
@@ -554,7 +555,7 @@ impl Replicator {
             if from >= known || !self.log.comes_home(&stream.name) {
                 continue;
             }
-            // What is not there any more is not carried again.
+            // Records that are gone are not replicated again.
             let read = self.log.read(&stream.name, from, Credit(1));
             let first = read.ok().and_then(|read| Some(read.runs.first()?.first));
             if first.is_some_and(|first| first < known) {
@@ -695,7 +696,7 @@ impl Replicator {
                         let next = self.filling.put(&stream, run, now, &self.settings);
                         self.lanes.put(&stream, next);
                         if next < end {
-                            // The transaction is full; what is behind is read again for the next one.
+                            // The transaction is full; later records are read again for the next one.
                             reached = next;
                             break;
                         }
@@ -757,8 +758,8 @@ impl Replicator {
         self.lanes.read(stream, next);
     }
 
-    /// Everything of the moment that was looked at is in transactions: its ticket goes with the last of them, or is
-    /// home already. Whether the watermark has moved.
+    /// Everything up to the last look is in transactions: its ticket goes with the last of them, or is in the home
+    /// already. Returns whether the watermark has moved.
     fn cover(&mut self) -> bool {
         let ticket = self.lanes.covered();
         match &mut self.state {
@@ -854,7 +855,7 @@ impl Replicator {
         self.tell(None);
     }
 
-    /// Something did not work, and what has become of it is not known: everything begins anew.
+    /// An operation failed with unknown outcome: everything begins anew.
     fn failed(&mut self, why: Arc<str>, now: Duration, home: &mut dyn Home) {
         self.shown.change(|status| status.failures += 1);
         if let State::Home(Some(carrying)) = &mut self.state
@@ -873,8 +874,8 @@ impl Replicator {
         self.tell(Some(why));
     }
 
-    /// Opened again at once, the home would be taken from a process that is about to leave its name
-    /// there, and that would open it again as well.
+    /// Opening the home at once would fence a process that is about to leave its name there, and
+    /// that would open the home again in turn.
     fn make_way(&mut self, now: Duration) {
         if let (State::Away { until }, Share::Whole) = (&mut self.state, self.share) {
             *until = (now + self.fenced).max(*until);
@@ -947,7 +948,7 @@ impl Replicator {
         !self.has_claimed && !self.is_over() && !self.is_foreign
     }
 
-    /// What is acknowledged could be had again from home alone.
+    /// Whether acknowledged records could be restored from the home alone.
     fn may_promise(&self) -> bool {
         self.is_whole || self.makes(|mistakes| mistakes.promise_part)
     }

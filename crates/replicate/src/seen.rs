@@ -38,8 +38,8 @@ impl Seen {
         tenures.filter(|tenure| !held(*tenure)).collect()
     }
 
-    /// What a home holds of a tenure that is over: what is there needs not be kept, nor what was released, by streams the
-    /// positions before these. Whether something is left.
+    /// The home's contents of an ended tenure: records that are there, and released ones, need not be kept; the result
+    /// has the positions before them, by stream. Returns whether records are left.
     pub(crate) fn settle(
         &mut self,
         tenure: Tenure,
@@ -67,7 +67,8 @@ impl Seen {
         !is_empty
     }
 
-    /// A tenure that is carried by its own replicator, which knows what is to be kept of it, has come so far.
+    /// A tenure with a replicator of its own has progressed; that replicator knows which of its records must
+    /// be kept.
     pub(crate) fn carried(&mut self, tenure: Tenure, homes: &BTreeMap<Arc<str>, u64>) {
         if let Some(streams) = self.0.get_mut(&tenure) {
             streams.retain(|name, span| {

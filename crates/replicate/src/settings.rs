@@ -1,4 +1,4 @@
-//! What can be set about a replicator.
+//! The settings of a replicator.
 
 use std::time::Duration;
 
@@ -15,33 +15,33 @@ pub struct Settings {
     /// A run of a producer is cut, at messages, into records of at most so many bytes; a message that is larger is
     /// a record alone. Default 512 KiB.
     pub record_bytes: usize,
-    /// How long an answer of the home is waited for; then what was asked is settled by opening it anew. Default
-    /// 90 s, which should be longer than the home itself takes to give up.
+    /// How long to wait for an answer of the home; after that the home is opened anew to settle the request.
+    /// Default 90 s, which should be longer than the home itself takes to give up.
     pub answer_within: Duration,
     /// How long an answer to a transaction may take before the home is said to be away, though it is waited for on. Default 5 s.
     pub slow_after: Duration,
-    /// How long to wait before trying again what has failed, at first; it doubles each time. Default 100 ms.
+    /// First pause before a failed operation is tried again; each further pause doubles. Default 100 ms.
     pub retry_first: Duration,
     /// The longest such wait. Default 5 s.
     pub retry_last: Duration,
-    /// How long to wait at first before a home that another process has opened is looked at again.
-    /// The pause doubles each time until something is committed again, up to four times as much. A
-    /// process that opens the home to take it over has so long to leave its name before another one
-    /// may end it. Only of a log that has the home alone. Default 3 s.
+    /// First pause before a home that another process has opened is looked at again. The pause
+    /// doubles each time until something is committed again, up to four times as much. A process
+    /// that opens the home to take it over has this long to leave its name before another one may
+    /// fence it. This applies only to a log that has the home alone. Default 3 s.
     pub after_fenced: Duration,
-    /// How long a partition that was revoked may take to be handed over; then the next owner takes it as it is. Default
-    /// 10 s.
+    /// How long handing over a revoked partition may take; then the next owner takes the partition as it is. Default 10
+    /// s.
     pub hand_over_within: Duration,
-    /// What is carried is of use only from its first record on, or with a [snapshot](crate::SNAPSHOT) of what is before: a log that
-    /// begins behind the end of what is at home is not carried. To a home that has nothing yet it is, and that it
-    /// [begins](crate::begins) there is left word of: nothing is promised until there is word of a snapshot, too. The home is
-    /// told how much was carried there. Default false.
+    /// The records are useful only from the first one on, or with a [snapshot](crate::SNAPSHOT) of what is before: a log that
+    /// begins behind the home's end is not replicated. To an empty home it is replicated, and a note says where the home
+    /// [begins](crate::begins): no level is promised until there is a note of a snapshot, too. The home is told how many records
+    /// it has received. Default false.
     pub needs_all: bool,
     /// How often it is looked at most which named cursors of readers have moved, so that they go home. Default 1 s.
     pub cursors_every: Duration,
-    /// How long the owner holds its [lease](crate::Lease) from before it sent a transaction that was committed. A transaction is sent
-    /// for it whenever a quarter of that is over. Nothing is promised before the lease is held, and it is released
-    /// when the replicator [leaves](crate::Replicator::leave). Zero, the default: there is none.
+    /// How long the owner holds its [lease](crate::Lease), counted from before it sent a transaction that was committed. A
+    /// transaction is sent to renew the lease whenever a quarter of this time has passed. No level is promised before the lease
+    /// is held, and it is released when the replicator [leaves](crate::Replicator::leave). Zero, the default: there is no lease.
     pub lease: Duration,
     /// How long the release of the lease is waited for when the replicator leaves. Default 5 s.
     pub release_within: Duration,
@@ -72,8 +72,8 @@ impl Default for Settings {
     }
 }
 
-/// The classic mistakes of replicators, which tests of the simulated home must find. They are made only in a
-/// build with the feature `mistakes`.
+/// The classic mistakes of replicators, which tests of the simulated home must find. They can be switched on
+/// only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
@@ -91,7 +91,7 @@ pub struct Mistakes {
     pub carry_past: bool,
     /// Promises the level while the home is only a part.
     pub promise_part: bool,
-    /// Sends cursors as they stand in the log, also where they are ahead of what is at home.
+    /// Sends cursors as they stand in the log, even ahead of the records in the home.
     pub cursors_ahead: bool,
     /// Carries on from the marks at home although the log remembers more.
     pub trust_marks: bool,

@@ -8,16 +8,17 @@ use crate::home::Held;
 /// A part of what a log holds, with a home of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Share {
-    /// All of it: the partition belongs to one server.
+    /// The whole log: the partition belongs to one server.
     Whole,
     /// The producers of a partition of a fleet, in the tenure in which it belongs to the log.
     Partition {
-        /// Which one, from 0 on.
+        /// The number of the partition, from 0.
         number: u32,
         /// How many there are.
         count: u32,
     },
-    /// What belongs to no producer. It stays with the log that it came to, in a fleet of so many partitions.
+    /// Records without a producer. They stay with the log that took them, in a fleet with this many
+    /// partitions.
     Own {
         /// The random number of the log.
         log: u64,

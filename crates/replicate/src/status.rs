@@ -1,10 +1,10 @@
-//! What a replicator shows of itself.
+//! The visible state of a replicator.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What it is about.
+/// What a replicator is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// The replicator waits before it tries again.
@@ -33,7 +33,7 @@ impl Phase {
         Phase::Leaving,
     ];
 
-    /// What it is called.
+    /// The name of the phase.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl fmt::Display for Phase {
 /// How a replicator does.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// What it is about.
+    /// What the replicator is doing.
     pub phase: Phase,
     /// What went wrong last, until it is right again.
     pub trouble: Option<Arc<str>>,
@@ -73,7 +73,7 @@ pub struct Status {
     /// The home [needs all](crate::Settings::needs_all), and what is before its first record is in no
     /// [snapshot](crate::SNAPSHOT) there yet.
     pub needs_snapshot: bool,
-    /// What was asked of the home and failed, or was not answered in time.
+    /// Requests to the home that failed, or were not answered in time.
     pub failures: u64,
     /// Messages that could not be carried because they were lost in damage, or removed, before.
     pub lost: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Tenancy {
     mistakes: Mistakes,
 }
 
-/// What stands at home of this process.
+/// What the home records about this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nothing.
@@ -112,7 +112,7 @@ impl Tenancy {
         }
     }
 
-    /// A transaction is sent: puts the word into it that is to stand at home with it.
+    /// Adds the note about the lease to a transaction that is about to be sent.
     pub(crate) fn put_word(&mut self, now: Duration, words: &mut Words) {
         if self.lasts.is_zero() {
             return;

@@ -57,8 +57,8 @@ impl Bell {
     }
 }
 
-/// A replicator that runs. Dropping it ends that; what is not at home by then goes there when it runs again. A member of a
-/// fleet hands over what it has first, and a lease is released, if the home is there.
+/// A running replicator. Dropping the value ends it; records that are not in the home by then are sent when it runs again.
+/// Before the end, a member of a fleet hands over its partitions, and a lease is released, if the home is reachable.
 #[derive(Debug)]
 pub struct Running {
     bell: Bell,
@@ -87,7 +87,7 @@ impl Running {
         Running::drive(step, shown, log, bell)
     }
 
-    /// Drives a member of a fleet with `log`. Its homes and its membership are to ring `bell` when they have something to say.
+    /// Drives a member of a fleet with `log`. The homes and the membership must ring `bell` when they have an answer.
     ///
     /// # Errors
     /// What the system says when no thread can be had.
@@ -140,7 +140,7 @@ impl Running {
         })
     }
 
-    /// Where it shows how it does.
+    /// The replicator's state, for the metrics.
     #[must_use]
     pub fn shown(&self) -> Shown {
         self.shown.clone()

@@ -19,13 +19,13 @@ pub struct Browser {
     said: Receiver<Value>,
     next: u64,
     session: Option<String>,
-    /// What it complained about.
+    /// Messages of the browser's console and its exceptions.
     pub complaints: Vec<String>,
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// Starts it; `None` if there is none here.
+    /// Starts the browser; `None` if none is installed.
     pub fn start() -> Option<Browser> {
         let names = ["chromium", "chromium-browser"];
         let is_there = |name: &&&str| {

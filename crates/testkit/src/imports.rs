@@ -1,4 +1,4 @@
-//! Which file of a crate imports which, and where they import each other in a circle.
+//! Finds which file of a crate imports which, and circles of imports.
 //!
 //! Imports are read from the sources: paths in `use`, and paths that begin with `crate::` or
 //! `super::` in code. A name is followed through the modules that export it again, to the file that
@@ -17,7 +17,7 @@ type Name = Vec<String>;
 struct Module {
     /// Paths that its code names, as they are written.
     named: Vec<Name>,
-    /// What it imports or exports of others, under which name.
+    /// Imported and exported names, and what they stand for.
     imported: BTreeMap<String, Name>,
 }
 
@@ -166,7 +166,7 @@ fn module(text: &str) -> Module {
 }
 
 impl Module {
-    /// What is said by `use`. `depth`: modules around that stand within the file.
+    /// Takes the `use` items. `depth` is the number of enclosing modules within the file.
     fn take(&mut self, items: &[Item], depth: usize) {
         for item in items {
             match item {
@@ -219,7 +219,7 @@ impl Module {
     /// Paths with this beginning in its code.
     fn scan(&mut self, code: &str, beginning: &str) {
         for line in code.lines() {
-            // What a file imports at its top is read by `take`.
+            // `take` reads the imports at the top of a file.
             if line.starts_with("use ") || (line.starts_with("pub") && line.contains(" use ")) {
                 continue;
             }
@@ -287,8 +287,7 @@ fn defined(all: &Modules, within: &Name, path: &Name, steps: usize) -> Option<Na
                     return Some(at);
                 };
                 let whole = [&again[..], &path[i + 1..]].concat();
-                // The name is of another crate: no file of this one is needed
-                // for it.
+                // The name belongs to another crate: no file of this crate is needed for it.
                 return defined(all, &at, &whole, steps + 1);
             }
         }
@@ -361,7 +360,7 @@ mod tests {
             ("c", ""),
         ];
         assert!(made(&group).is_empty());
-        // What is written in comments and tests does not count.
+        // Names in comments and tests do not count.
         let tests = "// crate::b::B\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
         assert!(made(&[("a", tests), ("b", "use crate::a::A;")]).is_empty());
     }

@@ -1,5 +1,5 @@
-//! What the tests of several crates share: the programs as a user runs them, a browser, a schema, certificates; and
-//! what is read from the sources. Only tests depend on this crate.
+//! Code that the tests of several crates share: the programs as a user runs them, a browser, a schema,
+//! certificates, and readers of the sources.
 //!
 //! - [`imports`]: which file of a crate imports which. `tests/houses.rs` holds every crate to it: arrows between files
 //!   point down only.

@@ -1,8 +1,8 @@
 //! Running the command, and servers that are not what they should be.
 //!
-//! The programs stand where cargo puts them, beside the directory of the running test. Cargo builds the program of the
-//! tests' own package before them. Of another package's program it may have left an old one, or none: then
-//! `cargo build` is run once.
+//! The programs are where cargo puts them, beside the directory of the running test. Cargo builds the program of the
+//! tests' own package before the tests. A program of another package may be old or missing: so `cargo build` is run
+//! once.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -86,12 +86,12 @@ pub fn run(args: &[&str]) -> Output {
     Running::from(child).end()
 }
 
-/// What a program wrote to stderr.
+/// The program's output on stderr.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a program wrote to stdout.
+/// The program's output on stdout.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -183,7 +183,7 @@ impl Running {
         }
     }
 
-    /// What it has said to stderr so far.
+    /// The program's output on stderr so far.
     pub fn said(&self) -> String {
         String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
     }
@@ -225,7 +225,7 @@ pub fn resident(pid: Pid) -> usize {
     pages * rustix::param::page_size()
 }
 
-/// The engines that work on this machine; says which do not. They are tried once.
+/// The engines that work on this machine; prints which do not. Each engine is tried once.
 pub fn engines() -> Vec<&'static str> {
     static WORKING: OnceLock<Vec<&str>> = OnceLock::new();
     let works = |engine: &&str| {
@@ -256,7 +256,7 @@ pub fn with_engines_at_once(what: impl Fn(&'static str) + Sync) {
     });
 }
 
-/// A server that does to each connection what it is told, on a thread each.
+/// A server that calls `each` with each connection, on a thread each.
 pub fn server(each: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();

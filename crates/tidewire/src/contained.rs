@@ -4,7 +4,8 @@ use std::any::Any;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs it; nothing if it panics. What it has left half done must not matter.
+/// Runs `run` and returns its result; `None` if it panics. State that `run` leaves half done must
+/// not matter.
 pub(crate) fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => Some(result),
@@ -15,19 +16,19 @@ pub(crate) fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Drops what a panic has carried, which is not ours either: `panic_any` takes anything, and that may panic when it
-/// is dropped.
+/// Drops the payload of a panic. The payload is foreign too: `panic_any` takes any value, and a value may panic
+/// when it is dropped.
 #[cold]
 pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // Which carries something too. There must be an end to it.
+        // The second payload may panic as well, so it is leaked instead of dropped.
         std::mem::forget(another);
     }
 }
 
 /// A value of foreign code that the toolkit keeps, and drops wherever the last hold of it goes.
 pub(crate) struct Theirs<T> {
-    /// What it is, for the log.
+    /// The name of the dropped value, for the log.
     what: &'static str,
     /// The value, until it is dropped.
     value: Option<T>,

@@ -71,7 +71,7 @@
 //!
 //! # Where to look next
 //!
-//! * [`Protocol`] and [`Link`]: what a connection is told, and what it may ask for.
+//! * [`Protocol`] and [`Link`]: the callbacks of a connection, and its requests to the loop.
 //! * [`Service`], [`Handle`], [`LoopHandle`]: shared state, and reaching across.
 //! * [`Builder`] and [`Limits`]: engines, loops, listeners, and what everything may use.
 

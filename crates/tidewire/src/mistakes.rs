@@ -30,7 +30,7 @@ macro_rules! mistakes {
                 }
             }
 
-            /// What it is, in words.
+            /// The mistake in words.
             pub(crate) fn said(self) -> &'static str {
                 match self {
                     $($(Mistake::$name => $said,)+)+
@@ -68,7 +68,7 @@ mistakes! {
         StarvedCompletionForgotten,
         /// A lack of buffers is taken for an error of the connection.
         NoBufferFails,
-        /// What waits for the rest of what was cut is dropped.
+        /// Data that waits for the rest of a cut piece is dropped.
         PartsForgotten,
         /// An operation that goes on is counted as done.
         MoreIgnored,
@@ -78,19 +78,20 @@ mistakes! {
         CancelledReceiveForgotten,
         /// A half-close for which there is no descriptor is dropped.
         HalfCloseDropped,
-        /// What stands in the ring's table and is to be reset is closed in order.
+        /// A socket in the ring's table that should be reset is closed in order.
         PlacedNotReset,
         /// What cannot be handed over, because entering the ring fails, is dropped.
         OperationDropped,
         /// A piece that was announced is taken from its completion once more.
         EarlyTakenTwice,
-        /// What was received and not heard of when a stop asks how much there is to read does not count.
+        /// Data that was received and not yet offered is missing when a stop counts what is left to
+        /// read.
         InHandNotCounted,
         /// A descriptor that was made too late for its connection is forgotten.
         InstallForgotten,
         /// The watch of an alarm that has ended is taken to go on.
         AlarmNotWatchedAgain,
-        /// What has completed as the alarm was set waits for it.
+        /// Operations that completed while the alarm was set wait for the alarm.
         WorkForgottenBeforeWait,
         /// The end of a connection that is not read is not waited for.
         WatchNotArmed,
@@ -110,15 +111,15 @@ mistakes! {
         ErrorNotReported,
         /// An interruption is taken for an error.
         InterruptFails,
-        /// What comes with the news that a connection is established is not looked at.
+        /// Events that come together with an established connection are ignored.
         NewsOfConnectedIgnored,
         /// A receive that fails is taken for one that finds nothing.
         FailedReceiveIgnored,
         /// What polling has found is forgotten by the wait.
         PolledNewsForgotten,
-        /// What was received to be announced is not offered.
+        /// Data that was received early is not offered.
         EarlyForgotten,
-        /// A connection that has got its share of what a turn receives does not queue for the next.
+        /// A connection that has got its share of a turn's input does not queue for the next.
         ReceiveShareForgotten,
         /// The descriptor by which a loop is woken stays readable.
         WakeNotCleared,
@@ -130,7 +131,7 @@ mistakes! {
     Levels {
         /// A level-triggered poller is not told to wait for room.
         RoomNotAwaited,
-        /// What a level-triggered poller has reported for good is reported for ever.
+        /// An event that a level-triggered poller has reported for good is reported for ever.
         EndReportedForEver,
         /// A level-triggered poller goes on to wait for the stop that it was told of.
         StopReportedForEver,
@@ -142,7 +143,7 @@ mistakes! {
         TimerEarly,
         /// A timer survives its connection.
         TimerSurvives,
-        /// What was consumed of a chunk is offered again.
+        /// Consumed bytes of a chunk are offered again.
         ChunkOfferedTwice,
         /// Output is cut off by the half-close in front of it.
         HalfCloseTooEarly,
@@ -154,7 +155,7 @@ mistakes! {
         ResumeForgotten,
         /// A connection that failed is not told that it is closed.
         ClosedNotTold,
-        /// What no loop has room for is dropped.
+        /// A connection for which no loop has room is dropped.
         HandOverDropped,
         /// Accepting is not resumed after a pause.
         AcceptPausedForEver,
@@ -166,7 +167,7 @@ mistakes! {
         SendTurnForgotten,
         /// A connection whose turn to make more output has not come is forgotten.
         MakeTurnForgotten,
-        /// What a stop finds too late is not cut.
+        /// A connection that a stop finds too late is not cut.
         NotCutAtDeadline,
         /// An alarm that could not be set is relied on.
         AlarmTakenForSet,

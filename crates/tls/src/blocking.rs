@@ -60,9 +60,9 @@ impl TlsClient {
     /// [another name](crate::Client::server_name) is set.
     ///
     /// # Errors
-    /// `InvalidData` with the reason in words if the server's identity is not the expected
-    /// one, or either side will not have the other; `TimedOut` if that takes longer than `within`;
-    /// else the socket's.
+    /// `InvalidData`, with the reason as a text, if the server's identity is not the expected one,
+    /// or either side rejects the other; `TimedOut` if the handshake takes longer than `within`;
+    /// otherwise the socket's error.
     ///
     /// ```
     /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();
@@ -142,8 +142,8 @@ impl TlsStream {
         &self.socket
     }
 
-    /// Whether something that was written waits for the socket to take it: of a socket that does not
-    /// block, wait for it to become writable, then [flush](Write::flush).
+    /// Whether written data waits for the socket. On a non-blocking socket, wait until it is
+    /// writable, then [flush](Write::flush).
     #[must_use]
     pub fn wants_write(&self) -> bool {
         self.tls.wants_write()
@@ -160,8 +160,8 @@ impl TlsStream {
     }
 }
 
-/// Reading does not wait for what is still to be written, so that a socket that does not block can be
-/// read while its peer reads nothing.
+/// Reading does not wait for pending writes, so that a non-blocking socket can be read while its peer
+/// reads nothing.
 impl Read for TlsStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {

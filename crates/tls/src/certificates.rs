@@ -75,7 +75,7 @@ impl Certificate {
     }
 }
 
-/// What is wrong, in words.
+/// The reason as a text.
 fn why_not(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "there is none".into(),
@@ -119,8 +119,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(all)
 }
 
-/// What a server shows: one certificate for all names, or others for certain names. Clones share
-/// the certificates, so that a running server can replace them: later connections see the new one,
+/// The certificates of a server: one for all names, or others for certain names. Clones share the
+/// certificates, so that a running server can replace them: later connections use the new one,
 /// present connections are left alone.
 ///
 /// ```
@@ -173,8 +173,7 @@ impl Certificates {
         self.0.write().unwrap_or_else(PoisonError::into_inner).usual = usual;
     }
 
-    /// Shows this one to clients that ask for the server by exactly this name, instead of the usual
-    /// one.
+    /// Sets the certificate for clients that ask for the server by exactly this name.
     ///
     /// ```
     /// # let made = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();

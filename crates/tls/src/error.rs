@@ -12,10 +12,10 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// What was given as PEM holds no such thing, or is broken.
+    /// The PEM text does not hold the expected item, or is malformed.
     #[error("no {what} in PEM form: {reason}")]
     Pem {
-        /// What was looked for.
+        /// The item that was expected.
         what: &'static str,
         /// What the reader said.
         reason: String,

@@ -1,10 +1,10 @@
 //! TLS around any Tidewire service, server and client, on [rustls](https://docs.rs/rustls).
 //!
-//! rustls does no input or output of its own, and neither does a layer: so this is one, and runs on
-//! every engine and on the simulated network. The service inside is as it was. It is asked to
-//! [accept](tidewire::Service::accept) a connection when the handshake is done, and finds in the
-//! peer's [identity](tidewire::Identity) the server name that the client asked for, the application
-//! protocol agreed upon, and the certificates that were shown and verified.
+//! rustls does no input or output of its own, and neither does a layer: so TLS is a layer, and runs
+//! on every engine and on the simulated network. The inner service needs no change. The inner
+//! service is asked to [accept](tidewire::Service::accept) a connection when the handshake is done.
+//! In the peer's [identity](tidewire::Identity) it finds the server name that the client asked for,
+//! the negotiated application protocol, and the verified certificates.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,8 +48,8 @@
 //! # What is bounded, and how
 //!
 //! * The **handshake** has a deadline, 10 s unless set ([`Server::deadline`], [`Client::deadline`]).
-//! * **Plaintext that was received** waits in rustls (16 KiB) only while the protocol inside wants no
-//!   more; records behind it stay in the kernel, and the peer stops sending.
+//! * **Received plaintext** waits in rustls (16 KiB) only while the inner protocol wants no more;
+//!   later records stay in the kernel, and the peer stops sending.
 //! * **Output** waits in the protocol's own queue, within its marks; at most 64 KiB of it are
 //!   encrypted ahead of what the connection takes.
 //! * An **idle connection** takes 9 KB of resident memory, which is rustls's state and buffers (8.8 measured from 400 to

@@ -51,7 +51,7 @@ pub struct Records {
     ends: bool,
     /// Throttle of log lines about refused peers; servers only.
     failures: Option<Arc<Throttle>>,
-    /// The peer has said that it sends no more, or has cut the stream; what is inside was told.
+    /// The peer has closed its side, or has cut the stream; the inner protocol was told.
     told_end: bool,
     /// The stream is over without the peer's farewell.
     is_cut: bool,
@@ -249,7 +249,7 @@ impl Layer for Records {
                 Ok(0) => break,
                 Ok(_) => self.pump(at),
                 Err(e) => {
-                    // What came whole before it counts.
+                    // Records that came whole before the end count.
                     self.pump(at);
                     self.fail(&e, at);
                     break;

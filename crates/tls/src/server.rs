@@ -79,8 +79,8 @@ impl Server {
     }
 
     /// Asks clients for a certificate of one of these authorities, and also serves clients without
-    /// one: their [identity](tidewire::Identity) then has none. One that cannot be verified is
-    /// refused.
+    /// one: their [identity](tidewire::Identity) then has none. A certificate that cannot be
+    /// verified is refused.
     ///
     /// ```
     /// # let made = rcgen::generate_simple_self_signed(vec!["it.example".to_owned()]).unwrap();

@@ -13,7 +13,7 @@ metrics! {
     OVERSIZED = Counter "tidewire_ack_oversized_total" ["mode"];
     /// Connections whose client finished sending in the middle of a message.
     TRUNCATED = Counter "tidewire_ack_truncated_total" ["mode"];
-    /// Times that reading was held back, by what was short: `log` (it had no room), `commits` (too much was not committed).
+    /// Times that the server stopped reading from a client, by the reason: `log` (the log had no room), `commits` (too many messages waited for a commit).
     PAUSES = Counter "tidewire_ack_pauses_total" ["mode", "limit"] of "paused_by_*";
     /// Connections ended because the log has failed, or does not take their messages.
     REFUSED_BY_LOG = Counter "tidewire_ack_refused_by_log_total" ["mode"];

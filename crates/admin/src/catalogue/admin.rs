@@ -19,6 +19,6 @@ metrics! {
     CONNECTIONS_REFUSED = Counter "tidewire_admin_connections_refused_total" ["reason"];
     /// Connections to the admin listener that were closed, by the reason.
     CONNECTIONS_CLOSED = Counter "tidewire_admin_connections_closed_total" ["reason"];
-    /// Connections closed for a reason of their protocol (`by_protocol` above), by that reason; `others needed the place` is one that was quiet for long while all places were taken.
+    /// Connections closed for a reason of their protocol (`by_protocol` above), by that reason; `others needed the place` is a quiet connection that was closed for a new one, because all places were taken.
     CONNECTIONS_CLOSED_BY_PROTOCOL = Counter "tidewire_admin_connections_closed_by_protocol_total" ["reason"];
 }

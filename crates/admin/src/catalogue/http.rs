@@ -3,7 +3,7 @@
 use crate::metric::metrics;
 
 metrics! {
-    /// Requests whose heads were whole and in order.
+    /// Requests whose heads were complete and valid.
     REQUESTS = Counter "tidewire_http_requests_total" [];
     /// Replies, by the class of their status.
     REPLIES = Counter "tidewire_http_replies_total" ["status"];

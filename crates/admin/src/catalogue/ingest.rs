@@ -9,7 +9,7 @@ metrics! {
     FORGOTTEN = Counter "tidewire_ingest_forgotten_producers_total" [] of "forgotten";
     /// Readers welcomed.
     READERS = Counter "tidewire_ingest_readers_total" [];
-    /// Sessions ended by a newer one of the same producer.
+    /// Sessions ended because the same producer has begun a newer one.
     FENCED = Counter "tidewire_ingest_fenced_total" [];
     /// Messages handed to the log.
     MESSAGES = Counter "tidewire_ingest_messages_total" [];
@@ -23,7 +23,7 @@ metrics! {
     KEEPALIVES = Counter "tidewire_ingest_keepalives_total" [];
     /// Messages at or below the mark: acknowledged and not stored again.
     DUPLICATES = Counter "tidewire_ingest_duplicates_total" [];
-    /// Messages dropped because one before them had been refused.
+    /// Messages dropped because an earlier message had been refused.
     DROPPED = Counter "tidewire_ingest_dropped_total" [];
     /// Gaps adopted at level received.
     ADOPTED = Counter "tidewire_ingest_adopted_gaps_total" [] of "adopted";
@@ -33,7 +33,7 @@ metrics! {
     TRUNCATED = Counter "tidewire_ingest_truncated_total" [];
     /// Connections closed because their hello did not come in time.
     HELLO_TIMEOUTS = Counter "tidewire_ingest_hello_timeouts_total" [];
-    /// Times that reading was held back, by what was short: `log` (its queue was full), `window` (too much was unacknowledged), `memory` (of all readers).
+    /// Times that the server stopped reading from a client, by the reason: `log` (the log's queue was full), `window` (too many messages were unacknowledged), `memory` (all readers together held too much).
     PAUSES = Counter "tidewire_ingest_pauses_total" ["limit"] of "paused_by_*";
     /// Reads of the log made for readers.
     READS = Counter "tidewire_ingest_reads_total" [];
@@ -49,8 +49,7 @@ metrics! {
     ADMINISTRATORS = Counter "tidewire_ingest_administrators_total" [];
     /// Streams created, changed or deleted by administrators.
     STREAM_CHANGES = Counter "tidewire_ingest_stream_changes_total" [];
-    /// How many records are behind the connected reader of a stream that is farthest behind; of the first 100
-    /// streams that are read.
+    /// Records behind the slowest connected reader of a stream; for the first 100 streams that are read.
     READER_LAG = Gauge "tidewire_ingest_reader_lag" ["stream"];
     /// Refusals, by the reason that clients are told (docs/formats/protocol.md).
     REFUSED = Counter "tidewire_ingest_refused_total" ["reason"] of "refused_*";

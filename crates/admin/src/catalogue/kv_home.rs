@@ -3,24 +3,24 @@
 use crate::metric::metrics;
 
 metrics! {
-    /// 1 for what this server is to the store: `owner`, `follower`, `takes-over` (a follower that becomes the owner), `unproven` (an owner at level replicated whose lease has run out) or `former` (an owner whose store another server has by now).
+    /// 1 for this server's role for the store: `owner`, `follower`, `takes-over` (a follower that becomes the owner), `unproven` (an owner at level replicated whose lease has run out) or `former` (a former owner, whose store another server has taken over).
     ROLE = Gauge "tidewire_kv_home_role" ["role"];
-    /// 1 while the home is reached: a follower has been told within 5 s where it ends, an owner carries and has met with no failure.
+    /// 1 while the home is reachable: on a follower, the brokers have answered within the last 5 s; on an owner, replication runs without a failure.
     LINKED = Gauge "tidewire_kv_home_linked" [];
-    /// On an owner, the first position of the store's log that is not at home; on a follower, the first that was not applied.
+    /// On an owner, the first position of the store's log that is not in the home; on a follower, the first position that was not applied.
     POSITION = Gauge "tidewire_kv_home_position" [];
-    /// On an owner, records that are not at home; on a follower, offsets of the home that were not read.
+    /// On an owner, records that are not in the home; on a follower, offsets of the home that were not read.
     LAG = Gauge "tidewire_kv_home_lag_records" [];
-    /// On an owner, the age of the oldest change that is not at home; on a follower, how old its data may be, also when it is cut off from the brokers; less than two seconds are 0.
+    /// On an owner, the age of the oldest change that is not in the home; on a follower, how old its data may be, even while the brokers are unreachable. Below two seconds the value is 0.
     BEHIND = Gauge "tidewire_kv_home_lag_seconds" [];
-    /// How much longer the lease of the owner lasts; at 0 it serves no keys at level replicated. Also 0 of a follower.
+    /// Remaining time of the owner's lease; at 0 the owner serves no keys at level replicated. On a follower the value is 0.
     LEASE = Gauge "tidewire_kv_home_lease_seconds" [];
-    /// Bytes of the store's log that are not at home; changes are refused at --backlog-bytes.
+    /// Bytes of the store's log that are not in the home; at --backlog-bytes changes are refused.
     BACKLOG = Gauge "tidewire_kv_home_backlog_bytes" [];
-    /// Transactions committed at home.
+    /// Transactions committed in the home.
     TRANSACTIONS = Counter "tidewire_kv_home_transactions_total" [];
-    /// Bytes of records committed at home.
+    /// Bytes of records committed in the home.
     BYTES = Counter "tidewire_kv_home_bytes_total" [];
-    /// What was asked of the home and failed, or was not answered in time.
+    /// Requests to the home that failed, or were not answered in time.
     FAILURES = Counter "tidewire_kv_home_failures_total" [];
 }

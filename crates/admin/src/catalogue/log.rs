@@ -16,7 +16,7 @@ metrics! {
     COMMITTED_BATCHES = Counter "tidewire_log_committed_batches_total" ["log"];
     /// Groups of batches that were written: each is one write, and with the policy sync one sync.
     WRITTEN_GROUPS = Counter "tidewire_log_written_groups_total" ["log"];
-    /// How long commits took: from when the writer took the oldest group of it to when all of it was committed in the sense of the log's policy. What comes while another group is written waits for that one as well.
+    /// How long commits took: from when the writer took the oldest batch of a group until the whole group was committed, in the sense of the log's policy. A batch that comes while another group is written waits for that group too.
     COMMIT_SECONDS = Histogram(&COMMIT_BOUNDS) "tidewire_log_commit_seconds" ["log"];
     /// Bytes gathered for the next group.
     QUEUED_BYTES = Gauge "tidewire_log_queued_bytes" ["log"];
@@ -32,16 +32,15 @@ metrics! {
     STREAMS = Gauge "tidewire_log_streams" ["log"];
     /// Producers that the log remembers.
     PRODUCERS = Gauge "tidewire_log_producers" ["log"];
-    /// The position that the next record of a stream will have; of the first 100 streams.
+    /// The position that the next record of a stream will have; for the first 100 streams.
     STREAM_NEXT = Gauge "tidewire_log_stream_next_position" ["log", "stream"];
-    /// The oldest position of a stream that is kept; of the first 100 streams.
+    /// The oldest kept position of a stream; for the first 100 streams.
     STREAM_FIRST = Gauge "tidewire_log_stream_first_position" ["log", "stream"];
-    /// Bytes of the records of a stream that are kept, as they are stored; of the first 100 streams.
+    /// Stored bytes of the kept records of a stream; for the first 100 streams.
     STREAM_BYTES = Gauge "tidewire_log_stream_bytes" ["log", "stream"];
-    /// How many records are behind the named cursor of a stream that is farthest behind; of the first 100
-    /// streams.
+    /// Records behind the slowest named cursor of a stream; for the first 100 streams.
     STREAM_LAG = Gauge "tidewire_log_stream_cursor_lag" ["log", "stream"];
-    /// 1 while the log takes nothing, because its disk is full (`disk_full`) or no room can be reserved for another reason (`no_room`).
+    /// 1 while the log takes no messages, because its disk is full (`disk_full`) or no disk space can be reserved for another reason (`no_room`).
     BLOCKED = Gauge "tidewire_log_blocked" ["log", "because"];
     /// 1 if the log has stopped for good.
     FAILED = Gauge "tidewire_log_failed" ["log"];

@@ -5,7 +5,7 @@ use crate::metric::metrics;
 metrics! {
     /// User and system time of the process.
     CPU_SECONDS = Counter "process_cpu_seconds_total" [];
-    /// Memory of the process that is resident.
+    /// Resident memory of the process.
     RESIDENT_BYTES = Gauge "process_resident_memory_bytes" [];
     /// Virtual memory of the process.
     VIRTUAL_BYTES = Gauge "process_virtual_memory_bytes" [];

@@ -8,7 +8,7 @@ pub const LAG_BOUNDS: [f64; 12] = [
 ];
 
 metrics! {
-    /// Always 1; the labels say what runs.
+    /// Always 1; the labels are the version and the engine.
     INFO = Gauge "tidewire_build_info" ["version", "engine"];
     /// 1 if the server is ready to serve, 0 while it recovers or drains.
     READY = Gauge "tidewire_ready" [];
@@ -32,13 +32,13 @@ metrics! {
     SENT_BYTES = Counter "tidewire_sent_bytes_total" ["service", "loop"];
     /// Connections that were cut at a limit, or at the deadline of a stop, with output queued.
     CUT_UNSENT = Counter "tidewire_connections_cut_unsent_total" ["service"];
-    /// Bytes of output that were lost so.
+    /// Bytes of queued output that were lost when connections were cut.
     CUT_BYTES = Counter "tidewire_cut_bytes_total" ["service"];
-    /// Times that a limit took effect: `output` (a connection not read from because its output was full), `turn` (a connection that asks for much waited while others had their share of what the loop's turns make), `send` (one that has much to send waited while others sent their share), `receive` (one of many had more input than its part of a turn), `memory` (not read from because memory was short), `buffers` (no receive buffer was free), `descriptors` (accepting paused), `dials` (an outgoing connection refused), `posts`, `places` and `tells` (a message to a connection refused because too many waited: posted from elsewhere, a place for such a post, told by another connection of the loop), `channels` (a send between connections waited for room), `completions` (the kernel's queue overflowed).
+    /// Times that a limit took effect: `output` (the loop stopped reading from a connection, because its output was full), `turn` (a connection with large replies waited while other connections had their share of the loop's turns), `send` (a connection with much queued output waited while others sent their share), `receive` (a connection had more input than its part of a turn), `memory` (the loop stopped reading from a connection, because memory was short), `buffers` (no receive buffer was free), `descriptors` (accepting paused), `dials` (an outgoing connection refused), `posts`, `places` and `tells` (a message to a connection refused because too many waited: posted from elsewhere, a place for such a post, told by another connection of the loop), `channels` (a send between connections waited for room), `completions` (the kernel's queue overflowed).
     LIMIT_REACHED = Counter "tidewire_limit_reached_total" ["loop", "limit"];
     /// Bytes that connections hold in queued output and carried input.
     HELD_BYTES = Gauge "tidewire_held_bytes" ["loop"];
-    /// What all loops together may hold so.
+    /// Limit of the bytes that connections of all loops together may hold.
     HELD_BYTES_MAX = Gauge "tidewire_held_max_bytes" [];
     /// Receive calls, or completions of receive operations.
     LOOP_RECEIVES = Counter "tidewire_loop_receives_total" ["loop"];
@@ -48,18 +48,18 @@ metrics! {
     LOOP_TURNS = Counter "tidewire_loop_turns_total" ["loop"];
     /// Times that a loop was woken from outside.
     LOOP_WAKEUPS = Counter "tidewire_loop_wakeups_total" ["loop"];
-    /// Waits that busy-polling spared.
+    /// Waits in the kernel that busy-polling avoided.
     LOOP_BUSY_POLL_HITS = Counter "tidewire_loop_busy_poll_hits_total" ["loop"];
-    /// Posts and tells for connections that had gone.
+    /// Messages for connections that had closed.
     LOOP_UNDELIVERABLE = Counter "tidewire_loop_undeliverable_total" ["loop"];
-    /// Panics of protocols and services that a loop caught: each stands in the log, too.
+    /// Panics of protocols and services that a loop caught; each is logged too.
     LOOP_PANICS = Counter "tidewire_loop_panics_total" ["loop"];
     /// Processor time that a loop has used.
     LOOP_CPU_SECONDS = Counter "tidewire_loop_cpu_seconds_total" ["loop"];
-    /// How late a loop answers: the time from a wake-up from outside, tried four times a second, to its being heard.
+    /// How late a loop answers: the time from a wake-up from outside, tried four times a second, until the loop runs.
     LOOP_LAG = Histogram(&LAG_BOUNDS) "tidewire_loop_lag_seconds" ["loop"];
-    /// Times that a loop was stuck in one turn for longer than `--stall-threshold`, by what it had called last.
+    /// Times that a loop was stuck in one turn for longer than `--stall-threshold`, by the callback that was called last.
     LOOP_STALLS = Counter "tidewire_loop_stalls_total" ["loop", "service", "callback"];
-    /// Time that loops were stuck so.
+    /// Time that loops were stuck, by the callback that was called last.
     LOOP_STALLED_SECONDS = Counter "tidewire_loop_stalled_seconds_total" ["loop", "service", "callback"];
 }

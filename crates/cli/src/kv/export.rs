@@ -9,7 +9,7 @@ use tidewire_rdb::Encoder;
 
 use crate::exit::Failure;
 
-/// What is shown below the options.
+/// The text below the options.
 const EXAMPLES: &str = "\
 Examples:
   tidewire kv export --data /var/lib/tidewire dump.rdb

@@ -21,7 +21,7 @@ use super::login::Login;
 use crate::exit::Failure;
 use crate::size::Size;
 
-/// What is shown below the options.
+/// The text below the options.
 const EXAMPLES: &str = "\
 Examples:
   tidewire kv import dump.rdb --to 127.0.0.1:6379
@@ -213,7 +213,7 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
             (b"HSET", 2, pairs.collect())
         }
         Value::ZSet(all) => {
-            // As short as it can be without being another number.
+            // The shortest text that parses to the same number.
             scores = all.iter().map(|(_, score)| score.to_string()).collect();
             let pairs = all.iter().zip(&scores);
             let pairs = pairs.flat_map(|((member, _), score)| [score.as_bytes(), member]);
@@ -237,8 +237,8 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
     }
 }
 
-/// Puts a stream by what its entries and groups came about. Of what was given to a consumer and deleted since
-/// nothing can be put, and consumers count as seen now.
+/// Stores a stream as its entries and groups, with the commands that would have made them. Deleted entries
+/// that a consumer still holds cannot be stored, and consumers count as seen now.
 fn put_stream(
     key: &Key,
     stream: &tidewire_rdb::Stream,
@@ -401,7 +401,7 @@ struct Server {
     last: Vec<u8>,
 }
 
-/// Replies that may be owed, and bytes of requests that may wait.
+/// Replies that may be outstanding, and bytes of requests that may wait.
 const OWED: usize = 512;
 const WAITING: usize = 256 << 10;
 /// How long a server may be silent.
@@ -447,7 +447,8 @@ impl Server {
         self.owed += 1;
     }
 
-    /// The first line of a reply. What is asked for here answers with one, with an id, or with a few.
+    /// The first line of a reply. The requests here are answered with one line, with an id, or with a
+    /// few lines.
     fn answer(&mut self) -> Result<String, Failure> {
         let first = self.line()?;
         let mut more = lines_behind(&first);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::exit::Failure;
 use crate::secret::Secret;
 
-/// What a server is shown before anything is asked of it.
+/// The credentials that are sent to a server before any command.
 #[derive(Debug, clap::Args)]
 pub(super) struct Login {
     /// The user of the running server to be, as ACL knows it; with --password-file [default: default]

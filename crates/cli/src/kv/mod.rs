@@ -56,8 +56,8 @@ struct Opened {
     found: Replayed,
 }
 
-/// Opens what a server has in the directory `data`, or what a backup of that has; without what damage has taken, if that
-/// is accepted, and then only to be looked at.
+/// Opens the keys in the data directory `data` of a server, or in a backup of it. With `accept_loss`, opens also a store
+/// that has lost records in damage, for reading only.
 fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     let directory = keys_in(data);
     refuse_other(&directory, Kind::Keys)?;

@@ -8,7 +8,7 @@ use super::login::Login;
 use crate::exit::Failure;
 use crate::span::Span;
 
-/// What is shown below the options.
+/// The text below the options.
 const EXAMPLES: &str = "\
 Examples:
   tidewire kv promote --to 127.0.0.1:6380
@@ -64,7 +64,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether it owns a store and takes changes, by what INFO says; if not, what it does.
+/// Checks with INFO that the server owns a store and takes changes; if not, the error says what the
+/// server does.
 fn owns(info: &str) -> Result<(), String> {
     let field = |name: &str| {
         let mut lines = info.lines();

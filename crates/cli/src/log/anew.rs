@@ -1,7 +1,7 @@
 //! Making a log anew, record by record, as its home has kept it.
 //!
-//! The one idea: a position means the same record as before, or none. What is not at home any more is no position that could
-//! be given again, and is said.
+//! The one idea: a position of the restored log means the same record as before, or none. Positions whose records are no
+//! longer in the home are not used again, and are reported.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,20 +14,20 @@ use tidewire_replicate::{Held, Record};
 use super::momentary;
 use super::storing::{last_id, patiently};
 
-/// The largest payload that may be at home; any server's log may take it.
+/// The largest payload that may be in the home; any server's log may have taken it.
 const PAYLOAD_MAX: u32 = 32 << 20;
 
 /// Bytes that are put together, at most.
 const RUN_MAX: usize = 512 << 10;
 
-/// No log has come so far; what is appended behind it has room.
+/// No log reaches this position, and there is space for further records behind it.
 const POSITION_MAX: u64 = 1 << 62;
 
 /// A log that is made.
 pub(super) struct Anew {
     log: EmbeddedLog,
     streams: BTreeMap<Arc<str>, Stream>,
-    /// What was put in last, as long as it may go on.
+    /// The record that was restored last, as long as a run may go on with the next one.
     last: Option<Record>,
     /// Streams whose names sort before this one are whole.
     whole: Arc<str>,
@@ -40,7 +40,7 @@ struct Stream {
     next: u64,
 }
 
-/// What was made.
+/// The result of a restore.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) records: u64,
@@ -55,7 +55,7 @@ pub(super) struct Made {
 }
 
 impl Anew {
-    /// Begins one with the number of the log that was lost: it is the same one as far as its home goes.
+    /// Begins a log with the number of the lost log: for its home, the two are one log.
     pub(super) fn begin(directory: &Path, identity: u64) -> Result<Anew, String> {
         let settings = Settings {
             identity: Some(identity),
@@ -77,8 +77,8 @@ impl Anew {
         })
     }
 
-    /// Whether all is there that the marks name, which are the same each time: it is asked behind each record, and a stream that is
-    /// whole stays so.
+    /// Whether everything that the marks name is there. The marks never change; this is asked after each record, and a complete
+    /// stream stays complete.
     pub(super) fn is_whole(&mut self, held: &Held) -> bool {
         let mut places = held.streams.range(self.whole.clone()..);
         let behind = places.find(|(stream, place)| {
@@ -339,7 +339,7 @@ mod tests {
             next += 1;
             anew.put(one).expect("room");
         };
-        // Two runs of p by their times, one of q, and p again.
+        // Two runs of p by their times, then one of q, then p again.
         let put_in = [
             ("p", 1, 1),
             ("p", 2, 1),

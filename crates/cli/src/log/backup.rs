@@ -16,7 +16,7 @@ use crate::data::KV_DIRECTORY;
 use crate::data::Part;
 use crate::exit::Failure;
 
-/// What is shown below the options of `backup`.
+/// The text below the options of `backup`.
 const BACKUP: &str = "\
 Examples:
   tidewire log backup /backup/log-2026-01-31            # of ./tidewire-data, beside its server
@@ -28,7 +28,7 @@ any other: check, info, read --data and kv export --data work on it. It has the 
 the snapshot of these, unless --only says which. It appears under its name when it is whole. With --since, segments that both \
 have are one file under two names, so they take no room twice; either copy may be removed without the other.";
 
-/// What is shown below the options of `restore`.
+/// The text below the options of `restore`.
 const RESTORE: &str = "\
 Example:
   tidewire log restore /backup/log-2026-01-31 --data /var/lib/tidewire
@@ -84,7 +84,7 @@ pub(super) fn backup(args: &BackupArgs, out: &mut impl Write) -> Shown {
     copied(&parts, &targets, &args.to, since, "copied", out)
 }
 
-/// Whether a directory may be an earlier backup of this one; else why not.
+/// Checks that a directory can be an earlier backup of this one; the error says why not.
 fn may_be_since(since: &Path, data: &Path) -> Result<(), String> {
     let (since, data) = (fs::canonicalize(since), fs::canonicalize(data));
     let since = since.map_err(|e| e.to_string())?;
@@ -127,7 +127,7 @@ fn has_log(directory: &Path) -> bool {
     paths.any(|path| path.extension().is_some_and(|ending| ending == "seg"))
 }
 
-/// Copies logs; `below`: of each whether it goes to `kv` in the directory that is made. `since` is an earlier copy.
+/// Copies logs; `below` says of each log whether it goes to `kv` in the new directory. `since` is an earlier copy.
 fn copied(
     parts: &[Part],
     below: &[bool],
@@ -190,7 +190,7 @@ fn copied(
     Ok(None)
 }
 
-/// What was copied of a log, and the position and bytes of the snapshot beside it.
+/// The copy of a log, and the position and bytes of the snapshot beside it.
 type Copied = (tools::Backup, Option<(u64, u64)>);
 
 /// Copies until what was copied is of one moment.
@@ -222,8 +222,8 @@ fn clear(directory: &Path) -> Result<(), String> {
     clear().map_err(|e| format!("cannot remove what is in {}: {e}", directory.display()))
 }
 
-/// Copies a log, and the snapshot that it goes on from if it is of a key-value store; `None` if a newer
-/// one has taken its place meanwhile.
+/// Copies a log and, for a key-value store, the snapshot that it continues from; `None` if a newer
+/// snapshot has replaced that one meanwhile.
 fn copy(
     source: &ReadOnlyDisk,
     partial: &Path,
@@ -235,7 +235,7 @@ fn copy(
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         copied => copied.map_err(|e| e.to_string())?,
     };
-    // One that was made of the messages alone has no keys.
+    // A backup of messages alone has no keys.
     let backup = match since.filter(|since| has_log(since)) {
         Some(since) => {
             let disk = ReadOnlyDisk::open(since).map_err(|e| e.to_string())?;
@@ -270,7 +270,8 @@ mod tests {
     use super::super::storing::patiently;
     use super::*;
 
-    /// What is not at home yet is kept beyond the limits of its stream, in the log and in its copy.
+    /// Records that are not in the home yet are kept beyond the limits of their stream, in the log
+    /// and in its copy.
     #[test]
     fn a_copy_removes_nothing_of_what_it_copies() {
         let above = tempfile::tempdir().expect("a directory");

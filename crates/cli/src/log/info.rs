@@ -1,4 +1,4 @@
-//! What is in a log, in a few lines.
+//! A summary of a log, in a few lines.
 
 use std::io::Write;
 

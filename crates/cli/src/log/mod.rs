@@ -1,5 +1,5 @@
-//! `tidewire log`: what is in the directory of a log, beside the server that has it open, on a
-//! read-only file system, or where the log is left. Only a repair changes anything.
+//! `tidewire log`: reads the directory of a log, even while a server has the log open, or on a
+//! read-only file system. Only `repair` changes anything.
 
 mod anew;
 mod backup;
@@ -28,7 +28,8 @@ use tidewire_log::{Kind, OpenError, Settings};
 use crate::data::{Part, parts};
 use crate::exit::Failure;
 
-/// What is known of a torn tail. Beside a server it is what that is writing, as "in use" says.
+/// The text about a torn tail. If a server has the log open, the tail is what the server is
+/// writing, as "in use" says.
 const TORN: &str = "nothing says that it was acknowledged as durable (it may have been, within a second \
      before a crash), cut off when the log is opened";
 
@@ -61,7 +62,7 @@ pub(crate) enum Log {
 fn momentary() -> Settings {
     Settings {
         producer_idle: Duration::from_secs(100 * 365 * 86_400),
-        // As if nothing were at home: all of it is kept.
+        // As if nothing were in the home: every record is kept.
         backlog: Some(u64::MAX),
         ..Settings::default()
     }
@@ -88,7 +89,7 @@ pub(crate) struct Looked {
     json: bool,
 }
 
-/// What a log is of.
+/// The kind of log that the command is limited to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Only {
     /// Messages of producers
@@ -157,7 +158,7 @@ impl From<Failure> for Ended {
 }
 
 impl Place {
-    /// What is there and is meant.
+    /// The logs in the directory that the command applies to.
     fn parts(&self) -> Result<Vec<Part>, Failure> {
         let mut found = parts(&self.data);
         if found.is_empty() {
@@ -187,7 +188,7 @@ impl Place {
         }
     }
 
-    /// Does something with each log that is there, and says which that is.
+    /// Does something with each log in the directory, and prints which log it is.
     fn each<W: Write>(&self, out: &mut W, run: impl FnMut(&Place, &mut W) -> Shown) -> Shown {
         let tell = |part: &Part, out: &mut W| writeln!(out, "{}", part.line());
         self.each_told(out, tell, run)

@@ -9,7 +9,7 @@ use tidewire_replicate::{Held, begins};
 /// Whether a home is that of a store, by its marks and the first record that is left. A log of messages may have a stream
 /// of the same name, with something else in it.
 pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
-    // Only the owner of a store leaves such words.
+    // Only the owner of a store leaves these notes.
     if held.notes.contains_key(SNAPSHOT) || begins(&held.notes) > 0 {
         return true;
     }

@@ -1,4 +1,4 @@
-//! A directory that is made under another name until it is whole, by one process at a time.
+//! A directory that is made under a temporary name until it is complete, by one process at a time.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 /// How often it is begun anew because another process had just ended with it.
 const TRIES: u32 = 10;
 
-/// See the module. It is locked until the value is dropped.
+/// The directory that the module describes. It stays locked until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Partial {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Begins a directory that is to be at `to`; what one that was broken off has left is removed.
+    /// Begins a directory that will be at `to`; removes what an interrupted attempt has left.
     ///
     /// # Errors
     /// Another process makes it, something else is in its place, no directory can be put there as a whole, or what the system
@@ -105,7 +105,7 @@ impl Partial {
     /// Gives it its name, durably.
     ///
     /// # Errors
-    /// What the system says, as text; it is removed then.
+    /// The system's error, as text; the directory is removed then.
     pub(super) fn finish(self) -> Result<(), String> {
         // Files in the directory may have got their names after the last sync.
         let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
@@ -126,7 +126,8 @@ impl Partial {
     }
 }
 
-/// The directory that is to be there, behind links. What could not take that name in the end is told before anything is done.
+/// The final path of the directory, with links resolved. If the directory could not take that name in the end, the error
+/// comes before anything is done.
 ///
 /// # Errors
 /// As text.
@@ -150,7 +151,7 @@ fn meant(to: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// What it is called.
+/// The temporary name of the directory.
 fn beside(to: &Path) -> PathBuf {
     let mut name = to.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
@@ -185,7 +186,7 @@ mod tests {
             "{second}"
         );
         assert!(first.path().join("file").exists());
-        // As a process does that is killed.
+        // As when a process is killed.
         drop(first);
         let third = Partial::begin(&to).expect("nobody else");
         assert!(!third.path().join("file").exists());

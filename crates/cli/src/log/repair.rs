@@ -56,7 +56,7 @@ fn one(place: &Place, yes: bool, out: &mut impl Write) -> Shown {
     Ok(None)
 }
 
-/// What is lost, which is told; `None`: nothing.
+/// Prints what is lost and returns it; `None` if nothing is.
 fn lost(place: &Place, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Loss>, Ended> {
     let loss = tools::loss(disk).map_err(|e| place.failed(&e))?;
     match &loss {

@@ -1,4 +1,4 @@
-//! What is read of a home, on its way into a log.
+//! Records that are read from a home, on their way into a log.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What stays in the log of a member of a fleet, because a partition went to another one before it was at home; or in that of a
-//! key-value store, because another server took it over.
+//! Records that stay in the log of a fleet member because a partition went to another member before they were in the home; or
+//! in the log of a key-value store because another server took the store over.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
         client: config.map_or(Ok(Vec::new()), client_settings)?,
         ..Home::default()
     };
-    // A fleet is of messages; what has one partition is the home of a store, if there is one.
+    // A fleet has messages only; a home with one partition is the home of a store, if there is one.
     let parts = args.place.parts()?;
     let wanted = match target.partitions {
         Some(_) => Kind::Messages,

@@ -80,7 +80,7 @@ fn records(run: &Frames) -> impl Iterator<Item = (u64, u64, &[u8])> {
     })
 }
 
-/// What was done, as people read it.
+/// The change as a text for people.
 fn text(effect: &Effect<'_>) -> String {
     let short = |arg: &[u8]| {
         let most = &arg[..arg.len().min(SHOWN)];

@@ -110,7 +110,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// What stands in front of a value.
+    /// Writes the name in front of a value.
     fn name(&mut self, name: &str) {
         let (json, first) = (self.json, std::mem::take(&mut self.first));
         self.attempt(|out| match (json, first) {
@@ -225,8 +225,8 @@ fn quoted(out: &mut String, text: &str) -> fmt::Result {
 }
 
 thread_local! {
-    /// What is shown before it is known whether it has to be quoted, and the line. Kept, so that nothing is allocated for
-    /// them.
+    /// Memory for a value before it is known whether the value needs quotes, and for the line. The memory is kept, so
+    /// that nothing is allocated for a line.
     static SHOWN: Cell<String> = const { Cell::new(String::new()) };
     static LINE: Cell<String> = const { Cell::new(String::new()) };
 }

@@ -21,7 +21,7 @@ use self::writer::Queue;
 use crate::colours;
 use crate::exit::Failure;
 
-/// What is logged by default.
+/// The default filter of the log.
 const DEFAULT: &str = "info";
 
 /// Lines about connections.
@@ -33,7 +33,7 @@ pub(crate) struct Logging {
     queue: Queue,
 }
 
-/// What is logged, to be seen and changed while it goes on. Cheap to clone.
+/// The log filter, which can be read and changed while the server runs. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Levels {
     handle: reload::Handle<EnvFilter, Registry>,
@@ -67,7 +67,8 @@ impl Levels {
     }
 }
 
-/// A filter; lines about connections only where they are wanted, or where it speaks of them.
+/// Parses a filter; lines about connections are logged only if `connections` is set or the filter
+/// names their target.
 fn parse(filter: &str, connections: bool) -> Result<EnvFilter, String> {
     if filter.trim().is_empty() {
         return Err("a filter is a level, or target=level pairs with commas in between".into());
@@ -136,7 +137,7 @@ impl Logging {
         })
     }
 
-    /// What is logged.
+    /// The log filter, to be read or changed.
     pub(crate) fn levels(&self) -> Levels {
         self.levels.clone()
     }

@@ -12,10 +12,12 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Bytes of lines that may wait.
 const QUEUED_MAX: usize = 1 << 20;
-/// After a write, lines are gathered for this long: a flood of lines is a few large writes, each with one wake-up. Of
-/// warnings and errors the first goes at once, because they may be the last that a process says.
+/// Time for which lines are gathered after a write: a flood of lines becomes a few large writes, each with one
+/// wake-up. The first line of a warning or error is written at once, because it may be the last that the process
+/// writes.
 const GATHER: Duration = Duration::from_millis(50);
-/// Bytes that are no longer gathered: a part of what may wait, so that nothing is dropped for the sake of it.
+/// Bytes of gathered lines that are written without further waiting: a part of the queue's limit, so that
+/// gathering never causes a drop.
 const GATHERED_MAX: usize = QUEUED_MAX / 4;
 /// Between two lines about lines that were dropped.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -29,7 +31,7 @@ pub(crate) struct Counts {
     pub(crate) lines: u64,
     /// Lines dropped because the queue was full.
     pub(crate) dropped: u64,
-    /// Writes that failed; what they held is lost.
+    /// Failed writes; their lines are lost.
     pub(crate) failed: u64,
 }
 
@@ -69,7 +71,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Starts the thread that writes. It ends with the process.
+    /// Starts the thread that writes. The thread ends with the process.
     pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Queue> {
         Queue::gathering_for(GATHER, out)
     }
@@ -127,7 +129,7 @@ impl Queue {
     }
 }
 
-/// For one line, which comes in one call.
+/// The writer of one line; a line comes in one call.
 pub(crate) struct Line<'a> {
     queue: &'a Queue,
     urgent: bool,
@@ -217,7 +219,8 @@ mod tests {
 
     use super::*;
 
-    /// Takes nothing until it is told to; then says what it was given.
+    /// A writer that blocks until it is released, and then passes on everything that was written to
+    /// it.
     struct Gate {
         open: Receiver<()>,
         taken: Sender<Vec<u8>>,

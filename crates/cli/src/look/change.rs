@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidewire_admin::Page;
 
-/// What has happened to what, by the labels of a value.
+/// Turns the labels of a value into a subject and an event.
 type Told<'a> = &'a dyn Fn(&BTreeMap<String, String>) -> Option<(String, String)>;
 
 /// A page, and an earlier one of the same server to compare it with.

@@ -1,4 +1,4 @@
-//! Which columns of a table fit, and how wide they are.
+//! Chooses which columns of a table fit, and how wide they are.
 
 /// Characters that are left of words, at least.
 const WORD: usize = 8;
@@ -9,8 +9,8 @@ pub(super) fn is_word(head: &[&str], at: usize) -> bool {
 }
 
 /// The columns that are shown, and how wide they are. A number is shown whole or not at all: a
-/// number that lost its first digits would mislead. So columns that can be spared go first, in this
-/// order; words are cut.
+/// number that lost its first digits would mislead. So columns that can be spared are left out
+/// first, in this order; words are cut.
 pub(super) fn columns(
     room: usize,
     head: &[&str],

@@ -1,5 +1,5 @@
-//! TLS for the client that asks admin listeners, by the same client as all commands that connect to a server: so the
-//! flags mean the same, and what is wrong with a certificate is said in the same words.
+//! TLS for the client that asks admin listeners, with the TLS client of all commands: so the flags mean the same
+//! everywhere, and a certificate error has the same words.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -85,7 +85,7 @@ impl Transport for Stream {
     }
 }
 
-/// What is left of the time.
+/// The remaining time.
 fn left(timeout: NextTimeout) -> Result<Duration, Error> {
     match *timeout.after {
         Duration::ZERO => Err(Error::Timeout(timeout.reason)),

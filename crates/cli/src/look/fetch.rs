@@ -81,7 +81,7 @@ impl Asker {
         })
     }
 
-    /// What is asked.
+    /// The URL of the page.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
@@ -95,7 +95,7 @@ impl Asker {
         }
         let asked = || format!("cannot ask {url}");
         let mut answer = request.call().map_err(|e| {
-            // Which kind of failure it is, says the failure.
+            // The error's own text says which kind of failure it is.
             let why = match e {
                 ureq::Error::Io(e) => e.to_string(),
                 other => other.to_string(),

@@ -1,5 +1,5 @@
 //! Looking at a running server from outside, through its admin listener: `tidewire info`, once, and `tidewire top`,
-//! live. Both are drawn from the page that its dashboard is drawn from.
+//! live. Both commands and the dashboard use one page of the admin listener.
 
 mod change;
 mod columns;

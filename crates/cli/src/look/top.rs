@@ -118,7 +118,7 @@ fn watch(
 /// The little charts.
 const CHARTS: [&str; 4] = ["connections", "received", "sent", "loop latency p99"];
 
-/// What is drawn.
+/// The state of the screen.
 struct View {
     url: String,
     interval: Duration,

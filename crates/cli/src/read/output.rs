@@ -1,5 +1,5 @@
-//! Standard output, and how much of it was taken: a pipe holds more than its reader has read, and a
-//! cursor may not move past what was not taken.
+//! Standard output, and how much of it the reader has taken: a pipe holds bytes that its reader has
+//! not read, and a cursor may not move past them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,8 +15,8 @@ pub(super) struct Output {
     out: BufWriter<Counted>,
     /// Bytes of all records so far.
     written: u64,
-    /// For records that may not be taken yet: how many bytes there were behind each, and the position
-    /// after it.
+    /// For records that may not be taken yet: the number of bytes written up to each one's end, and
+    /// the position after it.
     ends: VecDeque<(u64, u64)>,
     /// The position after the last record that was taken.
     taken: Option<u64>,
@@ -51,7 +51,7 @@ impl Counted {
         self.written.saturating_sub(self.unread())
     }
 
-    /// Bytes that a pipe holds; a file has what was written to it.
+    /// Bytes that a pipe still holds; 0 for a file, which has everything that was written.
     fn unread(&self) -> u64 {
         match self.is_pipe {
             true => rustix::io::ioctl_fionread(&self.file).unwrap_or(self.written),
@@ -84,7 +84,7 @@ impl Write for Output {
 }
 
 impl Output {
-    /// Standard output; `tracks` what is taken of it.
+    /// Standard output; if `tracks` is set, notes how much of it is taken.
     pub(super) fn stdout(tracks: bool) -> io::Result<Output> {
         // Past the standard library's own buffer, which would hold the last line back.
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);

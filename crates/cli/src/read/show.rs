@@ -85,7 +85,7 @@ impl Formatter for Plain {
             let (before, from) = rest.split_at(at);
             to.write_all(before.as_bytes())?;
             let mut chars = from.chars();
-            // All of them have one unit in UTF-16.
+            // All obeyed characters have one UTF-16 unit.
             let obeyed = chars.next().map_or(0, u32::from);
             write!(to, "\\u{obeyed:04x}")?;
             rest = chars.as_str();

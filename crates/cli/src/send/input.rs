@@ -1,5 +1,5 @@
-//! Cutting input into messages: whatever can be read at once is cut at once, so that what comes
-//! slowly is sent promptly and what comes fast is sent in large pieces.
+//! Cuts input into messages. All bytes that can be read at once are cut at once, so that slow input
+//! is sent promptly and fast input in large pieces.
 
 use std::str::FromStr;
 
@@ -26,7 +26,7 @@ impl FromStr for Format {
     }
 }
 
-/// What becomes of a message that is larger than the server takes.
+/// How to handle a message that is larger than the server takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Oversized {
     /// Sending ends there.
@@ -63,13 +63,13 @@ pub(crate) struct Cutter {
     /// No line ends before here.
     searched: usize,
     oversized: Oversized,
-    /// What is still to come of a message that was too large.
+    /// How much of an oversized message is still to be discarded.
     discard: Discard,
     /// Messages that were too large.
     cut: u64,
 }
 
-/// What is to be thrown away.
+/// The input to discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Discard {
     Nothing,
@@ -162,8 +162,8 @@ impl Cutter {
         self.searched = self.searched.max(self.done);
     }
 
-    /// Deals with a message that is too large and begins at `begin`, and, where it is to be sent in
-    /// part, is here with one byte more than the server takes.
+    /// Handles a message that is too large and begins at `begin`. If a part of it is to be sent,
+    /// one byte more than the server takes has been read.
     fn too_large(&mut self, begin: usize, messages: &mut Vec<(usize, usize)>) -> Result<(), Bad> {
         match self.oversized {
             Oversized::Fail => return Err(Bad::TooLarge),
@@ -243,7 +243,8 @@ impl Cutter {
     }
 }
 
-/// Where the first `most` bytes of a text end without cutting a character; of what is no text, there.
+/// The end of the first `most` bytes of a text, without cutting a character; for bytes that are no
+/// text, exactly `most`.
 fn text_end(bytes: &[u8], most: usize) -> usize {
     let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
     let whole = (most.saturating_sub(3)..=most)

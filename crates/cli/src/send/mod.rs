@@ -22,10 +22,11 @@ use crate::signals::Signals;
 use crate::span::Span;
 use crate::tls::TlsArgs;
 
-/// Times that a server may have less than it had acknowledged before that is an error: each time it is sent again.
+/// How often a server may have less than it had acknowledged before that is an error: each time the messages are
+/// sent again.
 const SET_BACK_MAX: u32 = 16;
 
-/// What is shown below the options.
+/// The text below the options.
 const NOTES: &str = "\
 Messages get ids 1, 2, 3, ... With a producer's name, what was sent and not acknowledged when a \
 connection broke is sent again and stored once; without, it may be stored twice. With a name and \
@@ -265,7 +266,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What became of it.
+/// How sending ended.
 enum Sent {
     Whole,
     /// The server has less than it had acknowledged, and the files still have it. `ended` is how the command ends where that happens again and again.
@@ -361,7 +362,7 @@ fn skipped(args: &Args, sources: &[Source], producer: &Producer) -> u64 {
     had.map_or(0, |before_the_last| before_the_last.saturating_add(1))
 }
 
-/// What to do about an error that any command may meet while it talks to an ingest listener; empty if there is no advice.
+/// Advice for an error that any client of an ingest listener may get; empty if there is none.
 pub(crate) fn advice(error: &Error) -> &'static str {
     match error.last() {
         Error::Connection { what, source, .. } => match (*what, source.kind()) {
@@ -564,7 +565,8 @@ impl Sending<'_> {
             (Ended::Interrupted { rest: true }, Ok(())) => {
                 wrong("interrupted before the end of the input".into())
             }
-            // An input that is shorter than what was sent is another file, as after a rotation.
+            // An input that is shorter than the part that was sent is another file, for instance
+            // after a rotation.
             (Ended::Whole, Ok(())) if self.skip > 0 => wrong(format!(
                 "the files have {} messages, and the server has {} of this producer: these are not the \
                  files that were sent, and nothing of them was. For files that are rotated there is \
@@ -579,7 +581,7 @@ impl Sending<'_> {
         }
     }
 
-    /// What is to be said of messages that were too large; empty if there were none.
+    /// The closing words about messages that were too large; empty if there were none.
     fn oversized(&self) -> String {
         let done = match (self.cutter.cut(), self.cutter.oversized()) {
             (0, _) | (_, Oversized::Fail) => return String::new(),
@@ -591,7 +593,7 @@ impl Sending<'_> {
     }
 }
 
-/// What is wrong with message number `at`.
+/// The error text for message number `at`.
 fn described(bad: Bad, at: u64, most: u32) -> String {
     match bad {
         Bad::TooLarge => {

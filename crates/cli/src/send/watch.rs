@@ -114,7 +114,7 @@ struct Complaint {
 }
 
 impl Complaint {
-    /// Says what is in the way when it is something new, and once a minute as long as it stays.
+    /// Reports an obstacle when it is new, and then once a minute as long as it lasts.
     fn look(&mut self, status: &Status, line: &mut StatusLine) {
         match (&status.trouble, &self.told) {
             (None, None) => {}

@@ -1,9 +1,9 @@
 //! `tidewire serve`: the ready servers in one process, on one set of loops.
 //!
-//! The frame is all but [`products`]: settings by one schema ([`settings`]), listeners and what stands in front of them
-//! ([`listeners`]), logs that are lent ([`logs`]), a server from its start to its end ([`running`]), listeners from one
-//! process to the next ([`handover`]), and what is shown ([`admin`]). It knows products by [`product`] alone, and runs until a
-//! signal asks for the end ([`crate::signals`]).
+//! The frame is everything except [`products`]: settings from one schema ([`settings`]), listeners and their layers
+//! ([`listeners`]), logs that are lent ([`logs`]), a server from its start to its end ([`running`]), passing listeners from
+//! one process to the next ([`handover`]), and the admin listener ([`admin`]). The frame knows products only through
+//! [`product`]. It runs until a signal asks for the end ([`crate::signals`]).
 
 mod admin;
 mod handover;
@@ -159,8 +159,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Says all that is wrong with a configuration file, each with its line; if that is nothing, whether a server could
-/// have these settings.
+/// Finds all mistakes in a configuration file, each with its line; if there are none, checks whether a server could
+/// start with these settings.
 ///
 /// # Errors
 /// The configuration cannot be read, or a server could not use it.
@@ -178,7 +178,8 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     Ok(problems)
 }
 
-/// Whether the files of secrets and users can be used; a server reads them as it begins, once, as they may be pipes.
+/// Whether the files of secrets and users can be used. A server reads them once, when it starts, because they may be
+/// pipes.
 fn check_files(plan: &Plan) -> Result<(), Failure> {
     plan.admin.token()?;
     plan.served()
@@ -210,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// But one: what is called `log` there is the durable log, and the filter of what is logged is shown where it is changed.
+    /// Except `log`: this name stands for the durable log there, and the log filter is shown where it can be changed.
     #[test]
     fn every_flag_is_shown() {
         let (file, problems) = File::parse(

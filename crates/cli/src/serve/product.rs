@@ -1,9 +1,9 @@
-//! What a product is to the frame: a service with its settings.
+//! A product for the frame: a service with its settings.
 //!
-//! A product is declared by an [`Entry`]. Its settings are flags of its own; what they come to is a
-//! [`Product`], which is checked beside other products in a [`Plan`], and served: what runs then is
-//! a [`Serving`]. The frame lends it loops, doors and logs by [`Frame`], and knows no product by
-//! name.
+//! A product is declared by an [`Entry`]. A product's settings are flags of its own. The flags
+//! become a [`Product`], which is checked beside other products in a [`Plan`] and then served; the
+//! running form is a [`Serving`]. A [`Frame`] lends the product loops, doors and logs, and knows no
+//! product by name.
 
 use std::any::Any;
 use std::fmt;
@@ -34,7 +34,8 @@ pub(crate) struct Entry {
     pub(crate) heading: &'static str,
     /// Adds its flags.
     pub(crate) flags: fn(Command) -> Command,
-    /// What it takes instead of the defaults of flags of the frame, by the ids of the flags.
+    /// Values that the product uses instead of the defaults of the frame's flags, by the ids of the
+    /// flags.
     pub(crate) defaults: fn() -> Vec<(&'static str, String)>,
     /// What the flags say.
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Product>, clap::Error>,
@@ -116,7 +117,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// A mode that is not to be served in spite of the settings, and what is said of that.
+    /// A mode that is not served in spite of the settings, and the text to log about it.
     fn left_out(&self, _: &Plan) -> Result<Option<(Kind, &'static str)>, Failure> {
         Ok(None)
     }
@@ -144,8 +145,8 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
     /// Adds the product's limits to the limits that are shown.
     fn show_limits(&self, _: Kind, _: &Settings, _shown: &mut Value) {}
 
-    /// What is in force beside what its flags say, or is another than that: by the names of flags without the service's. Null
-    /// if nothing is to be shown.
+    /// Values in force that the flags do not show, or that differ from the flags: by the names of flags without the service's
+    /// prefix. Null if nothing is to be shown.
     fn shown(&self, _: &Plan) -> Value {
         Value::Object(Map::new())
     }
@@ -180,7 +181,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// A log of its own, with what is kept in it: where it is, and when it commits.
+    /// A log of the product's own: its directory, and its commit policy.
     fn own_log(&self, _: &Settings) -> Option<(PathBuf, Policy)> {
         None
     }
@@ -200,7 +201,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// What else is said of a listener where it is announced: with a blank in front.
+    /// Text to add to the line that announces a listener, with a blank in front.
     fn described(&self, _: &Logs) -> String {
         String::new()
     }
@@ -228,7 +229,7 @@ pub(crate) trait Serving: Send + Sync {
         false
     }
 
-    /// A log that has become its own since this was asked last.
+    /// A log that the product has come to own since the last call.
     fn taken_over(&self) -> Option<OpenLog> {
         None
     }
@@ -250,7 +251,7 @@ pub(crate) trait Serving: Send + Sync {
         None
     }
 
-    /// What a restart would forget, as a reason not to.
+    /// What a restart would lose, as a reason not to restart.
     fn forgets(&self) -> Option<String> {
         None
     }
@@ -261,7 +262,7 @@ pub(crate) trait Serving: Send + Sync {
     /// Logs what it has counted, if anything.
     fn log(&self) {}
 
-    /// Ends what follows another server; what it had become is asked for behind that.
+    /// Stops following another server; the caller then asks what the product owns.
     fn stop_following(&self) {}
 
     /// Ends what works on its log, before that is closed.
@@ -277,13 +278,13 @@ pub(crate) struct Refused {
     pub(crate) by_streams: u64,
 }
 
-/// What a product recovers with.
+/// The parts that a product needs to recover.
 pub(crate) struct Recovery<'a> {
     pub(crate) plan: &'a Plan,
     /// The product's log, if that is open.
     pub(crate) log: Option<&'a OpenLog>,
     pub(crate) panel: &'a Panel,
-    /// Where clients connect already; they are told that the server recovers.
+    /// Addresses where clients connect already; they are told that the server recovers.
     pub(crate) at: &'a [(Kind, Endpoint)],
     /// Whether it is to go on, asked meanwhile.
     pub(crate) goes_on: &'a mut dyn FnMut() -> bool,
@@ -294,9 +295,9 @@ pub(crate) struct Recovery<'a> {
 pub(crate) struct Plan {
     pub(crate) settings: Settings,
     products: Products,
-    /// What is said of each setting.
+    /// The values of the settings and their sources.
     pub(crate) values: Vec<Shown>,
-    /// What is said of modes that are left out.
+    /// The texts about modes that are left out.
     pub(crate) left_out: Vec<&'static str>,
 }
 
@@ -428,7 +429,7 @@ fn canonical(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-/// What the frame lends to a product that is added.
+/// The parts that the frame lends to a product when the product is added.
 pub(crate) struct Frame<'a> {
     pub(crate) builder: &'a mut Builder,
     pub(crate) plan: &'a Plan,

@@ -245,14 +245,15 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
         eprintln!("tidewire: {}", tidewire_ingest::client::printable(what));
     }
 
-    /// What was asked for and names no file.
+    /// The arguments that match no file.
     fn unmatched(&self) -> String {
         let unmatched = self.shipper.unmatched().iter();
         let names: Vec<&str> = unmatched.map(|&at| &*self.around.sought[at]).collect();
         names.join(", ")
     }
 
-    /// Says once which arguments name no file. It is not an error without `--once`: a file may come.
+    /// Logs once which arguments match no file. Without `--once` this is no error: a file may appear
+    /// later.
     fn say_unmatched(&mut self) {
         let unmatched = self.unmatched();
         if self.around.once || self.has_told_unmatched || unmatched.is_empty() {
@@ -314,7 +315,8 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
                 counts.unterminated
             );
         }
-        // A pattern that has never met a file is mistaken; one whose files are away for a while is not.
+        // A pattern that has never matched a file is a mistake; one whose files are away for a while is
+        // not.
         let unmatched = self.unmatched();
         if !self.around.once && !unmatched.is_empty() && counts.files == 0 {
             eprintln!("tidewire: nothing was shipped: there is no file {unmatched}");

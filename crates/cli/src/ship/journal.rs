@@ -26,7 +26,8 @@ const MOVED_EVERY: Duration = Duration::from_secs(1);
 
 /// How long to pause when all servers have failed.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Times that a server may have less than it had acknowledged before that is an error: each time it is sent again.
+/// How often a server may have less than it had acknowledged before that is an error: each time the messages are
+/// sent again.
 const SET_BACK_MAX: u32 = 16;
 /// For signals that have come already.
 const AT_ONCE: Duration = Duration::from_micros(1);
@@ -117,7 +118,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let to = args.to.iter().map(|name| server(name, &args.tls));
     let to = to.collect::<Result<Vec<_>, Failure>>()?;
     let origin = load(&journal.name, &journal.matches)?;
-    // The one in use before, so that the others get no more than they must.
+    // The server that was used last comes first, so that few messages are stored by several
+    // servers.
     let used = origin.and_then(|origin| origin.server);
     let used = args.to.iter().position(|name| Some(name) == used.as_ref());
     let shipped = journal.in_turns(&to, used.unwrap_or(0));
@@ -143,7 +145,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Journal<'_> {
-    /// One server at a time, because the journal is read in order: the next one when one fails.
+    /// One server at a time, because the journal is read in order: when a server fails, the next
+    /// one.
     fn in_turns(&mut self, to: &[To], first: usize) -> Result<(), Failure> {
         let mut at = first;
         // Servers that have failed since one had acknowledged something, and since when.
@@ -474,7 +477,8 @@ struct Shipping<'a> {
     left_out: u64,
     /// The entry that was sent last of all that were read at once.
     sent: Option<(u64, String)>,
-    /// Entries to which the origin may move when they are acknowledged; not more than what may be on its way.
+    /// Entries to which the origin may move when they are acknowledged; their number is bounded by what may
+    /// be in flight.
     passed: Vec<(u64, String)>,
     /// The one to which it may move now.
     movable: Option<(u64, String)>,

@@ -18,7 +18,7 @@ use crate::size::Size;
 use crate::span::Span;
 use crate::tls::TlsArgs;
 
-/// What is shown below the options.
+/// The text below the options.
 const NOTES: &str = "\
 Examples:
   tidewire ship /var/log/app.log --to log-1:7400,log-2:7400

@@ -25,7 +25,7 @@ th, td { padding: 0.2em 0.8em; text-align: left; border-bottom: 1px solid #ccc }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 ";
 
-/// As it was last gathered.
+/// The state when it was last gathered.
 #[derive(Default)]
 struct Gathered {
     at: Option<Duration>,
@@ -125,7 +125,8 @@ impl Gathered {
         let mut shown = std::collections::BTreeSet::new();
         for file in self.files.iter().take(IN_METRICS) {
             let path = file.path.to_string_lossy();
-            // A truncated file and what it has now have one name: the one that waits longer counts.
+            // A truncated file and its new contents have one name: the one that waits longer
+            // counts.
             if shown.insert(path.clone()) {
                 to.add(&metrics::FILE_BEHIND, &[&path], file.behind);
                 to.add(&metrics::FILE_LAG, &[&path], file.lag.as_secs_f64());

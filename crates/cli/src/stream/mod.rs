@@ -296,7 +296,7 @@ fn failed(error: Error) -> Failure {
                  docs/howto/streams.md"
             }
             Reason::Exists => "; `tidewire stream set` changes it",
-            // What is known there, and refused, says so.
+            // An operation that the server knows and refuses has a text of its own.
             Reason::Unsupported if text.ends_with("known here") => {
                 "; a request that is unknown there needs a server of a later version"
             }

@@ -60,7 +60,7 @@ impl Checked<'_> {
         assert!(stale.is_none(), "{stale:?}");
     }
 
-    /// What a command says of its own statuses does not name one that the table lacks.
+    /// A command's own text on statuses names no status that the table lacks.
     fn speaks_of_known_statuses(&self) {
         let command = self.dressed(Help::Long, 1_000);
         self.each(&command, "", &mut |words, command| {

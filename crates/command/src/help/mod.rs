@@ -8,17 +8,17 @@ use clap::builder::{IntoResettable, Resettable};
 
 use crate::exit;
 
-/// Which help is asked for, if one is.
+/// The kind of help that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Help {
     /// `-h`.
     Short,
-    /// `--help`, and what else is made of it: pages of man, completions.
+    /// `--help`, and everything else that is made of it: man pages, completions.
     Long,
 }
 
 impl Help {
-    /// As the arguments of the process ask. If it is not help that they ask for, it does not matter which.
+    /// The help that the process's arguments ask for. If they ask for none, any value will do.
     pub fn asked() -> Help {
         match std::env::args_os().any(|arg| arg == "-h") {
             true => Help::Short,
@@ -27,12 +27,12 @@ impl Help {
     }
 }
 
-/// What a program says of its commands beside their flags. A command is named by its words: `bench ab echo`.
+/// Texts of a program about its commands, beside the texts of their flags. A command is named by its words:
+/// `bench ab echo`.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts {
-    /// What the short help shows of a command and of its subcommands: flags and places in the order
-    /// of the help, and what each is in a few words. Where several entries name a flag, the later
-    /// one holds.
+    /// The short help of a command and of its subcommands: flags and arguments in the order of the
+    /// help, each with a few words. If several entries name a flag, the later one counts.
     pub brief: &'static [(&'static str, &'static [(&'static str, &'static str)])],
     /// How each command is used, for the end of its `--help`.
     pub examples: &'static [(&'static str, &'static [&'static str])],
@@ -54,7 +54,7 @@ fn dress(mut command: Command, words: &str, help: Help, texts: Texts) -> Command
     }
     let notes = command.get_after_help().map(ToString::to_string);
     let mut long = notes.unwrap_or_default();
-    // Also one that does something of its own where no command below it is named.
+    // A command with subcommands counts too, if it does something of its own without one.
     if !command.has_subcommands() || command.is_subcommand_negates_reqs_set() {
         // The error about -1 says what the value is for, and not that no such flag exists.
         command = command.mut_args(|arg| match arg.get_action().takes_values() {

@@ -43,8 +43,8 @@ impl AckForm {
 pub struct Ack {
     /// The message that it names, its id as it was received.
     pub id: [u8; 8],
-    /// How many earlier messages it covers besides that one. Not sent in the form
-    /// [`AckForm::IdOnly`].
+    /// How many earlier messages the acknowledgement covers besides the message that it names. Not
+    /// sent in the form [`AckForm::IdOnly`].
     pub skipped: u32,
 }
 
@@ -71,12 +71,14 @@ pub(crate) struct Pending {
     last_id: [u8; 8],
 }
 
-/// One acknowledgement covers the message that it names and as many more as `skipped` can say.
+/// Messages that one acknowledgement can cover: the message that it names, and the largest number
+/// that fits into `skipped`.
 const COVERED_MAX: u64 = u32::MAX as u64 + 1;
 
 impl Pending {
     /// Adds `messages` (at least one, fewer than 2^32), the last of which has the id `last_id`.
-    /// What cannot be covered by one acknowledgement together with them must be acknowledged now.
+    /// Returns an acknowledgement that must be sent now, if one acknowledgement cannot cover all
+    /// pending messages.
     #[inline]
     pub(crate) fn add(&mut self, messages: usize, last_id: [u8; 8]) -> Option<Ack> {
         let messages = messages as u64;
@@ -101,9 +103,8 @@ impl Pending {
     }
 }
 
-/// Checks the acknowledgements that one connection gets for messages with ids counted up from a
-/// first one, as 64-bit numbers in the byte order of this machine: `previous id + skipped + 1 ==
-/// id`.
+/// Checks the acknowledgements that one connection gets, if its message ids count up from a first
+/// id as 64-bit numbers in the byte order of this machine: `previous id + skipped + 1 == id`.
 ///
 /// ```
 /// use tidewire_ingest::classic::{AckForm, Chain};

@@ -1,9 +1,9 @@
 //! Requests: `id[8] | size: u32 | payload[size]`.
 //!
-//! Where a message begins is known only when the size of the one before it has been loaded, which
-//! holds a plain loop to the latency of a load and an addition for each message. But floods are
-//! made of messages of one size. So, after a few equal sizes, the parser *speculates* that the next
-//! four messages have that size too, and loads four sizes at once, none waiting for another.
+//! The start of a message is known only when the size of the previous one has been loaded. So a
+//! plain loop takes the latency of a load and an addition for each message. But most floods consist
+//! of messages of one size. So, after a few equal sizes, the parser *speculates* that the next four
+//! messages have this size too, and loads four sizes at once, independently of each other.
 
 /// Bytes in front of a payload: the id and the size.
 pub const HEADER: usize = ID + 4;
@@ -45,7 +45,7 @@ impl ByteOrder {
     }
 }
 
-/// What a request begins with; the payload of `size` bytes follows.
+/// The header of a request; the payload of `size` bytes follows.
 #[must_use]
 pub fn header(order: ByteOrder, id: [u8; 8], size: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
@@ -182,7 +182,7 @@ fn size_word(frame: &[u8]) -> [u8; 4] {
     [frame[8], frame[9], frame[10], frame[11]]
 }
 
-/// Whole messages that lie one behind the other, as they were received.
+/// Whole messages, in the bytes in which they were received.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     bytes: &'a [u8],
@@ -192,7 +192,7 @@ pub struct Batch<'a> {
     then: Then,
 }
 
-/// What comes after the messages of a batch.
+/// What follows the messages of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The next message is not whole: it takes this many bytes, as far as is known ([`HEADER`]
@@ -201,12 +201,12 @@ pub enum Then {
         /// Bytes from the start of that message.
         needed: usize,
     },
-    /// The next message is larger than allowed. Nothing behind it can be parsed.
+    /// The next message is larger than allowed. The parser cannot go on behind such a message.
     Oversized {
         /// The size of its payload in bytes.
         size: u32,
     },
-    /// As many messages as were asked for; more may follow.
+    /// The batch has as many messages as were asked for; more may follow.
     Limit,
 }
 
@@ -247,7 +247,7 @@ impl<'a> Batch<'a> {
         self.order
     }
 
-    /// What follows them.
+    /// What follows the messages of the batch.
     #[inline]
     #[must_use]
     pub fn then(&self) -> Then {

@@ -1,4 +1,4 @@
-//! What a classic service has counted.
+//! The counters of a classic service.
 
 use crate::counted::counters;
 

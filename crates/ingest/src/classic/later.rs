@@ -1,8 +1,8 @@
 //! Acknowledgements that wait for a log: the batches that a connection has handed over and that are
 //! not committed yet.
 //!
-//! A batch comes to the policy when it is committed, as if it had been received then. So all
-//! policies mean what they always meant, only later.
+//! The acknowledgement policy sees a batch when the batch is committed, as if it had been received
+//! then. So each policy keeps its meaning, only later.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ use crate::classic::ack::AckForm;
 const BATCHES_MAX: usize = 4096;
 /// Bytes of messages that one connection may have uncommitted. Reading pauses there.
 const BYTES_MAX: usize = 16 << 20;
-/// Replies to single messages that may wait for a commit, or to be sent after it; bytes. Reading
-/// pauses there.
+/// Replies to single messages that may wait for a commit or for being sent; bytes. Reading pauses
+/// at this limit.
 const REPLIES_MAX: usize = 1 << 20;
 
 /// A batch that is to be acknowledged when it is committed.
@@ -48,17 +48,17 @@ impl Waiting {
     }
 }
 
-/// What one connection waits for. Made when it first has to.
+/// The messages and replies of one connection that wait for a commit. Made at the first wait.
 #[derive(Debug, Default)]
 pub(super) struct Later {
     batches: usize,
     bytes: usize,
-    /// Replies to single messages, in order: sent ones, ones that may be sent, and ones that may
-    /// not yet.
+    /// Replies to single messages, in order: sent ones, then replies that may be sent, then replies
+    /// that must still wait.
     replies: Vec<u8>,
     /// Where replies begin that were not sent.
     sent: usize,
-    /// Where replies end that may be sent.
+    /// The end of the replies that may be sent.
     ready: usize,
     /// The policy has not been told yet of what was committed.
     pub(super) fresh: bool,

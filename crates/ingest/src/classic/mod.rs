@@ -1,9 +1,9 @@
 //! The acknowledgement protocol of the clients in the field.
 //!
 //! A request is `id[8] | size: u32 | payload[size]`. An acknowledgement is the id, or the id and
-//! how many earlier messages it covers besides the one that it names. Which of the two, in which
-//! byte order the size is, and when acknowledgements are sent differs between clients; all of that
-//! is a value, [`Classic`], with a preset for each [`Mode`] in use.
+//! the number of earlier messages that it covers too. Clients differ in the form of the
+//! acknowledgement, in the byte order of the size, and in when they expect acknowledgements. A
+//! [`Classic`] value describes all three, with a preset for each [`Mode`] in use.
 //!
 //! * [`Parser`] cuts received bytes into messages, without I/O.
 //! * [`Ack`] and [`Chain`] write, read and check acknowledgements, for both ends.

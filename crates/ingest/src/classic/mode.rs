@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A dialect that clients in the field speak; [`Classic::preset`](crate::classic::Classic::preset)
-/// says what it means.
+/// A dialect that existing clients speak; [`Classic::preset`](crate::classic::Classic::preset)
+/// gives its settings.
 ///
 /// ```
 /// use tidewire_ingest::classic::Mode;

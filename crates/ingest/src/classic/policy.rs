@@ -1,4 +1,4 @@
-//! What is acknowledged when, as a value.
+//! Acknowledgement policies: which messages are acknowledged when.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub const PAYLOAD_MAX: u32 = 16 << 20;
 /// When acknowledgements are sent.
 ///
 /// All but [`EachMessage`](AckPolicy::EachMessage) are cumulative: one acknowledgement covers all
-/// messages before it. They never hold back reading when the client does not take its
-/// acknowledgements: what cannot be sent is covered by the next one instead. Only `EachMessage`
-/// pauses reading while its output is full.
+/// messages before it. Cumulative policies never stop reading when the client does not take its
+/// acknowledgements: an acknowledgement that cannot be sent is covered by the next one. Only
+/// `EachMessage` pauses reading while its output is full.
 ///
-/// A chunk is what one call of [`received`](tidewire::Protocol::received) brings; only chunks that
+/// A chunk is the input of one call of [`received`](tidewire::Protocol::received); only chunks that
 /// complete a message count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckPolicy {
@@ -26,7 +26,7 @@ pub enum AckPolicy {
     EachMessage,
     /// One acknowledgement for each chunk, from within the receive path.
     EachChunk,
-    /// One acknowledgement for every so many chunks, or when none has come for a while.
+    /// One acknowledgement after this many chunks, or when no chunk has come for a while.
     EveryChunks {
         /// Chunks until an acknowledgement is sent; 0 counts as 1.
         n: u32,
@@ -49,20 +49,21 @@ pub struct Classic {
     pub form: AckForm,
     /// When they are sent.
     pub policy: AckPolicy,
-    /// Largest payload in bytes, default [`PAYLOAD_MAX`]. A larger one ends the connection: what
-    /// was complete before it is acknowledged, then the connection is finished, logged and counted
-    /// in [`Counters::oversized`](crate::classic::Counters::oversized).
+    /// Largest payload in bytes, default [`PAYLOAD_MAX`]. A larger payload ends the connection:
+    /// complete messages before it are acknowledged, then the connection is finished, logged and
+    /// counted in [`Counters::oversized`](crate::classic::Counters::oversized).
     pub payload_max: u32,
     /// Resets connections from other hosts: these protocols know no secret. Default false, which suits
     /// messages that are counted and dropped.
     pub protected: bool,
 }
 
-/// Largest chunk that a builder allows: what may lie behind a message that is just complete.
+/// Largest chunk that a builder allows, and so the most bytes that may follow a message that is
+/// just complete.
 const CHUNK_MAX: usize = 1 << 20;
 
-/// Acknowledgements that may wait to be sent: as many as fit one Ethernet segment, so that a client
-/// that insists on reading whole ones gets whole ones.
+/// Bytes of acknowledgements that may wait to be sent: as many as fit into one Ethernet segment. So
+/// a client that can only read whole acknowledgements gets whole ones.
 const QUEUED_MAX: usize = 1200;
 
 impl Classic {

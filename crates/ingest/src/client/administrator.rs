@@ -33,9 +33,9 @@ pub struct StreamState {
     pub pins: Option<u64>,
     /// When the last one was received: microseconds since the Unix epoch; 0 if none was.
     pub newest_us: u64,
-    /// What is set about it.
+    /// The settings of the stream.
     pub settings: StreamSettings,
-    /// How many records are behind the cursor, or the reader that is connected, that is farthest behind.
+    /// Records behind the slowest cursor or connected reader.
     pub lag: u64,
     /// How many producers have a mark.
     pub producers: u32,
@@ -122,7 +122,7 @@ pub struct Administrator {
     is_open: bool,
 }
 
-/// What is heard in answer to a request.
+/// The server's answer to a request.
 enum Heard {
     Stream(StreamState),
     Place(PlaceState),
@@ -184,7 +184,7 @@ impl Administrator {
         }
     }
 
-    /// Has a stream made; empty for `default`. It is durable when this returns.
+    /// Creates a stream; an empty name is `default`. The stream is durable when this returns.
     ///
     /// # Errors
     /// [`Error`]; [`Broken::Refused`] with what the server says.
@@ -192,7 +192,8 @@ impl Administrator {
         self.change(&AdminFrame::Create { stream, wanted })
     }
 
-    /// Has what is wanted set about a stream; the rest stays. It is durable when this returns.
+    /// Changes the given settings of a stream; other settings stay. The change is durable when this
+    /// returns.
     ///
     /// # Errors
     /// [`Error`]; [`Broken::Refused`] with what the server says.
@@ -200,8 +201,8 @@ impl Administrator {
         self.change(&AdminFrame::Set { stream, wanted })
     }
 
-    /// Has a stream deleted, with its records, cursors and producers' marks. It is durable when this
-    /// returns.
+    /// Deletes a stream, with its records, cursors and producers' marks. The deletion is durable
+    /// when this returns.
     ///
     /// # Errors
     /// [`Error`]; [`Broken::Refused`] with what the server says.
@@ -209,8 +210,8 @@ impl Administrator {
         self.change(&AdminFrame::Delete { stream })
     }
 
-    /// Has the records of a stream before a position removed. It is durable when this returns. Servers before 0.3 refuse it as
-    /// unsupported.
+    /// Removes the records of a stream before a position. The removal is durable when this returns. Servers before 0.3 refuse
+    /// this as unsupported.
     ///
     /// # Errors
     /// [`Error`]; [`Broken::Refused`] with what the server says.
@@ -218,7 +219,7 @@ impl Administrator {
         self.change(&AdminFrame::Trim { stream, before })
     }
 
-    /// Has a named cursor of a stream deleted. It is durable when this returns.
+    /// Deletes a named cursor of a stream. The deletion is durable when this returns.
     ///
     /// # Errors
     /// [`Error`]; [`Broken::Refused`] with what the server says.

@@ -24,8 +24,8 @@ pub struct Persistence {
     /// How long a server that is connected may go on refusing messages for now (its disk is full, or
     /// a quota is used up) without taking any. Default: for ever.
     pub refused: Option<Duration>,
-    /// How often a server that names another one is followed before there is a pause, as after a failed attempt, and
-    /// it begins with the first one again; 0: never. Default 4.
+    /// How often the producer follows a server that names another server. After that it pauses, as after a failed
+    /// attempt, and begins with the first server again. 0: it never follows. Default 4.
     pub moves: u32,
 }
 
@@ -61,8 +61,8 @@ const LEAST: Duration = Duration::from_millis(250);
 const MOST: Duration = Duration::from_secs(86_400);
 
 impl Persistence {
-    /// How long an attempt may take that is begun `elapsed` after the first time; `None` where nothing bounds it but its own times, as the
-    /// only one.
+    /// How long an attempt may take that begins `elapsed` after the first failure; `None` if only the attempt's own time-outs
+    /// bound it, as for a single attempt.
     pub(super) fn left(&self, elapsed: Duration) -> Option<Duration> {
         let left = self.within.saturating_sub(elapsed).clamp(LEAST, MOST);
         (self.attempts > 1).then_some(Duration::from_millis(
@@ -98,9 +98,9 @@ impl Backoff {
         self.failed
     }
 
-    /// One more attempt has failed, or the connection was lost, `elapsed` after the first time: how
-    /// long to pause, or `None` to give up. A server that asks to be left alone for longer is, but never beyond the time
-    /// there is.
+    /// Counts a failed attempt, or a lost connection, `elapsed` after the first failure; returns how long to pause, or
+    /// `None` to give up. If the server asks for a longer pause, the pause is as long, but never longer than the
+    /// remaining time.
     pub(super) fn after_failure(&mut self, elapsed: Duration, asked: Duration) -> Option<Duration> {
         self.failed += 1;
         if self.failed >= self.settings.attempts || elapsed >= self.settings.within {

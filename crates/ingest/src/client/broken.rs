@@ -25,7 +25,7 @@ pub enum Broken {
     /// The level wanted is not to be had.
     #[error("the server grants level {granted:?} only, {wanted:?} was asked for")]
     Level {
-        /// What was asked for.
+        /// The requested level.
         wanted: Level,
         /// What there is.
         granted: Level,
@@ -102,7 +102,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// What can be done about a level that is not to be had; nothing for the others.
+    /// What an operator can do about a level that the server cannot give; empty for other errors.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl Broken {
         }
     }
 
-    /// Whether a new connection may go on where this one ended. The others are final.
+    /// Whether a new connection may go on where this one ended. Other errors are final.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -216,7 +216,7 @@ fn said(reason: Reason, text: &str) -> String {
     }
 }
 
-/// Which message or record the refusal is about, for reasons that are about one.
+/// The message or record that the refusal is about, for reasons that are about one.
 fn at(reason: Reason, id: u64) -> String {
     match reason {
         Reason::TooLarge | Reason::OutOfOrder => format!(" (message {id})"),
@@ -229,9 +229,8 @@ fn shown(mark: &Option<u64>) -> String {
     mark.map_or_else(|| "the beginning".to_owned(), |id| id.to_string())
 }
 
-/// Whether a terminal does something else with a character than show it: a control character, or one that
-/// changes the direction in which others are shown, so that a text may look like another one, or one that
-/// ends a line.
+/// Whether a terminal obeys a character instead of showing it: a control character, one that changes the
+/// direction of text (so that a text may look like another one), or one that ends a line.
 #[must_use]
 pub fn is_obeyed(c: char) -> bool {
     let turns = matches!(
@@ -241,7 +240,7 @@ pub fn is_obeyed(c: char) -> bool {
     turns || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// A text of the other side's, with what a terminal would obey shown instead.
+/// A text from the other side, in which characters that a terminal would obey are shown as escapes.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -12,8 +12,8 @@ use tidewire_tls::{TlsClient, TlsStream};
 
 use super::error::Error;
 
-/// Where a blocking client finds its server: `HOST:PORT`, or a Unix socket, `unix:/PATH` or `unix:@NAME`
-/// for one in the abstract namespace; and whether TLS is spoken there.
+/// The server of a blocking client: `HOST:PORT`, or a Unix socket (`unix:/PATH`, or `unix:@NAME` in the
+/// abstract namespace); and whether to use TLS.
 ///
 /// ```
 /// use tidewire_ingest::client::To;
@@ -49,7 +49,8 @@ impl To {
         self
     }
 
-    /// Whether the name has one of the forms above; whether there is such a server is not asked.
+    /// Checks that the address has one of the forms above; does not check that such a server
+    /// exists.
     ///
     /// # Errors
     ///
@@ -82,8 +83,8 @@ impl To {
 /// In front of what is a Unix socket.
 const UNIX: &str = "unix:";
 
-/// A server to connect to, by what it is called. Its name is looked up for each attempt, so that one
-/// that is not known yet, or moves, is found.
+/// The server's address, as the caller gave it. The name is looked up for each attempt, so that a
+/// server that is not known yet, or has moved, is found.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) name: String,
@@ -112,8 +113,8 @@ impl Server {
         }
     }
 
-    /// The server that this one has named. It is spoken to in the same way; `None` if it is not of
-    /// the form `HOST:PORT`: no other form may name a socket on this host.
+    /// A server that this server has named. The client uses the same TLS settings for it. `None` if
+    /// the place is not of the form `HOST:PORT`: other forms could name a socket on this host.
     pub(super) fn named_by(&self, place: &str) -> Option<Server> {
         let to = To {
             name: place.to_owned(),
@@ -193,7 +194,7 @@ pub(super) fn is_late(error: &io::Error) -> bool {
     )
 }
 
-/// What stands behind `unix:`.
+/// The address behind `unix:`.
 fn unix_socket(place: &str) -> io::Result<SocketAddrUnix> {
     let addr = match place.strip_prefix('@') {
         Some(name) if !name.is_empty() => SocketAddrUnix::new_abstract_name(name.as_bytes()),
@@ -211,7 +212,8 @@ fn connect_unix(place: &SocketAddrUnix) -> io::Result<TcpStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, place)?;
-    // All that is asked of it is what streams of both families do: reading, writing, waiting, ending.
+    // Only operations that streams of both families have are used: reading, writing, waiting,
+    // closing.
     let socket = TcpStream::from(socket);
     socket.set_nonblocking(false)?;
     Ok(socket)

@@ -129,7 +129,8 @@ impl Courier {
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 
-    /// One connection, from the attempt to its end; `Ok` if the producer was dropped. `since`: when the last one was lost.
+    /// Runs one connection, from the attempt to its end; `Ok` if the producer was dropped. `since` is when the previous
+    /// connection was lost.
     fn connection(&mut self, backoff: &mut Backoff, since: Instant) -> Result<(), Error> {
         let shared = self.shared.clone();
         let server = &self.route.server().clone();
@@ -239,7 +240,7 @@ impl Courier {
         done
     }
 
-    /// One refusal more: gives up if that has gone on for too long.
+    /// Counts one more refusal: gives up if refusals have gone on for too long.
     fn still_refused(&mut self, refused: Broken, now: Instant) -> Result<(), Error> {
         let first = Refusals {
             since: now,

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::broken::Broken;
 
-/// Why a blocking client could not do what it was asked to. What was not acknowledged by then may or
-/// may not be stored.
+/// Why a call of a blocking client failed. Messages that were not acknowledged before the failure
+/// may or may not be stored.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The address is none, or its name is unknown.
     #[error("{to:?} is no address to connect to: {source}")]
     Address {
-        /// What was given.
+        /// The address as the caller gave it.
         to: String,
         /// What the system said.
         source: Arc<io::Error>,
@@ -22,7 +22,7 @@ pub enum Error {
     /// No connection could be made, or it broke.
     #[error("cannot {what} {to}: {source}")]
     Connection {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
         /// The server.
         to: String,
@@ -90,7 +90,7 @@ impl Error {
         match self {
             // Errors of TLS are permanent.
             Error::Connection { source, .. } => source.kind() != io::ErrorKind::InvalidData,
-            // A name may be known later; what is no address never becomes one.
+            // A name may become known later; a malformed address never becomes valid.
             Error::Address { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
             Error::Broken { source, .. } => source.is_passing(),
             _ => false,

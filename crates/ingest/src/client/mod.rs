@@ -1,8 +1,8 @@
 //! Clients of the native protocol.
 //!
 //! * [`Session`] is a producer's side of the conversation as a state machine: bytes in, bytes out,
-//!   no socket and no clock. It holds every message until it is acknowledged.
-//! * [`Producer`] runs one on a thread: send, wait, flush. It connects again by itself.
+//!   no socket and no clock. A session holds every message until the message is acknowledged.
+//! * [`Producer`] runs a session on a thread: send, wait, flush. A producer reconnects by itself.
 //! * [`Outgoing`] runs them on the toolkit's engines, and tells a [`Handler`] what happens.
 //! * [`Reading`] is a reader's side as a state machine, and [`Reader`] a blocking iterator over the
 //!   records of a stream.

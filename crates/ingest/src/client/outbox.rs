@@ -1,9 +1,9 @@
 //! The bounded resend buffer: every message between the moment it gets its id and the moment it is
 //! acknowledged.
 //!
-//! Messages lie back to back in pieces, as they are sent. What has been handed out to be written and
-//! what has not are whole pieces: where the border falls into a piece, it is cut. So handing out is a
-//! cheap clone of shared bytes, and going back to an earlier message moves the border.
+//! Messages lie back to back in pieces, in the form in which they are sent. Handed-out messages and
+//! the others are whole pieces: a piece in which the border falls is cut in two. So handing out
+//! messages is a cheap clone of shared bytes, and going back to an earlier message moves the border.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ const PIECE: usize = 128 << 10;
 const KEPT: usize = 64;
 const KEPT_IDLE: usize = 2;
 
-/// What may be handed out and not be acknowledged.
+/// How much may be handed out without being acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) messages: u64,
@@ -135,7 +135,7 @@ pub(super) struct Outbox {
     pieces: VecDeque<Piece>,
     /// Pieces at the front that were handed out.
     out: usize,
-    /// What they hold.
+    /// Messages and bytes that are in flight.
     in_flight: Amount,
     /// Messages added since the last piece was closed: a piece but for its bytes.
     open: BytesMut,
@@ -209,7 +209,7 @@ impl Outbox {
         self.open.reserve(PIECE.max(len));
     }
 
-    /// Keeps the memory of a piece that was acknowledged, if no other buffer shares a part of it.
+    /// Keeps the memory of an acknowledged piece for reuse, if no other buffer shares a part of it.
     fn keep(&mut self, piece: Piece) {
         if self.kept.len() < KEPT
             && let Ok(mut bytes) = piece.bytes.try_into_mut()
@@ -234,8 +234,9 @@ impl Outbox {
         }
     }
 
-    /// The next messages to be written, with the id of the last one; as many as go into the window
-    /// along with what is in flight. Nothing in flight means that one message goes in any case.
+    /// The next messages to write, with the id of the last one; as many as fit into the window
+    /// beside the messages in flight. If nothing is in flight, one message is returned, whatever
+    /// its size.
     pub(super) fn next(&mut self, window: Window) -> Option<(Bytes, u64)> {
         if self.out == self.pieces.len() {
             self.close();
@@ -326,12 +327,12 @@ impl Outbox {
         self.pieces.front().map(|piece| piece.first_id).or(open)
     }
 
-    /// What is kept.
+    /// Messages that are not acknowledged.
     pub(super) fn held(&self) -> Amount {
         self.all
     }
 
-    /// What is kept and was handed out.
+    /// Messages that were handed out and are not acknowledged.
     pub(super) fn in_flight(&self) -> Amount {
         self.in_flight
     }

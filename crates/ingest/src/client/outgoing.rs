@@ -22,7 +22,8 @@ use crate::native::codec;
 /// Connections in a row that end without a welcome before a producer gives up.
 const FRUITLESS_MAX: u32 = 5;
 
-/// What a program does with a producer. Called on a loop, so nothing here may block.
+/// The callbacks of a program that runs producers on loops. Callbacks run on a loop, so they must
+/// not block.
 pub trait Handler: Send + 'static {
     /// Messages may be pushed, as long as the session [has room](Session::has_room): after each
     /// welcome, after each acknowledgement, and when a post reaches the connection. Whether there
@@ -114,7 +115,7 @@ pub struct Outgoing<H>(Arc<Mutex<Waiting<H>>>, Arc<AtomicU64>);
 /// Producers without a connection, by token.
 type Waiting<H> = HashMap<u64, Producer<H>>;
 
-/// One producer, while it has no connection and while it has one.
+/// One producer, with or without a connection.
 struct Producer<H> {
     session: Session,
     handler: H,
@@ -327,7 +328,7 @@ impl<H: Handler> Protocol for OutgoingConn<H> {
         self.fail(self.producer.session.closed(), cx);
     }
 
-    /// Nothing to send is no reason to go; silence that is one has a timer.
+    /// A producer without messages keeps its connection; a silent server is noticed by a timer.
     fn idle(&mut self, _: &mut Cx<'_, Self>) {}
 
     fn closed(mut self, why: Closed, turn: &mut Turn<'_, Self>) {

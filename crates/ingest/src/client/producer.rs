@@ -23,9 +23,9 @@ const AT_ONCE: usize = 256;
 /// Sends messages and knows what became of them.
 ///
 /// [`send`](Producer::send) hands a message to the resend buffer, from which a thread writes it at
-/// once, or together with others while the connection is busy. Where the connection breaks, it is made
-/// again and what the server does not have is sent again; with a producer's name nothing is stored
-/// twice. Once something final has happened, every call answers with it.
+/// once, or together with others while the connection is busy. If the connection breaks, the producer
+/// reconnects and sends again what the server does not have; with a producer's name nothing is stored
+/// twice. After a final error, every call returns that error.
 ///
 /// May be shared by threads. Dropping it gives up what is not acknowledged: call
 /// [`close`](Producer::close) or [`flush`](Producer::flush) before.
@@ -57,7 +57,7 @@ pub struct Status {
     pub settled: Option<u64>,
     /// Messages acknowledged since it was made.
     pub acknowledged: u64,
-    /// What was sent by the caller and is not acknowledged.
+    /// Messages that the caller has sent and the server has not acknowledged.
     pub unacknowledged: Amount,
     /// Connections made, the first included.
     pub connections: u64,
@@ -128,7 +128,7 @@ impl Producer {
         })
     }
 
-    /// What the server granted when it was last heard; `None` before it first was.
+    /// What the server granted in its last welcome; `None` before the first.
     #[must_use]
     pub fn welcomed(&self) -> Option<Welcome> {
         self.shared.lock().session.granted().copied()
@@ -137,7 +137,7 @@ impl Producer {
     /// Waits for the first welcome, at most this long; whether it has come.
     ///
     /// # Errors
-    /// What is final.
+    /// The final error, if there is one.
     pub fn welcomed_within(&self, time: Duration) -> Result<bool, Error> {
         match self.wait(Some(time), |state| state.session.granted().is_some()) {
             Ok(()) => Ok(true),
@@ -146,7 +146,7 @@ impl Producer {
         }
     }
 
-    /// What is final, if it has happened.
+    /// The final error, if there is one.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.lock().failure.clone()
@@ -156,7 +156,7 @@ impl Producer {
     /// wait; answers how many. For producers with [sparse](Producing::sparse) ids.
     ///
     /// # Errors
-    /// As [`send_as`](Producer::send_as); the messages before were taken.
+    /// As for [`send_as`](Producer::send_as); messages before the refused one were taken.
     pub fn try_send_each_as<'a>(
         &self,
         messages: impl IntoIterator<Item = (u64, &'a [u8])>,
@@ -220,7 +220,7 @@ impl Producer {
     /// Sends many messages, for less than one by one costs; answers how many there were.
     ///
     /// # Errors
-    /// As [`send`](Producer::send); the messages before were sent.
+    /// As for [`send`](Producer::send); messages before the failure were sent.
     pub fn send_each<P: AsRef<[u8]>>(
         &self,
         payloads: impl IntoIterator<Item = P>,
@@ -264,7 +264,7 @@ impl Producer {
         }
     }
 
-    /// What is to be said of a message that will not be taken.
+    /// The error for a message that will not be taken.
     fn final_for(&self, why: NotTaken) -> Error {
         match why {
             NotTaken::TooLarge { len, most } => Error::TooLarge {
@@ -279,7 +279,7 @@ impl Producer {
     /// Waits until everything sent is acknowledged.
     ///
     /// # Errors
-    /// What is final.
+    /// The final error, if there is one.
     pub fn flush(&self) -> Result<(), Error> {
         self.wait(None, |state| state.session.is_settled())
     }
@@ -295,7 +295,7 @@ impl Producer {
     /// Waits until everything sent is acknowledged, and ends the connection.
     ///
     /// # Errors
-    /// What is final.
+    /// The final error, if there is one.
     pub fn close(self) -> Result<(), Error> {
         self.flush()
     }

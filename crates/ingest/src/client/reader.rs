@@ -29,7 +29,7 @@ pub struct Record {
     pub producer: Bytes,
     /// When the server received it: microseconds since the Unix epoch.
     pub timestamp_us: u64,
-    /// What it says.
+    /// The record's payload.
     pub payload: Bytes,
 }
 
@@ -68,7 +68,7 @@ pub struct Reader {
     over: bool,
 }
 
-/// What is left of a batch.
+/// The rest of a batch.
 #[derive(Debug, Default)]
 struct Records {
     next: u64,
@@ -79,7 +79,7 @@ struct Records {
 }
 
 impl Records {
-    /// The next record; an error if the batch does not hold what it says.
+    /// The next record; an error if the batch has fewer records than it announces.
     fn next(&mut self) -> Option<Result<Record, Broken>> {
         if self.left == 0 {
             return None;
@@ -139,7 +139,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What the server said about what it has, when it was last connected to.
+    /// What the server said about the stream's records in its last welcome.
     #[must_use]
     pub fn welcome(&self) -> ReaderWelcome {
         *self.reading.welcome().expect("connected")
@@ -235,7 +235,7 @@ impl Reader {
         Ok(())
     }
 
-    /// One frame; whether it is a batch or the end.
+    /// Reads one frame; returns whether it is a batch or the end.
     fn turn(&mut self) -> Result<bool, Error> {
         let needed = self.reading.needed(&self.received);
         if self.received.len() < needed {

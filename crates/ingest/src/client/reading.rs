@@ -9,7 +9,7 @@ use crate::native::codec::{
 /// Frames before the welcome have bodies of at most so many bytes.
 const BODY_MAX: usize = 1024;
 
-/// What a reader wants.
+/// The request of a reader.
 ///
 /// ```
 /// use tidewire_ingest::client::{Begin, Subscribing};
@@ -21,18 +21,19 @@ const BODY_MAX: usize = 1024;
 pub struct Subscribing {
     /// The stream; empty for `default`. At most 255 bytes, as all names.
     pub stream: String,
-    /// Where to begin; default position 0, which is the oldest record that is kept.
+    /// The first record to read; default position 0, which means the oldest record that is kept.
     pub begin: Begin,
     /// Waits at the tail for more; default: ends there.
     pub follow: bool,
-    /// Waits for a stream that does not exist, when following; default: that is an error.
+    /// When following, waits for a stream that does not exist; by default a missing stream is an
+    /// error.
     pub wait: bool,
     /// The name of a cursor kept by the server: to begin at, and to move. With one, the end without
     /// `follow` is where the tail was when the reader was welcomed first.
     pub cursor: String,
     /// A secret, where the server asks for one.
     pub token: String,
-    /// Bytes that may be on their way here; default 4 MiB. One batch may exceed it.
+    /// Bytes that the server may send ahead; default 4 MiB. One batch may exceed the limit.
     pub credit: u64,
 }
 
@@ -50,9 +51,9 @@ impl Default for Subscribing {
     }
 }
 
-/// See the module. A program that drives it calls [`connected`](Reading::connected) for each
-/// connection, writes what [`output`](Reading::output) has, and offers what it receives to
-/// [`received`](Reading::received).
+/// The reader's state machine, described in the module. A program that drives it calls
+/// [`connected`](Reading::connected) for each connection, writes the bytes of
+/// [`output`](Reading::output), and offers received bytes to [`received`](Reading::received).
 ///
 /// ```
 /// use tidewire_ingest::client::{Heard, Reading, Subscribing};
@@ -84,7 +85,7 @@ pub struct Reading {
     out: Vec<u8>,
 }
 
-/// What was received.
+/// A frame that the server has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard<'a> {
     /// Reading begins.
@@ -114,7 +115,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// The position that is read next; `None` before the first welcome.
+    /// The next position to read; `None` before the first welcome.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         self.next
@@ -132,7 +133,7 @@ impl Reading {
         self.until.is_some_and(|until| self.next >= Some(until))
     }
 
-    /// What the server said last about what it has.
+    /// The server's last welcome.
     #[must_use]
     pub fn welcome(&self) -> Option<&ReaderWelcome> {
         self.welcome.as_ref()
@@ -160,7 +161,7 @@ impl Reading {
         Ok(Hello::Subscribe(subscribe).encode(&mut self.out)?)
     }
 
-    /// What is to be written now; empty it when it is.
+    /// The bytes to write now; empty the buffer when they are written.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
@@ -172,9 +173,9 @@ impl Reading {
         }
     }
 
-    /// Takes in one frame from the start of `bytes`, if it is there; answers how many bytes were
-    /// dealt with and what they said. To be called again as long as any were. Afterwards,
-    /// [`is_over`](Reading::is_over) is to be asked.
+    /// Takes one frame from the start of `bytes`, if it is complete; returns how many bytes were
+    /// used and what the frame says. Call this again as long as it uses bytes. Then check
+    /// [`is_over`](Reading::is_over).
     ///
     /// # Errors
     /// [`Broken`]: the connection is to be closed.

@@ -1,9 +1,10 @@
-//! Where a producer connects to: the server that it was told, or the one that this names.
+//! The server to which a producer connects: the configured server, or another one that this server
+//! names.
 
 use super::connect::Server;
 
-/// See the module. It never goes on for long without a pause: a connection to the server that was named is followed, when
-/// it fails, by one to the first, which may know better; and the other way round.
+/// The choice of the next server, described in the module. The choice alternates, and pauses in between: after a failed
+/// connection to the named server the producer tries the first server, which may name another; and the other way round.
 #[derive(Debug)]
 pub(super) struct Route {
     first: Server,

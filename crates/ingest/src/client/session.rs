@@ -1,4 +1,4 @@
-//! One producer's conversation with a server, over as many connections as it takes: a state machine
+//! One producer's session with a server, over as many connections as needed: a state machine
 //! without socket and clock.
 //!
 //! A message is registered in the resend buffer, and so has its id, before a byte of it is written.
@@ -18,8 +18,8 @@ use crate::native::codec::{Hello, Level, Produce, Read, Reason, Refusal, ServerF
 /// No frame to a producer has a larger body.
 const BODY_MAX: usize = 1024;
 
-/// For so long after a connection began its hello may still come to the server: about as long as Linux goes on
-/// sending what is not confirmed (`tcp_retries2`).
+/// For this long after a connection began, its hello may still reach the server: about as long as Linux
+/// retransmits unconfirmed data (`tcp_retries2`).
 const LATE: Duration = Duration::from_secs(15 * 60);
 
 /// See the module. A program that drives it
@@ -68,8 +68,8 @@ pub struct Session {
     phase: Phase,
     /// The next id; none before the first welcome.
     next_id: Option<u64>,
-    /// All up to here is settled: acknowledged here, or in the server's hands before. None if there
-    /// is nothing yet.
+    /// All messages up to this id are settled: acknowledged here, or taken by the server before.
+    /// `None` if no message is settled.
     settled: Option<u64>,
     /// The highest id handed out on this connection.
     handed_out: Option<u64>,
@@ -95,7 +95,7 @@ enum Phase {
     Holding(Instant),
 }
 
-/// What a session has learnt.
+/// News from the server for the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Messages may be pushed, and are sent.
@@ -109,10 +109,11 @@ pub enum Event<'a> {
     },
     /// The server is still at it.
     KeepAlive {
-        /// What it waits for, for people; empty if it does not say.
+        /// What the server waits for, as a text for people; empty if the server does not say.
         why: &'a str,
     },
-    /// The server takes no messages from this one on for a while; they are sent again by themselves.
+    /// The server takes no messages from this one on for a while; the session sends them again by
+    /// itself.
     Refused(Refusal<'a>),
 }
 
@@ -180,13 +181,13 @@ impl Session {
         self.settled
     }
 
-    /// What was pushed and is not acknowledged.
+    /// Messages that were pushed and are not acknowledged.
     #[must_use]
     pub fn held(&self) -> Amount {
         self.outbox.held()
     }
 
-    /// What was handed out and is not acknowledged.
+    /// Messages that were handed out and are not acknowledged.
     #[must_use]
     pub fn in_flight(&self) -> Amount {
         self.outbox.in_flight()
@@ -267,8 +268,8 @@ impl Session {
         self.heard = now;
     }
 
-    /// The connection has gone, and with it everything handed out and not acknowledged: on the next
-    /// one it is sent again, as far as the server does not have it.
+    /// The connection is lost, and with it all messages that were handed out and not acknowledged.
+    /// The next connection sends them again, unless the server has them.
     pub fn disconnected(&mut self) {
         if matches!(self.phase, Phase::Waiting) {
             self.unanswered = self.unanswered.saturating_add(1);
@@ -321,8 +322,8 @@ impl Session {
         })
     }
 
-    /// What is to be written next; `None` if nothing may be for now. Once handed out it must be
-    /// written whole, whatever is received meanwhile.
+    /// The next bytes to write; `None` if nothing may be written now. Bytes that were handed out
+    /// must be written whole, whatever is received meanwhile.
     pub fn output(&mut self, now: Instant) -> Option<Bytes> {
         match &mut self.phase {
             Phase::Greeting(hello) => {
@@ -355,8 +356,8 @@ impl Session {
         }
     }
 
-    /// Takes in what was received, whole frames only, and tells `each` what it means; answers how
-    /// many bytes were dealt with.
+    /// Takes the received bytes, whole frames only, and calls `each` for each event; returns how
+    /// many bytes were used.
     ///
     /// # Errors
     /// [`Broken`]: the connection is to be closed.
@@ -411,8 +412,9 @@ impl Session {
         }))
     }
 
-    /// A newer session of this producer may be one of this client's own, begun by a hello that was read late. Each
-    /// such hello excuses one refusal, so that of two clients with one name one gives up in the end.
+    /// The newer session that fences this producer may be this client's own: a hello of an earlier connection that
+    /// the server read late. Each such hello excuses one refusal, so that one of two clients with one name gives
+    /// up in the end.
     fn refused_for_good(&mut self, refusal: Refusal<'_>, now: Instant) -> Broken {
         let excused = self.unanswered > 0 && now.since(self.last_unanswered) <= LATE;
         if refusal.reason != Reason::Fenced || !excused {

@@ -1,11 +1,11 @@
-//! What a producer wants.
+//! Settings of a producer.
 
 use std::time::Duration;
 
 use super::outbox::Amount;
 use crate::native::codec::Level;
 
-/// A producer: its identity, what it wants of the server, and what it may use here.
+/// A producer's identity, what it asks of the server, and its limits in this process.
 ///
 /// ```
 /// use tidewire_ingest::client::Producing;
@@ -39,8 +39,8 @@ pub struct Producing {
     /// The id of the first message, if the server knows nothing of this producer; default 1. If it
     /// does, ids go on after its mark.
     pub first_id: u64,
-    /// Messages with their headers that may be held here until they are acknowledged; default one
-    /// million of 32 MiB together. One message may always be held, however large.
+    /// Messages with their headers that may wait for their acknowledgement in this process; default
+    /// one million messages of 32 MiB together. One message may always be held, whatever its size.
     pub buffer: Amount,
     /// Messages that may be on their way at once, headers included; 0 (the default) is as the server
     /// likes. The server may grant less.

@@ -1,4 +1,4 @@
-//! What a producer's caller and its thread share, and how each wakes the other.
+//! State that a producer's caller and its thread share, and how each wakes the other.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -81,7 +81,7 @@ impl Shared {
         self.ring();
     }
 
-    /// Nothing more comes of it.
+    /// The producer has failed for good.
     pub(super) fn fail(&self, state: &mut State, failure: Error) {
         state.failure.get_or_insert(failure);
         self.news.notify_all();

@@ -1,7 +1,8 @@
 //! An administrator's connection: requests in, answers out, one at a time.
 //!
-//! The one idea: what changes something is answered when it is durable, and nothing behind it is looked
-//! at before. So a client that has its answer knows what the log will say after any crash.
+//! The one idea: a request that changes something is answered when the change is durable, and no later
+//! request is looked at before. So a client that has an answer knows what the log will hold after any
+//! crash.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use super::reply::{
 use super::shared::Shared;
 use super::tokens::{Pass, Right};
 
-/// Most things that one answer lists; the rest is for the next request.
+/// Most entries that one answer lists; the next request gets the rest.
 const PAGE: usize = 64;
 
 /// An administrator's connection.
@@ -188,7 +189,7 @@ impl Admin {
         }
         // First armed, so that neither the commit is missed nor room that is made.
         cx.local.bell.arm();
-        // One after the other, as a setting is changed from what it is.
+        // Changes come one after the other, because a setting is changed from its present value.
         let one = shared.administering.lock();
         let Some(change) = change(shared) else {
             return no_stream(stream);

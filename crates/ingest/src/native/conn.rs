@@ -23,14 +23,15 @@ use super::reply::{
 use super::shared::Shared;
 use super::tokens::{Pass, Right};
 
-/// What a producer is told that wants to hear of the home of a log whose replicator has not reached it yet.
+/// The text for a producer that asks for level replicated while the replicator has not reached the home
+/// yet.
 const HOMELESS: &str = "the server has not reached the home of its log yet, and cannot promise level replicated: connect again";
 
 /// One connection of an [`IngestService`](super::IngestService).
 pub struct IngestConn {
     shared: Arc<Shared>,
     role: Role,
-    /// What it may do, and for what stream; `None` before its hello.
+    /// The client's rights and its stream; `None` before its hello.
     let_in: Option<Box<LetIn>>,
     /// Until when its hello waits, and for what.
     waits_until: Option<(Instant, &'static str)>,
@@ -40,7 +41,7 @@ pub struct IngestConn {
 struct LetIn {
     pass: Pass,
     right: Right,
-    /// None for an administrator, which names a stream in each request.
+    /// The stream; `None` for an administrator, which names a stream in each request.
     stream: Option<String>,
 }
 
@@ -180,7 +181,8 @@ impl IngestConn {
         Ok(())
     }
 
-    /// Whether a producer asks for what is not known yet: whether what it sends comes home.
+    /// Whether a producer asks for level replicated while it is not known whether its messages
+    /// reach the home.
     fn awaits_home(&self, stream: &str, hello: &Produce<'_>, cx: &mut Cx<'_, Self>) -> bool {
         let log = &self.shared.log;
         let level = hello.level.unwrap_or(self.shared.settings.level);
@@ -268,8 +270,8 @@ impl IngestConn {
         Ok(())
     }
 
-    /// Whether it may still do what it was let in for; if not, it is told so. Tokens may have changed
-    /// since.
+    /// Whether the client still has the right that it was let in with; if not, it is told so. Tokens
+    /// may have changed since.
     fn is_let_in(&mut self, cx: &mut Cx<'_, Self>) -> bool {
         let Some(LetIn {
             pass,
@@ -395,7 +397,8 @@ impl Protocol for IngestConn {
         }
     }
 
-    /// What came whole is stored and acknowledged, whatever might have come behind it.
+    /// Complete messages are stored and acknowledged, even if the bytes behind them are not
+    /// complete.
     fn cut_short(&mut self, unread: usize, _: &'static str, cx: &mut Cx<'_, Self>) {
         self.peer_finished(unread, cx);
     }

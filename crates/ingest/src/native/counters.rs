@@ -1,4 +1,4 @@
-//! What a native service has counted.
+//! The counters of a native service.
 
 use super::codec::Reason;
 use crate::counted::counters;
@@ -93,7 +93,7 @@ counters! {
 }
 
 impl Count {
-    /// What a refusal counts as.
+    /// The counter for this reason of refusal.
     pub(crate) fn of(reason: Reason) -> Count {
         match reason {
             Reason::Malformed | Reason::Unknown(_) => Count::refused_malformed,

@@ -21,7 +21,7 @@ pub struct Fleet(Kind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Servers in a fixed order, and the place of this one among them.
+    /// Servers in a fixed order, and the index of this server.
     Fixed { nodes: Arc<[String]>, own: usize },
     /// A table that changes, and how many partitions there are.
     Shared { owners: Owners, partitions: u32 },
@@ -41,8 +41,9 @@ impl Fleet {
     /// Bytes of the longest place that a refusal can name.
     pub const NODE_MAX: usize = 255;
 
-    /// The places where clients find each server, `HOST:PORT` of at most [`NODE_MAX`](Fleet::NODE_MAX) bytes, and
-    /// which of them this is, counted from 0. `None` if it is none of them, or a place is longer.
+    /// The addresses where clients find each server, `HOST:PORT` of at most [`NODE_MAX`](Fleet::NODE_MAX) bytes;
+    /// `own` is the index of this server, counted from 0. `None` if `own` is out of range, or an address is too
+    /// long.
     pub fn new(nodes: impl Into<Arc<[String]>>, own: usize) -> Option<Fleet> {
         let nodes = nodes.into();
         let are_short = nodes.iter().all(|node| node.len() <= Fleet::NODE_MAX);
@@ -57,8 +58,8 @@ impl Fleet {
         Fleet(Kind::Shared { owners, partitions })
     }
 
-    /// To which of `count` servers a producer belongs, counted from 0: the FNV-1a hash of its name, 64 bits, modulo
-    /// their number. It is part of the protocol, and stays.
+    /// The index of the server, of `count` servers, to which a producer belongs: the 64-bit FNV-1a hash of its
+    /// name, modulo `count`. The hash is part of the protocol and never changes.
     ///
     /// # Panics
     /// If `count` is 0.
@@ -70,7 +71,7 @@ impl Fleet {
         (hash % count as u64) as usize
     }
 
-    /// Where a producer is to go, if that is not here.
+    /// The server to which a producer must go, if it is not this one.
     #[must_use]
     pub fn elsewhere(&self, producer: &str) -> Option<Arc<str>> {
         match self.at(producer) {

@@ -1,12 +1,12 @@
 //! The rules for ids: which messages are new, which were taken before, and where there is a gap.
 //!
-//! Nearly every batch is a dense run that continues the mark. That is found out while the parser
-//! looks at each message anyway, with a comparison that nothing waits for; only if it turns out
-//! otherwise are the messages looked at one by one.
+//! Nearly every batch continues the mark without a gap. The parser checks that while it looks at
+//! each message anyway, with a comparison that nothing waits for. Only if the check fails are the
+//! messages looked at one by one.
 
 use crate::classic::{Batch, HEADER, Parser};
 
-/// What a producer has had taken, and what it promised.
+/// The ids that a producer has sent, and what it promised about later ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ids {
     /// The highest id taken.
@@ -24,7 +24,7 @@ pub(super) enum Part {
     New(Run),
     /// Messages taken before.
     Duplicates(Run),
-    /// An id that may not come here: there is a gap before it, or it is below the first.
+    /// An id that is not allowed here: there is a gap before it, or it is below the first.
     Unexpected,
 }
 
@@ -44,7 +44,7 @@ fn id_of(frame: &[u8]) -> u64 {
 }
 
 impl Ids {
-    /// The next id, or with sparse ids the lowest that may be next; `None`: none may.
+    /// The next id, or with sparse ids the lowest that may be next; `None` if no id may follow.
     pub(super) fn next(&self) -> Option<u64> {
         match self.mark {
             Some(mark) => mark.checked_add(1),
@@ -52,7 +52,7 @@ impl Ids {
         }
     }
 
-    /// The whole messages at the start of `bytes`, and what they are if all of them are new.
+    /// The whole messages at the start of `bytes`, and their run of ids if all of them are new.
     #[inline]
     pub(super) fn parse<'a>(&self, parser: &Parser, bytes: &'a [u8]) -> (Batch<'a>, Option<Run>) {
         let (batch, as_promised) = if self.sparse {

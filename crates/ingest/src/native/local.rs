@@ -1,4 +1,5 @@
-//! What the connections of one loop share: what they are owed, and which of them wait.
+//! State that the connections of one loop share: acknowledgements that are owed, and connections
+//! that wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,7 +13,7 @@ use super::counters::LoopTally;
 use super::message::Message;
 use super::refused::Refused;
 
-/// What a connection has appended, or has had committed.
+/// A connection's ids that were appended, or that were committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) batches: u64,
@@ -36,12 +37,12 @@ pub struct IngestLocal {
     pub(super) bell: Bell<Message>,
     /// In the order of tickets, which is that of appending.
     pub(super) owed: VecDeque<Owed>,
-    /// What is to be acknowledged when it is at home, in the same order.
+    /// Acknowledgements that are owed when records have reached the home, in the same order.
     pub(super) owed_home: VecDeque<Owed>,
-    /// What is to be acknowledged at home for each partition that moves; no queue is empty between
-    /// calls.
+    /// Acknowledgements that are owed by the home, for each partition that moves; no queue is empty
+    /// between calls.
     pub(super) owed_bound: BTreeMap<Tenure, OwedBy>,
-    /// What was just committed; empty between calls.
+    /// Acknowledgements that a commit has just made due; empty between calls.
     pub(super) committed: Vec<Owed>,
     /// Producers that wait for what the session before them handed over.
     pub(super) settling: Vec<ConnId>,
@@ -66,14 +67,14 @@ impl fmt::Debug for IngestLocal {
     }
 }
 
-/// What is owed for a partition.
+/// Acknowledgements that are owed for one partition.
 pub(super) struct OwedBy {
     pub(super) hold: Arc<Hold>,
     pub(super) owed: VecDeque<Owed>,
 }
 
 impl IngestLocal {
-    /// What is owed for a partition that is here.
+    /// The queue of acknowledgements for a partition that this server has.
     pub(super) fn owed_by(&mut self, hold: &Arc<Hold>) -> &mut VecDeque<Owed> {
         let by = self.owed_bound.entry(hold.tenure());
         let by = by.or_insert_with(|| OwedBy {

@@ -1,8 +1,8 @@
 //! What all readers of a server may hold together.
 //!
-//! A reader's reads are as large as its share allows, a third of it each, because it may have two of
-//! them queued and one under way. So a crowd of readers that take nothing holds the budget and no
-//! more, and none of them has to be cut for that.
+//! A reader's share of the budget limits its reads. Each read is at most a third of the share,
+//! because a reader may have two reads queued and one under way. So many readers that take nothing
+//! use the budget and no more, and none of them has to be cut for that.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct Memory {
     limit: usize,
     used: AtomicUsize,
-    /// When it was told last that it is used up; 0 is never.
+    /// When the log last said that the budget is used up; 0 is never.
     told_ns: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl Memory {
         self.used.load(Relaxed)
     }
 
-    /// Bytes that one of so many readers may read at once; `None`: nothing for now.
+    /// Bytes that one of `readers` readers may read at once; `None` if it must not read now.
     pub(super) fn share(&self, readers: usize) -> Option<usize> {
         let free = self.limit.saturating_sub(self.used());
         let share = (self.limit / readers.max(1) / 3).min(free / 4);

@@ -2,7 +2,7 @@
 
 use tidewire_log::{Committed, Range, ReadError};
 
-/// What others say to a connection.
+/// A message to a connection from another thread.
 #[derive(Debug)]
 pub enum Message {
     #[doc(hidden)]
@@ -12,11 +12,11 @@ pub enum Message {
     /// The partition of its producer is handed over, or belongs to another server.
     Unbound,
     #[doc(hidden)]
-    /// What was read for it.
+    /// The result of a read for the connection.
     Read(Answer),
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Answer {
     #[doc(hidden)]

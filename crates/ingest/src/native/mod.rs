@@ -2,8 +2,8 @@
 //! them back. The contract is `docs/formats/protocol.md`.
 //!
 //! * [`codec`] reads and writes frames, for both ends.
-//! * [`IngestService`] is the server; it needs a [`Log`](tidewire_log::Log), and [`Settings`] say
-//!   what it allows.
+//! * [`IngestService`] is the server; it needs a [`Log`](tidewire_log::Log), and [`Settings`] give
+//!   its limits.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -17,14 +17,14 @@ use std::thread::JoinHandle;
 use tidewire::Permit;
 use tidewire_log::{Begin, Credit, Log, Range, ReadError};
 
-/// What is to be read, and the connection that asks.
+/// A read that is to be done, and the connection that asked for it.
 pub(super) struct Job {
     pub(super) stream: Arc<str>,
     pub(super) what: Want,
     pub(super) permit: Permit<Message>,
 }
 
-/// What is to be read.
+/// The records to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
     /// Where to begin.

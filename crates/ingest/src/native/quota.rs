@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidewire::Instant;
 
-/// What one connection may send in a second. `None` is no limit.
+/// How much one connection may send in a second. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Messages.
@@ -16,7 +16,7 @@ pub struct Quota {
     pub bytes: Option<u64>,
 }
 
-/// What may be saved up by sending nothing.
+/// The most quota that a silent connection saves up.
 const BURST: Duration = Duration::from_secs(1);
 
 /// The rates of one connection.

@@ -1,7 +1,7 @@
 //! A reader's connection: credit in, records out.
 //!
-//! A reader has at most one read outstanding, and asks for the next one only when it has credit and
-//! the output is not full; so a reader that is slow or has gone costs a few reads of memory.
+//! A reader has at most one outstanding read, and asks for the next only when it has credit and the
+//! output is not full; so a slow or dead reader costs a few reads of memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) struct Reader {
     ends: Option<bool>,
     /// Bytes that are asked for.
     reading: usize,
-    /// What it holds of the readers' memory.
+    /// Bytes that this reader holds of the readers' memory.
     held: usize,
     /// Bytes queued when that changed last, and when it did.
     queued: usize,
@@ -175,7 +175,7 @@ impl Reader {
                 self.account(shared, cx);
                 self.go_on(shared, cx);
             }
-            // The records that follow say their position: that is how the reader learns of it.
+            // The following records state their position, so the reader notices the gap.
             Answer::Records(Err(ReadError::Missing { asked, next })) => {
                 tracing::warn!(
                     stream = %self.stream, from = asked, next,
@@ -213,7 +213,7 @@ impl Reader {
         self.place = Some(place);
         let read_max = shared.settings.read_max.clamp(1, 1 << 30);
         cx.local.tally.add(Count::readers, 1);
-        // Not what is taken now: the log may have been written when more was.
+        // The present limit does not apply: the log may have been written with a higher limit.
         let messages = read_max.max(GROUP_MAX);
         let body = messages + batch_overhead("") - codec::FRAME_HEADER + usize::from(u8::MAX);
         send(
@@ -271,7 +271,8 @@ impl Reader {
         cx.link.set_timer_after(LOOK);
     }
 
-    /// Accounts for what it holds: what is being read, and what was sent and is not taken yet.
+    /// Accounts for the memory of this reader: the read under way, and sent bytes that the client
+    /// has not taken.
     fn account(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let queued = cx.link.queued_len();
         if queued != self.queued || queued == 0 {
@@ -297,7 +298,7 @@ impl Reader {
         self.go_on(shared, cx);
     }
 
-    /// The connection has gone, and what it held with it.
+    /// The connection has closed: gives its memory back.
     pub(super) fn closed(&self, shared: &Shared) {
         shared.memory.changed(self.held, 0);
         if let Some(place) = &self.place {

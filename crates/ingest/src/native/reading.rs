@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A reader that is connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaderStatus {
-    /// What it reads.
+    /// The stream that the client reads.
     pub stream: Arc<str>,
     /// The named cursor that it may move, if any.
     pub cursor: Option<Arc<str>>,

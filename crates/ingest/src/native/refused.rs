@@ -26,7 +26,7 @@ impl Default for Lines {
     }
 }
 
-/// What one loop keeps for these lines.
+/// Refusals that one loop counts for its log lines.
 #[derive(Debug)]
 pub(super) struct Refused {
     lines: Arc<Lines>,

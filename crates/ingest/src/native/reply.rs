@@ -1,4 +1,4 @@
-//! Frames to a client: what is sent, and what is refused with which words.
+//! Frames to a client: replies, and refusals with their texts.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ pub(super) fn is_reserved(cursor: &str) -> bool {
     cursor.starts_with('@')
 }
 
-/// What a producer is told while no server has its partition.
+/// The text for a producer while no server has its partition.
 pub(super) const NOWHERE: &str = "the producer's partition is between two servers: connect again";
 
-/// What is said of bytes at the end that are no whole frame.
+/// The reason for trailing bytes that are no whole frame.
 pub(super) const CUT_SHORT: &str = "the connection ended in the middle of a frame";
 
-/// What is said when the log does not take something.
+/// The reason to send when the log does not take a batch.
 pub(super) fn reason_of(refused: Refused) -> Reason {
     match refused {
         Refused::TooMany | Refused::Forgotten => Reason::TooMany,
@@ -99,7 +99,7 @@ fn send_refusal(
 ) {
     let (conn, peer, now) = (cx.link.id(), &cx.link.peer().endpoint, cx.link.now());
     match cx.local.refused.pass(reason, now) {
-        // This one has a line of its own.
+        // This reason has a log line of its own.
         Some(held_back) if text != PROTECTED => {
             let token = cx.local.refused.token(conn);
             tracing::warn!(%peer, token, id, %reason, text, held_back, "refused");

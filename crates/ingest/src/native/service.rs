@@ -1,9 +1,9 @@
 //! The server: what its connections share, and how they learn what the log has done.
 //!
-//! An acknowledgement at level durable is owed for a ticket of the log. Each loop keeps what its
-//! connections are owed in one queue, in the order of tickets; when the log has come further, the
-//! loop is woken once, takes what is committed off the front, and each connection gets one
-//! acknowledgement however many of its batches were in the group.
+//! An acknowledgement at level durable is owed until the log reaches its ticket. Each loop keeps
+//! the owed acknowledgements of its connections in one queue, in the order of tickets. When the log
+//! has committed more, the loop is woken once and takes the committed ones off the front. Each
+//! connection gets one acknowledgement, however many of its batches were in the group.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -116,7 +116,7 @@ impl IngestService {
         self.shared.alarm.ring();
     }
 
-    /// What it allows.
+    /// The settings of the service.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings

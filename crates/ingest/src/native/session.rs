@@ -1,8 +1,8 @@
-//! One live session for each producer: a newer one fences the older.
+//! One live session for each producer: a newer session fences the older.
 //!
-//! A session's lock is held while it appends, so once it is fenced nothing of it can come to the
-//! log any more, and the producer's mark is final. It is taken once a chunk, and no other
-//! connection wants it unless the producer connects twice.
+//! A session's lock is held while it appends. So once a session is fenced, none of its messages can
+//! reach the log any more, and the producer's mark is final. The lock is taken once a chunk, and no
+//! other connection wants it unless the producer connects twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 pub(super) struct Session {
     producer: ProducerId,
-    /// What it is bound to, where partitions move.
+    /// The partition that the session is bound to, where partitions move.
     hold: Option<Arc<Hold>>,
     handle: Handle<Message>,
     live: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! What a native service allows.
+//! Limits of a native service.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::tokens::Token;
 use crate::classic::{HEADER, PAYLOAD_MAX};
 use crate::mistakes::Mistakes;
 
-/// What a native service allows. Sizes are bytes.
+/// Limits of a native service. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// What producers get that do not say. Default durable.
@@ -29,7 +29,7 @@ pub struct Settings {
     pub keepalive: Duration,
     /// How long a client may take to send its hello. Default 5 s.
     pub hello_within: Duration,
-    /// What a producer's connection may send. Default: no limit.
+    /// How much a producer's connection may send. Default: no limit.
     pub quota: Quota,
     /// Producers and readers find only streams that were created: a producer that names another one is
     /// refused. Default false: a producer's first message makes its stream.
@@ -47,9 +47,9 @@ pub struct Settings {
     pub protected: bool,
     /// Readers at once; one more is refused. Default 1,024.
     pub readers: usize,
-    /// Bytes that all readers may hold together of what was read for them and not taken yet; at
-    /// their limit they wait, and a reader that has taken nothing for 10 s is refused with `gone`.
-    /// One record more for each reader may be held. Default 64 MiB, at least 4 KiB.
+    /// Bytes of records that the server may hold for all readers together, read and not yet taken.
+    /// At this limit readers wait, and a reader that has taken nothing for 10 s is refused with
+    /// `gone`. One more record for each reader may be held. Default 64 MiB, at least 4 KiB.
     pub reader_memory: usize,
     /// Most bytes of one read, fewer where the readers' memory is short. Default 256 KiB.
     pub read_max: usize,
@@ -85,23 +85,24 @@ impl Default for Settings {
     }
 }
 
-/// Largest chunk that a builder allows: what may lie behind a message that is just complete.
+/// Largest chunk that a builder allows, and so the most bytes that may follow a message that is
+/// just complete.
 const CHUNK_MAX: usize = 1 << 20;
 
-/// Frames that may wait to be sent to a producer: acknowledgements are cumulative, so what does not
-/// fit one Ethernet segment is covered by the next.
+/// Bytes of frames that may wait to be sent to a producer, about one Ethernet segment:
+/// acknowledgements are cumulative, so one that does not fit is covered by the next.
 const QUEUED_MAX: usize = 1200;
 
 impl Settings {
-    /// The limits of connections that go with it. A connection may be quiet for ever, and one that
-    /// does not take what is sent to it may come back: what it holds is bounded.
+    /// The connection limits for these settings. A connection may be silent for ever, and a client
+    /// that does not take its replies may come back: the memory of such a connection is bounded.
     #[must_use]
     pub fn limits(&self) -> Limits {
         Limits {
             carried: HEADER + self.payload_max as usize + CHUNK_MAX,
             output_low: 0,
             output_high: QUEUED_MAX,
-            // A batch of one record is not paced, and that may be as large as any log has it.
+            // A batch of one record is not paced, and may be as large as any log allows.
             output_hard: GROUP_MAX + (1 << 20) + 2 * self.payload_max as usize,
             idle: None,
             write: None,

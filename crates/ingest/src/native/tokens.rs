@@ -1,5 +1,5 @@
-//! Secrets that clients show. Only their hashes are kept, and comparing takes the same time
-//! whatever is right about them.
+//! Tokens: secrets that clients send. The server keeps only hashes of tokens, and a comparison
+//! takes constant time.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// What a token is good for.
+/// The rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Reading, and moving cursors.
@@ -51,13 +51,13 @@ impl Rights {
 /// A token that is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    /// What it is called in logs.
+    /// The token's name in log lines.
     pub name: String,
     /// The SHA-256 hash of its bytes. Tokens should be long and random: the hash is not salted.
     pub sha256: [u8; 32],
     /// The streams that it is for; empty for all.
     pub streams: Vec<String>,
-    /// What it is good for.
+    /// The token's rights.
     pub rights: Rights,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Tokens {
     changes: AtomicU32,
 }
 
-/// What a client has shown.
+/// The token that a client has sent.
 #[derive(Debug)]
 pub(super) struct Pass {
     hash: [u8; 32],
@@ -146,7 +146,7 @@ impl Tokens {
             return true;
         }
         let mut found = Choice::from(0);
-        // All of them, so that the time does not tell which it was.
+        // All tokens are compared, so that the time does not reveal which one matched.
         for token in &*tokens {
             let is_for =
                 |stream| token.streams.is_empty() || token.streams.iter().any(|s| s == stream);
@@ -168,8 +168,8 @@ impl Tokens {
         found
     }
 
-    /// As [`Tokens::allow`], for a client that was allowed it before: looked at again only when
-    /// something has changed.
+    /// Like [`Tokens::allow`], for a client that was allowed before: checked again only when the
+    /// tokens have changed.
     pub(super) fn still_allow(&self, pass: &Pass, right: Right, stream: Option<&str>) -> bool {
         let changes = self.changes.load(Ordering::Acquire);
         pass.seen.load(Ordering::Relaxed) == changes || self.allow(pass, right, stream)

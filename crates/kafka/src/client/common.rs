@@ -20,8 +20,8 @@ pub(super) fn config(target: &Target, settings: &Settings) -> ClientConfig {
     config
 }
 
-/// What is set here under one name is not to be set under another: which of the two would hold
-/// cannot be chosen.
+/// Some settings have two names; a name that is set here must not be set under the other one,
+/// because it would be unknown which of them counts.
 fn only_name(name: &str) -> &str {
     match name {
         "metadata.broker.list" => "bootstrap.servers",
@@ -45,7 +45,7 @@ pub(super) fn failed(error: &KafkaError) -> Arc<str> {
     told(error).into()
 }
 
-/// Whether it tells of one broker, or of the way to it: the client goes on with the others, and tries this one again by itself.
+/// Whether the error is about one broker, or the way to it: the client goes on with the others, and retries this one by itself.
 pub(super) fn passes(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),

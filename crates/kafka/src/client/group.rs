@@ -22,7 +22,8 @@ use crate::{Settings, Target, Unavailable};
 
 /// How often the group is asked for its assignments.
 const DESCRIBE: Duration = Duration::from_secs(5);
-/// How long a broker may take for one answer. What the group decides is heard only behind it.
+/// How long a broker may take for one answer. A decision of the group arrives only behind that
+/// answer.
 const ANSWER: Duration = Duration::from_secs(3);
 /// When to try again what did not work.
 const RETRY: Duration = Duration::from_secs(2);
@@ -171,7 +172,7 @@ pub(super) fn join(
     // Whether it takes its settings.
     consumer(&config, &shared).map_err(|error| client(told(&error)))?;
     let thread = Builder::new().name("tidewire-group".into()).spawn(move || {
-        // Not joined: it may wait for a broker.
+        // The thread is not joined: it may be waiting for a broker.
         while !of_thread.ends() {
             if let Err(why) = be_member(&target, &settings, &config, &of_thread) {
                 tracing::warn!(

@@ -31,7 +31,7 @@ pub(super) enum Until {
     End,
 }
 
-/// What the marks say, by what is committed.
+/// The committed marks.
 pub(super) fn read(
     target: &Target,
     share: Share,
@@ -116,7 +116,8 @@ fn read_all(
     take: impl Fn(&[u8], Option<&[u8]>, &mut Held) -> Result<bool, Malformed>,
 ) -> Result<Held, Trouble> {
     let marks = target.marks();
-    // One sees all that was written, the other what is committed: where they agree nothing is under way.
+    // The first consumer sees all records, the second the committed ones: if their ends agree, no
+    // transaction is open.
     let all = consumer(target, settings, "read_uncommitted")?;
     let committed = consumer(target, settings, "read_committed")?;
     let (_, end) = all.fetch_watermarks(&marks, target.partition, ANSWER)?;
@@ -173,7 +174,7 @@ fn read_all(
                 others += u64::from(!is_mark);
                 continue;
             }
-            // Nothing that was committed when it was asked for is behind this.
+            // All records that were committed at the request have been read.
             Some(Err(KafkaError::PartitionEOF(_))) => {
                 if others > 0 {
                     tracing::warn!(
@@ -202,7 +203,8 @@ fn read_all(
     }
 }
 
-/// Waits until readers see all that is committed up to an offset of the topic of the records; why they do not, if it takes longer.
+/// Waits until readers see everything that is committed up to an offset of the topic of records; the error says why they do not,
+/// if it takes longer.
 fn hidden(
     committed: &BaseConsumer,
     target: &Target,
@@ -239,7 +241,7 @@ pub(super) fn consumer(
     reading(target, settings, isolation).create()
 }
 
-/// What it is set to.
+/// The configuration of a consumer.
 pub(super) fn reading(target: &Target, settings: &Settings, isolation: &str) -> ClientConfig {
     let mut config = config(target, settings);
     config

@@ -1,5 +1,5 @@
-//! Brokers within this process, for tests: librdkafka's own. They know transactions of producers, and nothing of what
-//! administrators ask for.
+//! librdkafka's own simulated brokers within this process, for tests. They know producers' transactions, but no
+//! administrators' requests.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{Target, Unavailable};
 /// How many there are.
 const BROKERS: i32 = 3;
 
-/// Some brokers, until this is dropped.
+/// Some simulated brokers, until this value is dropped.
 pub struct Brokers(MockCluster<'static, DefaultProducerContext>);
 
 impl fmt::Debug for Brokers {

@@ -24,8 +24,7 @@ pub use pieces::{fetch_snapshot, forget, send_snapshot};
 pub use reader::{Polled, Reader};
 use worker::Worker;
 
-/// The home at a target. Nothing is connected to before it is asked for something; `bell` is rung when it has
-/// answered.
+/// The home at a target. The client connects at the first request; `bell` is rung when the home has answered.
 ///
 /// # Errors
 /// A setting that the client does not know, or no thread.
@@ -37,7 +36,7 @@ pub fn home(
     share_home(target, Share::Whole, settings, bell)
 }
 
-/// The homes of a fleet's shares. Nothing is connected to before one is asked for something.
+/// The homes of a fleet's shares. The clients connect at the first request.
 ///
 /// # Errors
 /// A setting that the client does not know, or no thread.
@@ -55,8 +54,8 @@ pub fn homes(
     }))
 }
 
-/// Membership of the group that shares the partitions of a target; `place` is where clients find this node. It joins at
-/// once, and leaves when it is dropped.
+/// Membership of the group that shares the partitions of a target; `place` is this node's address for clients. The
+/// member joins at once, and leaves when the value is dropped.
 ///
 /// # Errors
 /// A setting that the client does not know, or no thread.
@@ -126,7 +125,7 @@ struct Asker {
 
 impl Home for Asker {
     fn ask(&mut self, number: u64, ask: Ask) {
-        // A worker that has panicked answers nothing, and that is what its asker finds.
+        // A worker that has panicked does not answer, and the asker notices that.
         let _ = self.asks.send((number, ask));
     }
 

@@ -66,9 +66,9 @@ fn client(error: &KafkaError) -> Unavailable {
     Unavailable::Client(told(error))
 }
 
-/// Sends a snapshot of these bytes to the topic of snapshots, as `id`. It counts when the word for
-/// it, which is returned, stands among the marks. Until then, and if this fails, its pieces are of
-/// no use. `goes_on` is asked before each.
+/// Sends a snapshot with these bytes to the topic of snapshots, as `id`. The snapshot counts when
+/// the returned note about it is committed among the marks. Until then, and if this call fails, its
+/// pieces are useless. `goes_on` is called before each piece.
 ///
 /// # Errors
 /// What the client says, or the reader.

@@ -104,7 +104,7 @@ impl Transactional {
             .map_err(told)?;
         let (producer, is_over) = (Arc::new(producer), Arc::new(AtomicBool::new(false)));
         let (served, ends) = (producer.clone(), is_over.clone());
-        // Not joined: it ends within a step, and with it the client.
+        // The thread is not joined: it ends within a step, and the client with it.
         Builder::new()
             .name("tidewire-acks".into())
             .spawn(move || {

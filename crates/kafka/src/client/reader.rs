@@ -113,14 +113,14 @@ impl Reader {
         })
     }
 
-    /// The offset at which it began, which is later than it was to where the home has not kept what was before.
+    /// The offset at which the reader began; later than requested if the home has not kept the records before.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// The next record, if it comes within this time. What goes wrong on the way to the brokers is tried again by the
-    /// client; then this may be called again.
+    /// The next record, if it comes within this time. The client retries failures on the way to the brokers; then
+    /// this may be called again.
     ///
     /// # Errors
     /// What the client says.
@@ -170,7 +170,7 @@ impl Reader {
         Ok(low)
     }
 
-    /// The offset at which what is committed ends, if that is told within this time.
+    /// The end of the committed records, if the brokers tell it within this time.
     ///
     /// # Errors
     /// What the client says.
@@ -182,8 +182,8 @@ impl Reader {
         Ok(u64::try_from(end).unwrap_or(0))
     }
 
-    /// The offset at which the end was found last, as the client says once a second. Everything before it has been returned when
-    /// [`poll`](Reader::poll) finds nothing.
+    /// The end of the topic that the client found last; it looks once a second. When [`poll`](Reader::poll) finds nothing, all
+    /// records before this offset have been returned.
     #[must_use]
     pub fn ended(&self) -> Option<u64> {
         let last = self.consumer.context().last.load(Relaxed);

@@ -1,5 +1,5 @@
-//! What the client says of itself beside its answers: an answer that does not come is called a transport failure or a time-out, and that
-//! the password is wrong is only said here.
+//! The messages of the client beside its answers. A missing answer is only reported as a transport failure or a time-out; a wrong
+//! password, for example, is only named in these messages.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,9 +45,9 @@ impl ProducerContext for Said {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// What was told of an error, with its cause where one is found: brokers are asked once more, by a
-/// client that listens for it. Only where the client authenticates to brokers: otherwise there is
-/// no cause to find beyond what was told.
+/// Adds the cause to the text of an error, if one is found: a new client asks the brokers once more
+/// and collects its messages. This is done only if the client authenticates to brokers: otherwise
+/// there is nothing more to find.
 pub(super) fn with_cause(told: String, target: &Target, settings: &Settings) -> String {
     let is_guarded = |name: &str| {
         name.starts_with("sasl.") || name.starts_with("ssl.") || name == "security.protocol"

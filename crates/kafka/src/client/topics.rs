@@ -23,7 +23,7 @@ const WITHIN: Duration = Duration::from_secs(15);
 /// Three copies outlive the loss of one machine while another is being restarted.
 const REPLICAS: usize = 3;
 const IN_SYNC: usize = 2;
-/// What a record and the batch that it is in take beside its messages.
+/// Bytes that a record and its batch take beside the messages.
 const EXTRA: u64 = 64 << 10;
 /// Size of one record of many messages, and the least that is asked for.
 const LEAST: u64 = 1 << 20;
@@ -47,7 +47,8 @@ pub(super) fn message_max(settings: &Settings) -> u64 {
     LEAST.max(u64::from(settings.payload_max)) + EXTRA
 }
 
-/// Has both topics be there, and looks whether they keep what is promised; the largest batch of records to be sent, in bytes.
+/// Makes both topics if they are missing, and checks that their settings keep the promises; returns the largest batch of
+/// records that may be sent, in bytes.
 pub(super) fn ensure(target: &Target, settings: &Settings) -> Result<u64, String> {
     let admin = admin(target, settings)?;
     let [most, _] = ensure_all(&admin, target, settings, kinds(target, settings))
@@ -73,8 +74,8 @@ fn kinds(target: &Target, settings: &Settings) -> [Kind; 2] {
     [data, marks]
 }
 
-/// Looks again whether both topics keep what is promised: the settings of a topic may be changed at any time. What cannot be found
-/// out now is none of its faults.
+/// Checks again that both topics keep the promises: the settings of a topic may be changed at any time. A check that cannot be
+/// made now finds no fault.
 ///
 /// # Errors
 /// The topics do not keep the promise any more.
@@ -147,7 +148,7 @@ fn ensure_all<const N: usize>(
     Ok(most)
 }
 
-/// Waits until a topic that was made is known: brokers hear of it one after the other.
+/// Waits until a new topic is known: brokers learn of it one after the other.
 fn made(admin: &Admin, target: &Target, kind: &Kind) -> Result<Found, String> {
     let since = Instant::now();
     loop {
@@ -172,14 +173,14 @@ struct Kind {
     keeps_all: bool,
 }
 
-/// What a topic is like.
+/// The properties of a topic.
 struct Found {
     faults: Vec<String>,
     /// The largest batch, in bytes.
     takes: u64,
 }
 
-/// What a topic is like; `None` if there is none.
+/// The properties of a topic; `None` if it does not exist.
 fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Found>, String> {
     let metadata = admin
         .inner()

@@ -61,7 +61,8 @@ pub(super) struct Worker {
     checked: Instant,
     /// Brokers have refused the times of records: until then they have none.
     untimed: Option<Instant>,
-    /// The highest offset that was written in each topic: in a topic that was made anew they begin again.
+    /// The highest offset that was written in each topic: in a topic that was made anew, offsets begin
+    /// again.
     reached: BTreeMap<String, i64>,
     /// Asks what readers see.
     sees: Option<BaseConsumer>,
@@ -107,7 +108,8 @@ impl Worker {
 
     fn not_carried(&mut self, why: NotCarried) -> Answer {
         let refused = self.producer.as_ref().and_then(Transactional::refused);
-        // The next one that opens it ends what this one has begun, if the topics still take it.
+        // The next opening ends the transactions that this producer has begun, if the topics still
+        // accept that.
         self.producer = None;
         self.batch_max = None;
         if refused == Some(RDKafkaErrorCode::InvalidTimestamp) {
@@ -281,8 +283,8 @@ impl Worker {
 /// The times of records at home, in milliseconds. A header has the true one.
 enum Stamps {
     None,
-    /// No time is later than now: brokers refuse times that are an hour ahead, and a clock that was
-    /// ahead has left such in the log.
+    /// Timestamps are never later than now: brokers refuse timestamps an hour ahead, and a clock
+    /// that was ahead has left some in the log.
     UpTo(i64),
 }
 

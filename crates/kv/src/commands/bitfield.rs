@@ -21,7 +21,7 @@ struct Field {
     at: usize,
 }
 
-/// What happens to a number that does not fit.
+/// What to do with a number that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
     /// The low bits of the number count.
@@ -73,7 +73,7 @@ impl Field {
         (self.at + self.bits as usize - 1) / 8 + 1
     }
 
-    /// What stands there; bits behind the end are zero.
+    /// Reads the number at this place; bits behind the end of the string are zero.
     fn read(self, bytes: &[u8]) -> i64 {
         let mut raw = 0u128;
         let first = self.at / 8;
@@ -114,7 +114,7 @@ impl Field {
         }
     }
 
-    /// The number as it will stand there; `None` if it is not written.
+    /// The number that will be stored; `None` if nothing is written.
     fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
         let (least, most) = self.range();
         match overflow {
@@ -168,7 +168,8 @@ impl Operation {
         !matches!(self.act, Act::Get)
     }
 
-    /// What is to be written where `old` stands, `Some(None)` if it does not fit; `None` of one that only reads.
+    /// The number to write in place of `old`: `Some(None)` if it does not fit, `None` for an operation that only
+    /// reads.
     fn new_value(&self, old: i64) -> Option<Option<i128>> {
         let new = match self.act {
             Act::Get => return None,
@@ -227,13 +228,13 @@ fn bitfield(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     }
     let writers = operations.iter().filter(|operation| operation.writes());
     let end = writers.map(|operation| operation.field.end()).max();
-    // Only a read has missed a key that is not there.
+    // Only a call that just reads counts a missing key as a miss.
     let bytes = match end {
         None => ctx.db.string(args[1])?,
         Some(_) => ctx.db.peek_string(args[1])?,
     };
     let grows = bytes.is_none_or(|bytes| bytes.len() < end.unwrap_or(0));
-    // What is so already is no change.
+    // Storing the present value again is no change.
     let keeps = !grows
         && bytes.is_some_and(|bytes| operations.iter().all(|operation| operation.keeps(bytes)));
     let Some(end) = end.filter(|_| !keeps) else {

@@ -1,10 +1,10 @@
-//! What a running command is given.
+//! The context of a running command.
 
 use super::error::{Done, Error};
 use crate::reply::Reply;
 use crate::store::{Blocked, NoRoom, Units, View};
 
-/// What a running command is given.
+/// The context of a running command.
 pub struct Ctx<'a, 's> {
     /// The keys that the command named.
     pub db: View<'a, 's>,
@@ -12,15 +12,16 @@ pub struct Ctx<'a, 's> {
     pub reply: &'a mut Reply,
     /// Milliseconds since 1970; one time for all commands of a batch.
     pub now_ms: u64,
-    /// The time that is kept, for example when an entry was delivered to a consumer; milliseconds
-    /// since 1970. What is replayed was run at another time than now.
+    /// The time that commands store, for example when an entry was delivered to a consumer;
+    /// milliseconds since 1970. During a replay, this is the time at which the command ran first.
     pub at_ms: u64,
     /// Chance.
     pub rng: &'a mut fastrand::Rng,
     /// The command's name in lower case, for error texts.
     pub name: &'static str,
-    /// The key that has become ready, when a command that waited is run again. It looks at this key
-    /// only, not at the others it waits for; the key has the type that it waits for.
+    /// The key that has become ready, when a command that waited is run again. The command then
+    /// looks only at this key, not at the other keys that it waits for; the key has the type that
+    /// the command waits for.
     pub serving: Option<&'a [u8]>,
     pub(crate) may_block: bool,
     pub(crate) blocked: Option<Blocked>,
@@ -42,9 +43,9 @@ impl Ctx<'_, '_> {
         }
     }
 
-    /// Says what the command came to, for the log of effects: a command that does not depend on
-    /// time and chance. May be called several times, for several commands in order. Not called when
-    /// the command as it came will do.
+    /// Gives the log of effects a command that does not depend on time and chance, and has the
+    /// effect of the present one. May be called several times, for several commands in order. A
+    /// command whose own text will do does not call this.
     pub fn rewrite(&mut self, args: &[&[u8]]) {
         if !self.has_effects() {
             return;
@@ -57,7 +58,8 @@ impl Ctx<'_, '_> {
     /// [`UNBOUNDED`](super::UNBOUNDED). Called before anything is changed.
     ///
     /// # Errors
-    /// There is none: the command returns it, and is answered so, or tried again later.
+    /// There is no room: the command returns this error, and its client gets the error or the
+    /// command runs again later.
     pub fn reserve(&mut self, arguments: usize, bytes: usize) -> Done {
         if self.has_effects() {
             let bound = Units::bound(arguments, bytes);

@@ -14,12 +14,12 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("restore-asking", -4, WRITE | MEMORY, Keys::ONE, restore),
 ];
 
-/// Bytes of memory that what is restored may take; a payload that was made for it says a thousand times
-/// what it is long.
+/// Bytes of memory that a restored value may take. A malicious payload can announce a thousand times
+/// its own length.
 const BYTES_MAX: usize = 2 * LONGEST;
 
 fn dump(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    // As in Redis it is no use of the key.
+    // As in Redis, DUMP does not count as a use of the key.
     let payload = ctx
         .db
         .look(args[1])

@@ -1,4 +1,4 @@
-//! What a command answers when it cannot do what it was asked for.
+//! The error replies of commands.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ impl Error {
     pub const BUSY: Error = Error::new(
         "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
     );
-    /// There is no command to make it.
+    /// The name of the command is missing, so the text does not contain it.
     pub const NO_KEYS_GIVEN: Error = Error::new("ERR at least 1 input key is needed");
 
     /// An error with a fixed text.
@@ -80,5 +80,5 @@ impl Error {
     }
 }
 
-/// How a command ends; an error takes back what it had written of its reply.
+/// The result of a command; an error removes the part of the reply that the command had written.
 pub type Done = Result<(), Error>;

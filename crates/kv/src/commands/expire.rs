@@ -92,7 +92,7 @@ impl Unit {
         at.ok_or_else(|| Error::expire_time(ctx.name))
     }
 
-    /// Milliseconds since 1970; `None` if that does not fit.
+    /// The time in milliseconds since 1970; `None` if the number does not fit.
     pub(super) fn at_ms(self, value: i64, now_ms: u64) -> Option<i64> {
         let ms = if self.seconds {
             value.checked_mul(1000)?

@@ -1,12 +1,12 @@
-//! What changes the libraries of functions. Not a command of clients: FUNCTION finds out what a text is, and then has it
-//! kept by this, which is what stands in the log.
+//! The command that changes the libraries of functions. Clients cannot call it: FUNCTION compiles a text and then stores
+//! it with this command, which is the one that stands in the log.
 
 use super::{Ctx, Done, Error, Keys, MEMORY, REMOVES, Spec, WRITE};
 
 /// `function put NAME CODE`, `function remove NAME`, `function clear`.
 pub(crate) static FUNCTION: Spec = Spec::new("function", -2, WRITE | MEMORY, Keys::All, function);
 
-/// As [`FUNCTION`], where it may run when memory is short.
+/// Like [`FUNCTION`], for changes that are allowed when memory is short.
 pub(crate) static FEWER_FUNCTIONS: Spec =
     Spec::new("function", -2, WRITE | REMOVES, Keys::All, function);
 

@@ -106,7 +106,7 @@ fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 /// Puts a value with its deadline in the place of whatever a key holds.
 pub(super) fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: Value, deadline_ms: Option<u64>) {
     if ctx.db.exists(key) {
-        // As in Redis what was there is removed first.
+        // As in Redis, the old value of the key is removed first.
         ctx.db.event(events::NEW, "new", key);
     }
     match value {

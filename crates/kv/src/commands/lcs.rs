@@ -39,7 +39,7 @@ impl Options {
     }
 }
 
-/// For each two beginnings of two texts how much they have in common.
+/// For each pair of prefixes of two texts, the length of their longest common subsequence.
 struct Table {
     cells: Vec<u32>,
     width: usize,

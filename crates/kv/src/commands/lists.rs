@@ -48,7 +48,7 @@ fn end_of(name: &str) -> End {
     }
 }
 
-/// What is told of pushing at an end.
+/// The event of pushing at an end.
 fn pushed(end: End) -> &'static str {
     match end {
         End::Left => "lpush",
@@ -56,7 +56,7 @@ fn pushed(end: End) -> &'static str {
     }
 }
 
-/// What is told of popping from an end.
+/// The event of popping from an end.
 fn popped(end: End) -> &'static str {
     match end {
         End::Left => "lpop",
@@ -139,7 +139,7 @@ fn take_one_told(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<V
     Ok(element)
 }
 
-/// Takes up to `most` elements; `None` if there is no such list.
+/// Takes up to `most` elements; `None` if the list does not exist.
 fn take(
     ctx: &mut Ctx<'_, '_>,
     key: &[u8],
@@ -277,7 +277,7 @@ fn lrem(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let these = all.filter(|(_, element)| *element == *args[3]);
             these.take(most).map(|(at, _)| at).collect()
         };
-        // From the back, so that the places of the others stay what they are.
+        // From the back, so that the indices of the remaining elements stay valid.
         found.sort_unstable_by(|a, b| b.cmp(a));
         for &at in &found {
             list.remove(at);
@@ -366,7 +366,7 @@ fn lpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Moves one element and answers it; false if there is none.
+/// Moves one element and replies with it; false if there is none.
 fn shift(
     ctx: &mut Ctx<'_, '_>,
     from: &[u8],

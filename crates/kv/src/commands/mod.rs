@@ -2,10 +2,10 @@
 //!
 //! A command is a [`Spec`]: a name, the number of its arguments, what it is like, where its keys
 //! are, and a function `fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done`. The function may use the keys that
-//! its [`Keys`] name and no others (another panics), in any database. It reads and changes them
-//! through [`Ctx::db`], writes exactly one reply to [`Ctx::reply`], or returns an [`Error`], which
-//! takes back what it wrote. `ctx.db` and `ctx.reply` are two fields, so a closure given to
-//! [`View::update`](crate::store::View::update) may write the reply.
+//! its [`Keys`] name and no others (another panics), in any database. The function reads and
+//! changes the keys through [`Ctx::db`]. It writes exactly one reply to [`Ctx::reply`], or returns
+//! an [`Error`], which takes back what the function wrote. `ctx.db` and `ctx.reply` are two fields,
+//! so a closure given to [`View::update`](crate::store::View::update) may write the reply.
 //!
 //! ```ignore
 //! pub(crate) const SPECS: &[Spec] = &[
@@ -29,8 +29,8 @@
 //! }
 //! ```
 //!
-//! A command whose effect depends on chance or time says what it came to with [`Ctx::rewrite`].
-//! One that would wait calls [`Ctx::block`] and returns; see there.
+//! A command whose effect depends on chance or time gives its actual effect to [`Ctx::rewrite`]. A
+//! command that would wait calls [`Ctx::block`] and returns.
 
 mod bitfield;
 mod bits;

@@ -37,7 +37,7 @@ pub fn either_way(arg: &[u8]) -> Result<i64, Error> {
 /// Whether so many members with what belongs to each can be counted, as Redis counts.
 ///
 /// # Errors
-/// For more than half of what a number can be, either way.
+/// The error for a number beyond half of the range of an integer, positive or negative.
 pub fn check_pairs(wanted: i64) -> Result<(), Error> {
     match wanted.unsigned_abs() > i64::MAX as u64 / 2 {
         true => Err(Error::new("ERR value is out of range")),
@@ -49,8 +49,8 @@ pub fn check_pairs(wanted: i64) -> Result<(), Error> {
 /// take all memory there is.
 pub const SAMPLES_MAX: i64 = 1 << 24;
 
-/// Whether so many members may be chosen by chance; below zero a member may be chosen again. Of a
-/// key that is not there nothing is chosen, whatever the number.
+/// Checks a number of members to choose at random; with a negative number a member may be chosen
+/// again. A missing key has no members, so any number is accepted for it.
 ///
 /// # Errors
 /// For less than minus [`SAMPLES_MAX`].
@@ -126,8 +126,8 @@ pub fn timeout(arg: &[u8]) -> Result<Option<std::time::Duration>, Error> {
     Ok((ms > 0).then(|| std::time::Duration::from_millis(ms)))
 }
 
-/// First and last index of an inclusive range that may count from the end, within `len`; `None` if
-/// it is empty.
+/// First and last index of an inclusive range within `len`; a negative number counts from the end.
+/// `None` if the range is empty.
 #[must_use]
 pub fn range(start: i64, end: i64, len: usize) -> Option<(usize, usize)> {
     let n = len as i64;

@@ -35,7 +35,7 @@ pub(super) fn several<'x, E>(
     Ok((args[at + 1..=at + keys].to_vec(), end, most))
 }
 
-/// The keys to look at: all of them, or for a command that has waited the one that became ready.
+/// The keys to look at: all keys, or for a command that has waited, the key that became ready.
 pub(super) fn candidates<'x>(serving: Option<&'x [u8]>, keys: &[&'x [u8]]) -> Vec<&'x [u8]> {
     serving.map_or_else(|| keys.to_vec(), |key| vec![key])
 }

@@ -4,7 +4,7 @@ use super::parse::{integer, is};
 use super::{Ctx, Error};
 use crate::types::glob::Glob;
 
-/// The pattern that is given; `None` for a star alone, which even an empty text matches.
+/// The given pattern; `None` for a single star, which matches everything.
 ///
 /// # Errors
 /// The pattern is too long.
@@ -16,7 +16,7 @@ pub(super) fn pattern(arg: &[u8]) -> Result<Option<Glob>, Error> {
     Ok(Some(glob))
 }
 
-/// What a scan of a collection was asked for.
+/// The arguments of a collection's scan.
 pub(super) struct Scan {
     pub(super) cursor: u64,
     pub(super) count: usize,
@@ -26,7 +26,8 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Where to go on; it is wrong even if there is no such key, which options are not.
+    /// The cursor of a SCAN. A malformed cursor is an error even if the key is missing; malformed
+    /// options are then not looked at.
     pub(super) fn cursor(arg: &[u8]) -> Result<u64, Error> {
         let cursor = std::str::from_utf8(arg).ok().and_then(|s| s.parse().ok());
         cursor.ok_or(Error::new("ERR invalid cursor"))

@@ -1,4 +1,4 @@
-//! What is known of a command before it runs.
+//! Facts about a command that are known before it runs.
 
 use super::parse::parse_integer;
 
@@ -13,10 +13,11 @@ pub const WRITE: Flags = 2;
 pub const MEMORY: Flags = 4;
 /// The command's time does not depend on how much there is.
 pub const FAST: Flags = 8;
-/// As `FAST`, for a command that is not reported as fast to clients. What it is given is all it
-/// touches.
+/// Like `FAST`, for a command that clients do not see as fast. The command touches only the keys
+/// and arguments of its call.
 pub const BRIEF: Flags = 16;
-/// What it comes to is not bounded by what it is given: it [reserves](crate::commands::Ctx::reserve) more when it knows it.
+/// The effect of the command is not bounded by its arguments: the command [reserves](crate::commands::Ctx::reserve) more
+/// room when it knows how much.
 pub const UNBOUNDED: Flags = 32;
 /// Subcommands that create something may need more memory; others may give some back, and are not
 /// refused.
@@ -25,13 +26,13 @@ pub const CREATES: Flags = 64;
 /// may use what is held for that.
 pub const REMOVES: Flags = 128;
 
-/// What is known of a command about keys.
+/// The facts about a command on keys.
 pub struct Signature {
     /// Name of the command in lower case.
     pub name: &'static str,
     /// The number of its arguments with the name; negative for at least that many.
     pub arity: i16,
-    /// What it is like.
+    /// The properties of the command.
     pub flags: Flags,
     /// Where its keys are.
     pub keys: Keys,
@@ -44,8 +45,8 @@ pub enum Keys {
     None,
     /// The command may use any key there is.
     All,
-    /// The command goes through the keys by itself, with the lock of one shard at a time: what it
-    /// sees is not one moment, unless it runs in a transaction.
+    /// The command walks through the keys by itself, with the lock of one shard at a time: its
+    /// result is no snapshot of one moment, unless the command runs in a transaction.
     Walk,
     /// The first argument and the one behind STORE; any key if others are named by patterns, as SORT
     /// does it.
@@ -63,7 +64,7 @@ pub enum Keys {
         /// From one key to the next.
         step: u8,
     },
-    /// As many as an argument says, right behind it.
+    /// As many keys as the preceding argument says.
     Counted {
         /// The argument with the number.
         at: u8,
@@ -162,7 +163,8 @@ fn streams<'a, 'x>(args: &'a [&'x [u8]]) -> &'a [&'x [u8]] {
     &[]
 }
 
-/// What stands behind STORE or STOREDIST. The last of several counts: the others are not used.
+/// The key behind STORE or STOREDIST. If there are several, the last one counts; the others are not
+/// used.
 fn stored_places<'a, 'x>(
     args: &'a [&'x [u8]],
     from: usize,

@@ -1,5 +1,5 @@
-//! SORT and SORT_RO. What is sorted may be ordered by, and answered with, values of other keys, whose
-//! names are made from its elements: then the command uses any key, and holds all locks while it runs.
+//! SORT and SORT_RO. The elements may be ordered by, and answered with, values of other keys, whose
+//! names are made from the elements. Then the command uses any key, and holds all locks while it runs.
 
 use std::cmp::Ordering;
 
@@ -73,8 +73,8 @@ impl<'x> Options<'x> {
     }
 }
 
-/// What a pattern names for an element: the element itself, a string, or a field of a hash; nothing if
-/// there is no star in it, or no such value.
+/// The value that a pattern names for an element: the element itself, a string, or a field of a hash;
+/// `None` if the pattern has no star, or there is no such value.
 fn look_up(ctx: &mut Ctx<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());
@@ -101,7 +101,8 @@ enum Weight {
 impl Weight {
     fn new(options: &Options<'_>, mut text: Option<Vec<u8>>) -> Result<Weight, Error> {
         if options.alpha {
-            // What is not stored is compared as C does it, up to the first zero.
+            // If the result is not stored, texts are compared as C does it, up to the first zero
+            // byte.
             if let Some(text) = text.as_mut().filter(|_| options.into.is_none()) {
                 text.truncate(
                     text.iter()
@@ -111,7 +112,7 @@ impl Weight {
             }
             return Ok(Weight::Text(text));
         }
-        // What is not there weighs nothing.
+        // A missing value counts as 0.
         let number = text.map_or(Some(0.0), |text| score::parse(&text));
         number.map(Weight::Number).ok_or(Error::new(
             "ERR One or more scores can't be converted into double",
@@ -141,8 +142,8 @@ fn elements(ctx: &mut Ctx<'_, '_>, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
 fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let mut options = Options::parse(ctx.name, &args[2..])?;
     let mut elements = elements(ctx, args[1])?;
-    // A pattern without a star asks for the order there is, up or down. A set has none: what is stored
-    // of it is sorted nevertheless.
+    // A pattern without a star asks for the present order, forwards or backwards. A set has no order,
+    // so a stored result of a set is sorted nevertheless.
     let mut as_is = options.by.is_some_and(|by| !by.contains(&b'*'));
     match ctx.db.peek_value(args[1]) {
         Some(ValueRef::Set(_)) if !as_is || options.into.is_none() => {}

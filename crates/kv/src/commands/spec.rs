@@ -1,4 +1,4 @@
-//! A command about keys: what is known of it, and its function.
+//! A command on keys: the facts about it, and its function.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ pub type Run = fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done;
 
 /// A command.
 pub struct Spec {
-    /// What is known of it.
+    /// The facts about the command that are known before it runs.
     pub signature: Signature,
     /// Runs it.
     pub run: Run,

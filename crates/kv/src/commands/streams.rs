@@ -70,7 +70,7 @@ fn write_entries<'a>(reply: &mut Reply, items: impl Iterator<Item = Item<'a>>, m
     reply.enclose(from, n);
 }
 
-/// What is answered where there is no such key or group.
+/// The error reply for a missing key or group.
 #[cold]
 fn no_group(key: &[u8], group: &[u8], more: &str) -> Error {
     let Error(text) = Error::quoting("NOGROUP No such key '", key, "' or consumer group '");

@@ -123,7 +123,8 @@ fn set(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Tells that a string was set, perhaps with a time; if that has passed, it is not there, and `put` has told of it.
+/// Publishes the event of a set string, and the event of its expiry time if it has one. If that time has passed,
+/// the key does not exist, and `put` has published the event.
 fn tell_put(ctx: &mut Ctx<'_, '_>, key: &[u8], timed: bool) {
     if timed && !ctx.db.exists(key) {
         return;
@@ -413,7 +414,7 @@ mod tests {
     use crate::reply::{Proto, Reply};
     use crate::store::{Settings, Store};
 
-    /// Twice the memory would be counted, and be half of what a snapshot reserves on the disk.
+    /// If twice the memory were counted, a snapshot would reserve twice the disk space.
     #[test]
     fn a_long_string_that_grows_takes_an_eighth_more_at_most() {
         const MIB: usize = 1 << 20;

@@ -9,7 +9,7 @@ pub(crate) type Subcommands = &'static [(&'static str, i16)];
 /// Checks the subcommand of a call, and how many arguments it has; its name.
 ///
 /// # Errors
-/// There is no such subcommand, or it takes another number of arguments.
+/// The subcommand is unknown, or takes another number of arguments.
 pub(crate) fn check(
     command: &str,
     known: Subcommands,

@@ -383,7 +383,7 @@ fn answer<'a>(
     members.for_each(|scored| one(reply, scored, with_scores));
 }
 
-/// What is before so many members.
+/// Writes the head of a reply with this many members.
 fn head(reply: &mut Reply, n: usize, with_scores: bool) {
     let flat = with_scores && reply.proto == Proto::Resp2;
     reply.array(if flat { 2 * n } else { n });

@@ -1,8 +1,9 @@
 //! A store that follows another server's by what its home holds, and takes it over.
 //!
-//! The one idea: at home a store is one row of positions, whichever server owns it. A follower is
-//! where its next position is; an owner begins its own log at the position where it has found the
-//! home's end; so nothing has to be compared, and what is missing is a number.
+//! The one idea: in the home (Kafka) a store is one row of positions, whichever server owns it. A
+//! follower stands at its next position, and an owner begins its own log at the position where the
+//! home ends. So nothing has to be compared: the number of missing units is a difference of two
+//! positions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub enum FollowError {
     Remade {
         /// Where it goes on.
         found: u64,
-        /// What was read.
+        /// Bytes that were read from the home.
         read: u64,
     },
     /// The home holds something else.
@@ -65,9 +66,9 @@ pub enum FollowError {
     Replay(#[from] ReplayError),
 }
 
-/// What a home holds, read in order.
+/// The contents of a home, read in order.
 pub trait Source: Send {
-    /// What comes next; if it `waits`, for a moment, should there be nothing.
+    /// The next event from the home. If `waits` is set and there is none, waits for it a moment.
     ///
     /// # Errors
     /// The home cannot be read now; it may be asked again, and then goes on where it was.
@@ -85,7 +86,8 @@ pub enum Heard {
     Nothing,
     /// A record cannot be read. Records behind it come next.
     Unreadable(Arc<str>),
-    /// What comes next is at that offset, before this one, which was read: it is another home by now.
+    /// The next record is at the first offset, before the second one, which was read already: so the
+    /// home was made anew.
     Remade(u64, u64),
 }
 
@@ -101,7 +103,7 @@ pub struct Applier {
 }
 
 impl Applier {
-    /// For a store that holds what is below this position, and whose hook is a [`KvLog`] that
+    /// `store` holds all units below `next`, and its hook is a [`KvLog`] that
     /// [follows](KvLog::following).
     #[must_use]
     pub fn new(store: Arc<Store>, next: u64) -> Applier {
@@ -138,8 +140,8 @@ impl Applier {
         self.replayed.units
     }
 
-    /// Applies records that lie next to each other. `now_ms` is milliseconds since 1970. Where a script keeps keys that are
-    /// needed `pause` waits a moment, and says whether to go on; whether all was applied.
+    /// Applies consecutive records. `now_ms` is milliseconds since 1970. If a script holds needed keys, calls `pause`,
+    /// which waits a moment and says whether to go on. Returns whether all records were applied.
     ///
     /// # Errors
     /// See [`FollowError`]; the store is of no use then, but to be read.
@@ -220,7 +222,7 @@ fn is_foreign(held: &Held) -> Option<Arc<str>> {
     )
 }
 
-/// What can be set about a follower.
+/// The settings of a follower.
 #[derive(Clone, Debug)]
 pub struct FollowSettings {
     /// How long an answer of the home is waited for when the store is taken over. Default 90 s.
@@ -248,8 +250,8 @@ pub enum Standing {
     Follows,
     /// The follower takes the store over.
     TakesOver,
-    /// The store is this one's from this position on, by what is at home, and all before it was applied. What is left to do is to
-    /// [go on there](go_on_at).
+    /// This server owns the store from this position on, according to the home, and has applied all units before it. The caller
+    /// now has to [go on there](go_on_at).
     Owns(u64),
 }
 
@@ -260,8 +262,8 @@ pub struct Follower {
     state: State,
     /// As what the store is taken over.
     owner: Option<Owner>,
-    /// From which log it is, once that was looked at: two followers that are told to do so at once take it over from one owner,
-    /// and only one of them finds that owner still there.
+    /// The log of the owner from which this follower takes over, once that was looked at. Two followers may be told to take
+    /// over at once; only one of them finds the old owner still in place.
     from: Option<Option<u64>>,
     tries: u32,
     /// The home may be claimed already: no answer has said that it is not.
@@ -270,7 +272,7 @@ pub struct Follower {
     is_called_off: bool,
     asked: u64,
     at_end: bool,
-    /// What is wrong with a record that came, since the last that was applied.
+    /// Why a record could not be read, since the last record that was applied.
     unreadable: Option<Arc<str>>,
     /// Why the store could not be taken over.
     refused: Option<Arc<str>>,
@@ -320,7 +322,7 @@ impl Follower {
         }
     }
 
-    /// What it puts into the store.
+    /// The part that puts units into the store.
     #[must_use]
     pub fn applier(&self) -> &Applier {
         &self.applier
@@ -342,8 +344,8 @@ impl Follower {
         }
     }
 
-    /// Has it take the store over, as this owner, whose log is one that there is not yet: the former owner is fenced, the rest of
-    /// what is at home is read.
+    /// Starts a promotion of this follower to `owner`, whose log does not exist yet: the former owner is fenced, and the rest of
+    /// the home is read.
     pub fn take_over(&mut self, owner: Owner) {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
@@ -353,9 +355,9 @@ impl Follower {
         }
     }
 
-    /// Whether a client waits for the promotion, which is so until this is called. If none does,
-    /// the promotion is cancelled with the next step, unless the home is claimed, or may be: the
-    /// former owner would be none any more, and no other in its place. It goes on then.
+    /// Sets whether a client waits for the promotion; until the first call, one does. If none does,
+    /// the next step cancels the promotion. But if the home is claimed or may be claimed, the
+    /// promotion goes on: the former owner is fenced by then, and there would be no owner.
     pub fn want(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
     }
@@ -365,7 +367,7 @@ impl Follower {
         std::mem::take(&mut self.is_called_off)
     }
 
-    /// Cancels the promotion if no client wants it and that is possible; returns whether it was
+    /// Cancels the promotion if no client waits for it and that is possible; returns whether it was
     /// cancelled.
     fn call_off(&mut self) -> bool {
         let is_under_way = !matches!(self.state, State::Following | State::Owner(_));
@@ -399,7 +401,7 @@ impl Follower {
     /// Does one piece of work. `now` is since any fixed moment, `now_ms` since 1970; `pause` as for [`Applier::apply`].
     ///
     /// # Errors
-    /// What is at home cannot be followed: this is not tried again.
+    /// The data in the home cannot be followed; a retry would not help.
     pub fn step(
         &mut self,
         now: Duration,
@@ -561,7 +563,7 @@ impl Follower {
         }
         let mut claim = Transaction::new(owner);
         if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {
-            // What that one has behind this is nowhere else.
+            // Units that the former owner has behind this position are nowhere else.
             claim.streams.insert(left_by(former.log), *place);
         }
         // At once: until this is committed the former owner may open the home again.
@@ -570,7 +572,7 @@ impl Follower {
         self.state = State::Claiming(number, now + self.settings.answer_within, end);
     }
 
-    /// Whether the owner is another one than when this began, and not this one.
+    /// Whether the home names another owner than at the beginning, and that is not this server.
     fn is_overtaken(&self, held: &Held) -> bool {
         let is_other = self
             .from
@@ -626,10 +628,10 @@ impl Follower {
     }
 }
 
-/// Has a store that was [taken over](Standing::Owns) go on with a log of its own, which was made for that: with the
-/// [identity](tidewire_log::Settings::identity) of the owner that was claimed, and its stream
-/// [beginning](tidewire_log::Settings::begins) at the position. Nothing is taken before [`KvLog::own`], which is to wait for a
-/// snapshot that counts and for the replicator to have the home.
+/// Has a store that was [taken over](Standing::Owns) continue with a log of its own, which was made for that: with the
+/// [identity](tidewire_log::Settings::identity) of the claim, and its stream [beginning](tidewire_log::Settings::begins) at
+/// the position. No change is taken before [`KvLog::own`], which must wait for a valid snapshot, and for the replicator to own
+/// the home.
 ///
 /// # Errors
 /// The log is another one, or takes nothing now: [`Refused::Busy`] is to be tried again.
@@ -640,7 +642,7 @@ pub fn go_on_at<D: Disk>(
     now_ms: u64,
 ) -> Result<(), Refused> {
     let stream = log.stream(STREAM)?;
-    // What was begun by the former owner, and is at home, never goes on.
+    // A unit that the former owner had begun in the home is never completed.
     let units = Units::break_off(now_ms);
     let placed = {
         let cost = units.cost();

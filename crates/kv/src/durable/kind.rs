@@ -11,8 +11,9 @@ const HEADER: usize = 12;
 /// Credit for the first record, more than enough.
 const BEGINNING: Credit = Credit(1);
 
-/// What the log on a disk is of. Logs of version 0.2.0 and before do not say it: such logs are
-/// known by what is in them, or by a snapshot beside them. `None`: nothing is, so it may be either.
+/// Whether the log on a disk holds messages or keys. Logs of version 0.2.0 and before do not record
+/// it: their kind is found out from their records, or from a snapshot beside them. `None`: there
+/// are no records, so the log may be of either kind.
 ///
 /// # Errors
 /// What reading it says.
@@ -101,7 +102,7 @@ mod tests {
         disk
     }
 
-    /// What a store's log begins with.
+    /// The first record of a store's log.
     const UNIT: &[u8] = b"\x02\x01\0\x03\x03SET\x01k\x01v";
 
     #[test]
@@ -118,7 +119,7 @@ mod tests {
                 Some(Kind::Messages),
             ),
             (None, &[][..], None),
-            // What it says is believed over what is in it.
+            // The recorded kind is believed, even if the records look like the other kind.
             (Some(Kind::Messages), &keys[..], Some(Kind::Messages)),
             (Some(Kind::Keys), &keys[..], Some(Kind::Keys)),
         ] {
@@ -144,7 +145,7 @@ mod tests {
             refused.contains("a log of keys, and not of messages"),
             "{refused}"
         );
-        // Opened without saying what it is to be, it stays what it is.
+        // A log that is opened without naming a kind keeps its kind.
         drop(EmbeddedLog::open(disk.clone(), Settings::default()).expect("a log"));
         assert_eq!(kind_of(disk).expect("a log"), Some(Kind::Keys));
     }

@@ -18,9 +18,10 @@ const UNIT_MAX: usize = 64 << 20;
 /// Bytes that a group takes at first.
 const GROUP_FIRST: usize = 4 << 20;
 
-/// Writes what a store commits to a log, and knows how far that is durable.
+/// Writes a store's commits to a log, and knows how far they are durable.
 ///
-/// One that [follows](KvLog::following) another server's store has no log, and takes nothing, until that is taken over.
+/// A `KvLog` that [follows](KvLog::following) another server's store has no log of its own, and takes no changes until
+/// this server takes the store over.
 pub struct KvLog {
     policy: Policy,
     /// Replies wait for the commit.
@@ -35,7 +36,7 @@ pub struct KvLog {
     early: Mutex<Vec<Wake>>,
     /// As far as the log was last seen to be committed.
     committed: AtomicU64,
-    /// Nothing is taken any more: the log has failed, or is not what is in memory.
+    /// No more changes are taken: the log has failed, or differs from the memory.
     failed: AtomicBool,
     stands: AtomicU8,
     /// Why it is not the owner of the store any more.
@@ -120,8 +121,8 @@ impl KvLog {
         }
     }
 
-    /// Gives a store that follows the log that it goes on with. It takes changes only when it [owns](KvLog::own)
-    /// the store. The first call counts.
+    /// Gives a following store the log in which it goes on. The store takes changes only when it
+    /// [owns](KvLog::own) them. The first call counts.
     pub(super) fn take_over<D: Disk>(&self, log: &Arc<EmbeddedLog<D>>, stream: StreamId, at: u64) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         self.position.store(at, Relaxed);
@@ -180,9 +181,9 @@ impl KvLog {
         self.proof.get_or_init(|| proof);
     }
 
-    /// Whether clients may be told now what is in memory, and change it. An owner whose commits count at home needs
-    /// [proof](KvLog::prove_by): without it another server may own the store, and have changed it. To be asked once all that is
-    /// served by the answer has been received: then each request is answered as of a moment after it was made.
+    /// Whether clients may read the store now, and change it. An owner whose commits count in the home needs
+    /// [proof](KvLog::prove_by): without it another server may own the store, and have changed it. Ask after all requests that
+    /// this answer is for have been received: then each reply is true of a moment after its request.
     #[must_use]
     pub fn may_serve(&self) -> bool {
         !self.awaits_home()
@@ -413,7 +414,7 @@ impl KvLog {
                 NoRoom::DiskFull
             }
             Refused::TooLarge => NoRoom::TooLarge,
-            // These refusals do not come of what this log is used for.
+            // The log is not used in a way that could cause these refusals.
             Refused::TooMany
             | Refused::Forgotten
             | Refused::Beyond
@@ -507,8 +508,8 @@ impl Effects for KvLog {
                 placed.ticket.0
             }
             Err(_) => {
-                // The log has failed since room was promised. What is in memory will not be in the
-                // log, so no client may hear of it.
+                // The log has failed since it promised room for this unit. The change in memory
+                // will never be in the log, so no client may learn of it.
                 self.failed.store(true, SeqCst);
                 u64::MAX
             }

@@ -91,7 +91,7 @@ impl<'s> Player<'s> {
         }
     }
 
-    /// Finds the units in what was read, and what they need.
+    /// Finds the units in the bytes that were read, and the keys that they need.
     pub(super) fn prepare(
         &self,
         read: Committed,
@@ -158,7 +158,7 @@ impl<'s> Player<'s> {
         Ok(shards)
     }
 
-    /// What a unit is as commands; `at` is its position, and when it was run first.
+    /// The commands of a unit; `at` is the unit's position and the time when it ran first.
     fn commands<'a>(
         &self,
         unit: &'a [u8],
@@ -303,7 +303,7 @@ impl<'s> Player<'s> {
                     &mut commands,
                 )?;
             }
-            // Some commands let go of them.
+            // Some commands release the locks, so they are taken again.
             runner.hold(shards);
             let each = commands
                 .iter()
@@ -320,7 +320,7 @@ impl<'s> Player<'s> {
     }
 }
 
-/// Whether a command did what it did when it was run first.
+/// Checks that a command did the same as in its first run.
 fn check(command: &Command<'_>, ran: &Ran, reply: &Reply) -> Result<(), ReplayError> {
     let answer = reply.bytes();
     if matches!(ran, Ran::Done) && answer.first() != Some(&b'-') {
@@ -378,7 +378,7 @@ fn shares(stretch: &Stretch, count: usize, threads: usize) -> Vec<ShardSet> {
     shares.into_iter().map(|(_, shards)| shards).collect()
 }
 
-/// Which shards are in a group with which: each names another of its group that comes before it, or itself.
+/// Groups of shards: each entry names an earlier shard of its group, or itself.
 struct Groups(Vec<usize>);
 
 impl Groups {

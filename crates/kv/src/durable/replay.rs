@@ -1,7 +1,7 @@
 //! Building a store again from the units in its log.
 //!
-//! The one idea: units are replayed at the beginning of time, so nothing expires but what a unit says
-//! has: what they find is what was there when they ran first.
+//! The one idea: units are replayed at time 0, so a key expires only where a unit says so. So each
+//! unit finds the keys that were there when it ran first.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::store::{Malformed, Mistakes, Reader, Store};
 /// Bytes of records that are read at once; what was read is played while the next is.
 const READ_AT_ONCE: usize = 1 << 20;
 
-/// What was found.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Units that were replayed.
@@ -26,7 +26,7 @@ pub struct Replayed {
     pub records: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// Records at the end of a unit that was never closed; they count for nothing.
+    /// Records of a last unit that was never completed; they do not count.
     pub unclosed: u64,
     /// Positions that damage took, and that were passed over: see [`Accept::Gaps`].
     pub lost: u64,
@@ -76,7 +76,7 @@ pub enum ReplayError {
          log back, or begin in another directory; `tidewire read` shows what is in it"
     )]
     Nameless {
-        /// As it is called now.
+        /// The present name of the stream.
         stream: String,
     },
     /// A record is none of the store's.
@@ -100,7 +100,7 @@ pub enum ReplayError {
         /// The reason.
         why: String,
     },
-    /// The callback that is told the progress stopped it.
+    /// The progress callback stopped the replay.
     #[error("the progress callback stopped the replay")]
     Stopped,
 }
@@ -111,13 +111,13 @@ pub enum Accept {
     /// No loss: nothing may be missing.
     #[default]
     Nothing,
-    /// The gaps that a repair of the log has marked. What was lost there stays lost: the store is what the units that
-    /// are left make of it, each whole, as a unit is in one batch; where one does not run without what was lost, it is
-    /// refused all the same.
+    /// Accept the gaps that a repair of the log has marked. Units in a gap stay lost, and the store is made of the
+    /// remaining units. Each unit is whole, because a unit is in one batch. A unit that does not run without the lost
+    /// ones is refused all the same.
     Gaps,
-    /// Gaps, and a log that ends before the snapshot: then the store is what the snapshot has. Only
-    /// to be looked at: what was changed from then on would stand before the snapshot, and not be
-    /// found by the next start.
+    /// Accept gaps, and a log that ends before the snapshot: then the store holds what the snapshot
+    /// holds. Use this only for reading: later changes would have positions below the snapshot's,
+    /// and the next start would not find them.
     GapsAndEnd,
 }
 
@@ -228,7 +228,7 @@ fn replay(
             match log.read(STREAM, from, Credit(READ_AT_ONCE)) {
                 Ok(read) => return player.prepare(read, &mut reader, replayed).map(Some),
                 Err(ReadError::Missing { asked, next }) if accept != Accept::Nothing => {
-                    // What was begun before the gap was never closed.
+                    // A unit that was begun before the gap was never completed.
                     reader = Reader::with_mistakes(mistakes);
                     replayed.unclosed = 0;
                     replayed.lost += next - asked;

@@ -3,7 +3,7 @@
 /// The words of a line; `None` if a quote is not closed or is followed by anything but a blank.
 ///
 /// Between double quotes `\n \r \t \b \a`, `\xHH` and a backslash before any other character mean
-/// what they do in C; between single quotes only `\'` does.
+/// what they mean in C; between single quotes only `\'` is an escape.
 pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut at = 0;

@@ -1,7 +1,8 @@
 //! The Redis protocol as it comes in: commands as arrays of bulk strings, or typed as a line.
 //!
-//! A [`Parser`] lends out the arguments as slices of the input. What it remembers of a command that
-//! has not come whole makes the work for a command proportional to its length, however it is cut.
+//! A [`Parser`] lends out the arguments as slices of the input. The parser remembers how far it has
+//! read an incomplete command. So the work for a command is proportional to its length, however the
+//! command is cut into chunks.
 
 mod inline;
 mod parser;

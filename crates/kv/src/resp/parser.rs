@@ -16,7 +16,7 @@ const FEW: usize = 1024;
 /// Longest line of a header, or of a command typed as a line; bytes.
 const LINE_MAX: usize = 64 << 10;
 
-/// What a client may send. Anything beyond is a [`ProtocolError`].
+/// Limits for the commands of a client. A command beyond a limit is a [`ProtocolError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Arguments of one command, its name included. Default 2,147,483,647, as in Redis; `command_max` allows fewer, as each
@@ -42,7 +42,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// What is enough to authenticate: 10 arguments of 16 KiB.
+    /// Limits that suffice to authenticate: 10 arguments of 16 KiB.
     #[must_use]
     pub fn unauthenticated(self) -> Bounds {
         Bounds {
@@ -136,11 +136,11 @@ pub enum Step {
     /// would be the same. At most twice what is there, so that asking costs no more memory than
     /// was sent.
     Needs(usize),
-    /// Not a command. Nothing behind it can be understood.
+    /// The bytes are not a command. The parser cannot go on behind them.
     Error(ProtocolError),
 }
 
-/// What is remembered of one connection's unfinished command; nothing between commands.
+/// The position within one connection's unfinished command; empty between commands.
 #[derive(Debug, Default)]
 pub struct Parser {
     partial: Option<Box<Partial>>,
@@ -185,8 +185,8 @@ enum Line {
 }
 
 impl Parser {
-    /// Reads what `bytes` begin with. They start where an earlier call said [`Step::Needs`], or at
-    /// the end of the step before. The arguments of a whole command are pushed onto `args`.
+    /// Parses the front of `bytes`. They must start where an earlier call said [`Step::Needs`], or
+    /// at the end of the previous step. The arguments of a whole command are pushed onto `args`.
     pub fn next<'a>(&mut self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, bounds: &Bounds) -> Step {
         if let Some(partial) = self.partial.take() {
             return self.go_on(partial, bytes, args, bounds);
@@ -237,7 +237,8 @@ impl Parser {
         step
     }
 
-    /// Adds what was read now. What was read before is not touched: an unfinished command comes back with every chunk.
+    /// Adds the arguments that were read now. Arguments that were read before are not read again: an unfinished
+    /// command comes back with every chunk.
     #[cold]
     fn remember(
         &mut self,
@@ -360,8 +361,8 @@ fn unfinished(bytes: &[u8], progress: &mut Progress, too_big: ProtocolError) -> 
     Step::Needs(bytes.len() + 1)
 }
 
-/// The number on the line from `at`, nothing of which ends before `scanned`. As in Redis, a line
-/// ends with a carriage return and one byte more, whatever that is.
+/// The number on the line that begins at `at`; the line does not end before `scanned`. As in Redis,
+/// a line ends with a carriage return and one more byte of any value.
 #[inline(always)]
 fn line(bytes: &[u8], at: usize, scanned: usize) -> Line {
     // Nearly all numbers have one or two digits.

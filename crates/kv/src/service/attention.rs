@@ -1,8 +1,8 @@
 //! What makes a connection look twice before its next command, in one number.
 //!
-//! A connection remembers the number that it has dealt with, and compares. So rights that change
-//! and a pause of clients, MONITOR, a script that takes long, and keys that are not the store's,
-//! cost other connections one comparison.
+//! A connection remembers the number that it has handled last, and compares it with the present
+//! one. So changed rights, a pause of clients, MONITOR, a slow script, and keys that belong to the
+//! log cost other connections only one comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -15,7 +15,7 @@ const MONITORED: u64 = 1 << 62;
 /// A script takes long, and no other client may read or change keys.
 const BUSY: u64 = 1 << 61;
 
-/// Some keys are streams of the log of messages: every command is looked at for them.
+/// Some keys are streams of the log of messages: every command is checked for such keys.
 const LOG_KEYS: u64 = 1 << 60;
 
 /// The number.
@@ -35,7 +35,7 @@ impl Attention {
         self.0.load(SeqCst) == seen | LOG_KEYS
     }
 
-    /// What a connection is to remember that now looks at its rights.
+    /// The number that a connection stores when it looks at its rights now.
     pub(crate) fn now(&self) -> u64 {
         self.0.load(SeqCst) & !(PAUSED | MONITORED | BUSY | LOG_KEYS)
     }

@@ -1,4 +1,4 @@
-//! The commands of one batch, with what they hold of the store between them.
+//! The commands of one batch, and the locks that they hold between them.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl<'s> Batch<'s> {
         self.runner.patient
     }
 
-    /// Commits what was done; what a client has to wait for before it hears the replies, and the last
-    /// unit that was written.
+    /// Commits the changes; returns the ticket that must settle before a client receives the replies,
+    /// and the last unit that was written.
     pub(crate) fn commit(&mut self) -> (u64, u64) {
         (self.runner.barrier(), self.runner.written())
     }
@@ -121,7 +121,7 @@ impl<'s> Batch<'s> {
         self.runner.reserve_some()
     }
 
-    /// What is answered to a command that there is no room for.
+    /// The error reply for a command for which there is no room.
     pub(crate) fn refusal(&self, why: NoRoom) -> &'static str {
         self.runner.refusal(why)
     }
@@ -138,8 +138,7 @@ impl<'s> Batch<'s> {
         waiter
     }
 
-    /// Holds what these commands need, until the end; false if something that was watched has
-    /// changed.
+    /// Takes the locks that these commands need, until the end; false if a watched key has changed.
     pub(crate) fn begin<'x>(
         &mut self,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
@@ -154,7 +153,7 @@ impl<'s> Batch<'s> {
         self.runner.is_shut_out()
     }
 
-    /// What was watched by the transaction that did not begin; it may begin again.
+    /// The keys that were watched by the transaction that did not begin; it may begin again.
     pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
         self.runner.take_watches()
     }

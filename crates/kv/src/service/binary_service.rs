@@ -1,14 +1,14 @@
 //! The service that speaks the small binary protocol, on database 0 of the store.
 //!
-//! A WRITE is a plain SET: it replaces whatever was there and its expiry. A READ of a key that
-//! holds something else than a string, or a value too long for the protocol's one byte of length,
-//! answers as a miss does, with an empty value, and is counted. A WRITE that the store refuses for
-//! lack of memory ends the connection: an answer could only pretend. One that the log is too busy for
-//! waits, and the peer with it, as does every request while the store is being recovered.
+//! A WRITE is a plain SET: it replaces whatever was there and its expiry. A READ of a key that holds
+//! something else than a string, or a value too long for the protocol's one byte of length, answers
+//! as a miss does, with an empty value, and is counted. A WRITE that the store refuses for lack of
+//! memory ends the connection: an answer could only pretend. If the log is too busy for a WRITE, the
+//! WRITE waits and the peer waits too; so does every request while the store is being recovered.
 //!
-//! The protocol knows no password and no users. So where the store's user `default` has one, or may
-//! not do everything, at the start or since, this service refuses all clients, unless it was told
-//! to serve them all the same; and without one, clients of other hosts.
+//! The binary protocol has no password and no users. If the store's user `default` has a password
+//! or restricted rights, now or later, this service refuses all clients, unless a setting has it
+//! serve them all the same. Without a password, it refuses clients of other hosts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -139,8 +139,8 @@ impl BinaryService {
         self.durable.get_or_init(|| Durable::new(log));
     }
 
-    /// Keys that begin so are not the store's, as where a log [is shown](RespService::show_log): a READ of one is
-    /// answered as one of what is no string, a WRITE ends the connection.
+    /// Reserves keys with this prefix for a log that [is shown](RespService::show_log): a READ of such a key is
+    /// answered like one of a value that is no string, a WRITE ends the connection.
     #[must_use]
     pub fn reserving(self, prefix: &[u8]) -> BinaryService {
         BinaryService {
@@ -269,7 +269,7 @@ pub struct BinaryLocal {
     store: Arc<Store>,
     durable: Arc<OnceLock<Durable<()>>>,
     at: LoopHandle<()>,
-    /// For the log, if there is one.
+    /// The loop's state for the log, if there is one.
     waiting: Option<Waiting<()>>,
     guard: Option<RespService>,
     counts: Arc<Counts>,
@@ -291,7 +291,7 @@ impl BinaryLocal {
         guard.is_some_and(|resp| !resp.shared().acl.is_open())
     }
 
-    /// Whether requests that have been received may be answered. There are no errors here, so they wait.
+    /// Whether received requests may be answered now. The protocol has no errors, so requests wait.
     fn may_serve(&self) -> bool {
         let durable = self.durable.get();
         durable.is_none_or(|durable| durable.log.may_serve())

@@ -24,7 +24,7 @@ use crate::commands::{Signature, Spec};
 use crate::reply::Reply;
 use crate::store::{Blocked, Deliver, Nothing, Ran, Store, Waiter};
 
-/// What a client is told that CLIENT UNBLOCK has ended a wait of with an error.
+/// The error for a client whose wait was ended by CLIENT UNBLOCK.
 pub(super) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// The place in the mailbox of the connection that waits.
@@ -113,7 +113,7 @@ impl RespConn {
             cx.link.set_timer_after(timeout);
         }
         if self.wait.is_none() {
-            // Otherwise this wait goes on: a client that has read its number means it.
+            // Otherwise this wait goes on: a client that has read its number means this wait.
             self.session.waits += 1;
         }
         self.card().wait.store(self.session.waits, Relaxed);
@@ -197,7 +197,8 @@ impl RespConn {
         self.end_wait(&mut reply, cx);
     }
 
-    /// The key is ready, but the user may not run the command any more: so it has done nothing.
+    /// The key is ready, but the user may not run the command any more: so the command has done
+    /// nothing.
     #[cold]
     pub(crate) fn wait_refused(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(wait) = &mut self.wait else { return };
@@ -241,7 +242,7 @@ impl RespConn {
         let Some(wait) = &mut self.wait else { return };
         if !wait.cancel(&shared.store) {
             if let Over::Unblocked { error } = over {
-                // What is on its way may be that the log is too busy.
+                // The reply on its way may be the error that the log is too busy.
                 wait.unblocked = Some(error);
             }
             return;
@@ -267,7 +268,7 @@ impl RespConn {
 
     /// Answers, and goes on with the commands behind.
     pub(crate) fn end_wait(&mut self, reply: &mut Reply, cx: &mut Cx<'_, RespConn>) {
-        // What it took is the work, not the wait.
+        // The memory counts for the work that runs, not for the wait.
         if let Some(wait) = self.wait.take()
             && let Some(entry) = table().find(wait.waiter.signature.name.as_bytes())
         {

@@ -32,7 +32,7 @@ pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
 /// By the numbers of their entries.
 static RUNS: OnceLock<Vec<Option<Run>>> = OnceLock::new();
 
-/// What is run for a command about the connection or the server.
+/// The function of a command about the connection or the server.
 pub(crate) fn run_of(entry: &Entry) -> Run {
     let runs = RUNS.get().expect("installed");
     runs[usize::from(entry.id)].expect("a command about the connection or the server")
@@ -51,7 +51,7 @@ pub(super) fn install(table: &'static Table, all: impl Iterator<Item = (&'static
     });
 }
 
-/// What a command is given that is about neither the connection nor the loop.
+/// The context of a command that concerns neither its connection nor its loop.
 pub(crate) struct Asked<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) reply: &'a mut Reply,
@@ -66,7 +66,7 @@ impl Asked<'_> {
         self.reply.error(text.0);
     }
 
-    /// For a subcommand that there is, with arguments that it does not take.
+    /// The error for a known subcommand with wrong arguments.
     pub(crate) fn subcommand_error(&mut self, command: &str) {
         let or = " or wrong number of arguments for";
         let error = subcommands::unknown(command, self.args[1], or);
@@ -83,7 +83,7 @@ impl Asked<'_> {
     }
 }
 
-/// What a command is given.
+/// The context of a command.
 pub(crate) struct Call<'a, 'c> {
     pub(crate) shared: Here,
     pub(crate) session: &'a mut Session,
@@ -125,7 +125,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// For a subcommand that there is, with arguments that it does not take.
+    /// The error for a known subcommand with wrong arguments.
     pub(crate) fn subcommand_error(&mut self, command: &str) {
         self.asked().subcommand_error(command);
     }

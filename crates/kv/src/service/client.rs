@@ -133,7 +133,7 @@ fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|b| (b'!'..=b'~').contains(b))
 }
 
-/// Takes a new name; says what is wrong with it.
+/// Sets a new name; the error says what is wrong with the name.
 pub(super) fn rename(card: &Card, name: &[u8]) -> Result<(), &'static str> {
     if !is_printable(name) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
@@ -398,7 +398,7 @@ fn unblock(call: &mut Call<'_, '_>) {
     call.reply.integer(done.into());
 }
 
-/// What a client may be called in replies to HELLO and INFO.
+/// The protocol version as a number, for replies to HELLO and INFO.
 pub(super) fn proto_number(proto: Proto) -> i64 {
     match proto {
         Proto::Resp2 => 2,

@@ -19,7 +19,7 @@ use crate::store::Tracker;
 
 const PARTS: usize = 16;
 
-/// What every thread may know of one connection.
+/// Facts about one connection that every thread may read.
 pub(crate) struct Card {
     pub(crate) id: u64,
     pub(crate) addr: Endpoint,
@@ -41,8 +41,7 @@ pub(crate) struct Card {
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
-    /// What the client has asked for with CLIENT TRACKING, and the client that is told instead, 0
-    /// for none.
+    /// The mode of CLIENT TRACKING, and the client that is notified instead, 0 for none.
     pub(crate) tracks: AtomicBool,
     pub(crate) monitors: AtomicBool,
     pub(crate) broadcast: AtomicBool,
@@ -52,7 +51,7 @@ pub(crate) struct Card {
     pub(crate) gone: AtomicBool,
     /// Another client has asked to be told through it.
     pub(crate) hears_for_others: AtomicBool,
-    /// Which of its waits in blocking commands it is in; 0 for none.
+    /// The number of the client's present wait in a blocking command; 0 for none.
     pub(crate) wait: AtomicU64,
     /// The client's next command waits for the end of CLIENT PAUSE.
     pub(crate) held_back: AtomicBool,
@@ -72,7 +71,7 @@ impl fmt::Debug for Card {
     }
 }
 
-/// What a client calls itself.
+/// The names that a client has given itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     pub(crate) name: Box<[u8]>,
@@ -80,9 +79,9 @@ pub(crate) struct Names {
     pub(crate) lib_ver: Box<[u8]>,
     /// The user; not asked for before it is known.
     pub(crate) user: Option<Arc<Account>>,
-    /// What is noted for its CLIENT TRACKING.
+    /// Notes for the client's CLIENT TRACKING.
     pub(crate) tracker: Weak<Tracker>,
-    /// What it listens to.
+    /// The client's subscriptions.
     pub(crate) listening: Weak<Listening<Message>>,
 }
 
@@ -96,7 +95,7 @@ impl Names {
         self.name.len() + self.lib_name.len() + self.lib_ver.len()
     }
 
-    /// As logs keep them.
+    /// The names, shortened for logs.
     fn shortened(self) -> Names {
         let short = |name: Box<[u8]>| match name.len() {
             ..=NAME_LOGGED => name,
@@ -173,7 +172,8 @@ impl Card {
         names.name[..names.name.len().min(NAME_LOGGED)].to_vec()
     }
 
-    /// Bytes of memory of what is noted for its CLIENT TRACKING, and of what it has not been told yet.
+    /// Bytes of memory that the client's CLIENT TRACKING takes: notes of keys, and notifications that
+    /// were not sent yet.
     pub(crate) fn tracked_bytes(&self) -> u64 {
         let tracker = self.names().tracker.upgrade();
         tracker.map_or(0, |tracker| tracker.bytes() as u64)
@@ -200,7 +200,7 @@ impl Card {
         self.wait.load(Relaxed) > 0 || self.held_back.load(Relaxed)
     }
 
-    /// Whether it counts as a subscriber where clients are sorted by what they are.
+    /// Whether the client is of type `pubsub` in lists and filters of clients.
     pub(crate) fn is_subscriber(&self) -> bool {
         self.subscriptions() > 0
     }
@@ -335,8 +335,8 @@ impl Clients {
         self.count.load(Relaxed)
     }
 
-    /// Bytes of memory that the server holds because of all of them, and the part of it that is
-    /// noted for CLIENT TRACKING.
+    /// Bytes of memory that the server holds because of all clients, and the part of them that
+    /// CLIENT TRACKING takes.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let (mut all, mut tracked) = (0, 0);
         self.each(|card| {

@@ -46,7 +46,7 @@ pub(super) fn disabled(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// What followers say of themselves before they follow; no server can follow here.
+/// REPLCONF: what Redis replicas send before they follow; no Redis replica can follow this server.
 pub(super) fn replconf(call: &mut Call<'_, '_>) -> Flow {
     const KNOWN: [&str; 8] = [
         "listening-port",

@@ -1,7 +1,8 @@
 //! CONFIG: settings under the names that Redis has for them.
 //!
-//! What cannot be changed here has its value in [`FIXED`]; what can has a function in [`LIVE`] that
-//! checks a new value, and another call of it that takes it. What changes nothing is in `tuning.rs`.
+//! A setting that cannot be changed at run time has its value in [`FIXED`]. A changeable one has a
+//! function in [`LIVE`]: the first call checks the new value, the second call takes it. Settings
+//! that are accepted without an effect are in `tuning.rs`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! One connection: parses what has come, runs it in order, writes the replies together.
+//! One connection: parses the received commands, runs them in order, writes the replies together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ const RETRY_PARKED: Duration = Duration::from_millis(50);
 /// How long a command is tried again that the log is too busy for; then it is refused.
 pub(super) const PATIENCE_MS: u64 = 5_000;
 
-/// What a client of another host is told while there is no password.
+/// The reply to a client of another host while there is no password.
 const DENIED: &[u8] = b"-DENIED this server has no password, so it serves only clients on its own \
 host. From there, CONFIG SET requirepass gives it one; CONFIG SET protected-mode no, or the option \
 --open of its command, opens it to every host.\r\n";
@@ -233,7 +233,8 @@ impl Protocol for RespConn {
 }
 
 impl RespConn {
-    /// For a client that need not authenticate, or has to, and of a store that is there, or is being recovered.
+    /// Makes a connection. `trusted`: the client need not authenticate. `loading`: the store is being
+    /// recovered.
     pub(crate) fn new(shared: &Shared, trusted: bool, loading: bool) -> RespConn {
         let mut session = Session::new(shared, trusted);
         session.loading = loading;
@@ -250,7 +251,7 @@ impl RespConn {
         }
     }
 
-    /// What stands for a connection where its script runs.
+    /// A substitute for a connection, where its script runs.
     pub(crate) fn of_script(session: Session, card: Arc<Card>) -> RespConn {
         RespConn {
             parser: Parser::default(),
@@ -265,7 +266,7 @@ impl RespConn {
         }
     }
 
-    /// For a client that is not let in.
+    /// Makes a connection for a client that is turned away.
     pub(crate) fn denied(shared: &Shared) -> RespConn {
         RespConn {
             denied: true,
@@ -373,7 +374,8 @@ impl RespConn {
         }
     }
 
-    /// Ends a connection that has not logged in in time. Its timer has other uses as well: a wrong password costs a pause.
+    /// Ends a connection that has not authenticated in time. The connection's timer has other uses as well: a wrong
+    /// password costs a pause.
     fn look_at_login(&mut self, cx: &mut Cx<'_, Self>) {
         let shared = cx.local.shared.clone();
         if let (Some(within), Some(card)) = (shared.config.login_within, &self.card) {
@@ -433,7 +435,7 @@ impl RespConn {
         Rest::Unknown
     }
 
-    /// Runs commands until one cannot; how that ended, and the input that is dealt with then.
+    /// Runs commands until one cannot run; returns how that ended, and how much input was consumed.
     fn run_batch(
         &mut self,
         args: &[&[u8]],
@@ -446,7 +448,7 @@ impl RespConn {
         }
         let shared = cx.local.shared.clone();
         if self.session.loading && !shared.store.is_loading() {
-            // All of what follows is served, and held until it is committed.
+            // All following commands are served, and their replies held until the commit.
             self.session.loading = false;
             cx.local.find_log();
         }
@@ -500,7 +502,7 @@ impl RespConn {
                     return (Served::Early(Next::AfterDrain), used);
                 }
             }
-            // That of this command alone: what was answered before it is paced.
+            // The limit is this command's alone: replies before it are paced.
             reply.set_limit(reply.len().saturating_add(limit));
             match self.run(batch, command.entry, these, reply, cx) {
                 _ if reply.is_over() => return (Served::TooMuch, used),
@@ -533,8 +535,8 @@ impl RespConn {
         (Served::All, used)
     }
 
-    /// Ends the connection; not before a reply that is on its way: what it took from a key would
-    /// be lost to a peer that has only finished sending.
+    /// Ends the connection, but not before a reply that is on its way: a value that was taken from
+    /// a key would be lost to a peer that has only finished sending.
     fn finish(&mut self, cx: &mut Cx<'_, Self>) {
         self.give_reading_up(cx.link.id(), cx.local);
         if self.abandon_wait(cx) {
@@ -545,9 +547,9 @@ impl RespConn {
         }
     }
 
-    /// The client has gone, as far as others can tell, though its peer may take its time to close: it is not listed, is
-    /// subscribed to nothing and holds nothing. Clients whose changes it was told of in their place hear that it has gone,
-    /// also of what has been posted to it and it will never take.
+    /// The client has gone for all other clients, though its peer may take its time to close: it is not listed, has no
+    /// subscription and holds nothing. Clients for which it received notifications of changes are told that it has gone;
+    /// notifications that wait for it are not delivered.
     pub(crate) fn leave(&mut self, local: &mut RespLocal) {
         let shared = local.shared.clone();
         self.session.waits_for_takeover = None;
@@ -584,7 +586,7 @@ impl RespConn {
         Next::More
     }
 
-    /// Ends the connection at once: what it asked for is more than it may have queued.
+    /// Ends the connection at once: its reply is larger than its output limit.
     #[cold]
     pub(super) fn too_much(&mut self, cx: &mut Cx<'_, Self>) {
         let stats = &cx.local.stats;
@@ -621,8 +623,8 @@ impl RespConn {
         Next::More
     }
 
-    /// Writes what was answered: a little as a copy, so that the memory stays; much without one. It is
-    /// held until what it tells of has settled.
+    /// Sends the replies: a small one as a copy, so that the memory stays; a large one without a copy.
+    /// The replies are held until the changes that they report have settled.
     pub(crate) fn flush(&self, reply: &mut Reply, cx: &mut Cx<'_, Self>) {
         if reply.is_empty() {
             return;
@@ -704,7 +706,7 @@ impl RespConn {
     pub(crate) fn look_again(&mut self, cx: &mut Cx<'_, Self>) -> bool {
         let Some(card) = &self.card else { return false };
         let output = cx.link.queued_len();
-        // What is held besides is carried input, with its room to grow.
+        // The rest of what the link holds is carried input, with its room to grow.
         let unread = cx.link.held().saturating_sub(output);
         let unread = unread.min(u32::MAX as usize);
         card.input_len.store(unread as u32, Relaxed);
@@ -769,8 +771,8 @@ impl RespConn {
         }
     }
 
-    /// Ends the connection of a subscriber that does not take its messages, or of which one was
-    /// lost: `limit` is what may wait for it.
+    /// Ends the connection of a subscriber that does not take its messages, or that has lost one:
+    /// `limit` is how much may wait for it.
     #[cold]
     pub(crate) fn cut_subscriber(&mut self, limit: usize, cx: &mut Cx<'_, Self>) {
         cx.local.stats.slow_subscribers.add(1);
@@ -797,7 +799,7 @@ impl RespLocal {
                 self.giving_back = GIVING_BACK;
             }
         }
-        // What has grown by doubling leaves its halves behind, also while it is there.
+        // Memory that has grown by doubling leaves its halves behind, even while it is in use.
         let again = self.is_busy();
         self.giving_back = self.giving_back.saturating_sub(1);
         if again {

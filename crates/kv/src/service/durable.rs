@@ -29,7 +29,7 @@ impl<M: Send + 'static> Durable<M> {
         Durable { log, alarm, _watch }
     }
 
-    /// What a loop of the service keeps of it.
+    /// The part of this state that a loop of the service keeps.
     pub(crate) fn on_loop(&self, at: LoopHandle<M>) -> Waiting<M> {
         Waiting {
             log: self.log.clone(),

@@ -1,31 +1,31 @@
-//! What a client wants to be told of changes.
+//! Which changes a client wants to be notified of.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::store::{Store, Tracker};
 
-/// What is told of.
+/// The kinds of tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Everything that it reads.
+    /// All keys that the client reads.
     Reads,
-    /// What it reads behind CLIENT CACHING YES.
+    /// Only keys that the client reads after CLIENT CACHING YES.
     OptIn,
-    /// What it reads, but not behind CLIENT CACHING NO.
+    /// All keys that the client reads, except after CLIENT CACHING NO.
     OptOut,
     /// All keys that begin as it says.
     Broadcast,
 }
 
-/// What a client wants to be told.
+/// A client's wishes for notifications.
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(super) tracker: Arc<Tracker>,
     pub(super) mode: Mode,
     pub(super) no_loop: bool,
     pub(super) prefixes: BTreeSet<Arc<[u8]>>,
-    /// The connection that is told instead; 0 for none.
+    /// The connection that is notified instead; 0 for none.
     pub(super) redirect: u64,
     /// CLIENT CACHING was said for the command or transaction to come.
     pub(super) caching: bool,

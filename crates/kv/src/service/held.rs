@@ -1,4 +1,4 @@
-//! What the server holds in memory beside keys and values: INFO, MEMORY and the metrics tell of it.
+//! Memory of the server beside keys and values, for INFO, MEMORY and the metrics.
 
 use super::shared::Shared;
 
@@ -37,7 +37,7 @@ impl Held {
         }
     }
 
-    /// All of it.
+    /// The sum of all parts.
     pub(super) fn sum(&self) -> u64 {
         let told = self.clients + self.tracking + self.logs + self.messages;
         told + self.scripts + self.functions + self.users

@@ -42,7 +42,7 @@ pub(super) fn hello(call: &mut Call<'_, '_>) -> Flow {
     while let [option, more @ ..] = rest {
         match (option.to_ascii_lowercase().as_slice(), more) {
             (b"auth", [user, password, more @ ..]) => {
-                // As in Redis, the last one counts.
+                // As in Redis, the last AUTH counts.
                 login = Some((*user, *password));
                 rest = more;
             }
@@ -182,7 +182,7 @@ pub(super) fn reset(call: &mut Call<'_, '_>) -> Flow {
     super::tracking::end(call);
     super::monitor::end(call);
     let trusted = call.shared.trusts(call.link.peer());
-    // What was answered and not sent yet waits as before.
+    // Replies that were not sent yet keep waiting.
     let mut session = Session::new(&call.shared, trusted);
     (session.barrier, session.written) = (call.session.barrier, call.session.written);
     *call.session = session;

@@ -1,10 +1,11 @@
-//! What one client makes the server hold, and what all clients do together.
+//! The memory that the server holds because of one client, and because of all clients together.
 //!
 //! One account for each client: it is written by the connection's own loop, where something changes
 //! that stays (a name, a subscription, a queued command, a wait), and read by any thread. A command
 //! that leaves nothing behind touches none of it. The sum of all accounts is bounded by
-//! `maxmemory-clients`: beyond it the largest client is evicted, as in Redis. What stays because of
-//! one client is bounded by `client-query-buffer-limit`: a command that would exceed it is refused.
+//! `maxmemory-clients`: beyond it the largest client is evicted, as in Redis. The lasting memory of
+//! one client is bounded by `client-query-buffer-limit`: a command that would exceed the limit is
+//! refused.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -39,17 +40,17 @@ pub(crate) enum Holding {
 
 const HOLDINGS: usize = Holding::Prefixes as usize + 1;
 
-/// The account of one client; bytes of memory. Only the loop of its connection writes it.
+/// The account of one client; bytes of memory. Only the loop of its connection writes to it.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     by_kind: [AtomicU64; HOLDINGS],
     sum: AtomicU64,
-    /// What the sum of all clients knows of it.
+    /// The part of the account that the common sum already includes.
     pub(super) known: AtomicU64,
 }
 
 impl Holdings {
-    /// This is what it holds of a kind from now on.
+    /// Sets how many bytes the client holds of this kind from now on.
     pub(crate) fn set(&self, holding: Holding, bytes: usize) {
         let bytes = bytes as u64;
         let before = self.by_kind[holding as usize].swap(bytes, Relaxed);
@@ -84,7 +85,8 @@ impl Holdings {
 #[derive(Debug, Default)]
 pub(crate) struct Total {
     pub(super) bytes: AtomicI64,
-    /// As CONFIG SET was given it: bytes; percent of `maxmemory` if negative; 0 for any number.
+    /// The limit as CONFIG SET was given it: bytes; percent of `maxmemory` if negative; 0 is no
+    /// limit.
     limit: AtomicI64,
     /// Held by the loop that looks for clients to evict.
     pub(super) evicting: Mutex<()>,
@@ -94,7 +96,7 @@ pub(crate) struct Total {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientsLimit {
     Bytes(u64),
-    /// A percentage of `maxmemory`; no limit where that has none.
+    /// A percentage of `maxmemory`; no limit if `maxmemory` has none.
     Percent(u8),
 }
 

@@ -157,7 +157,7 @@ fn memory(call: &mut Call<'_, '_>, text: &mut String) {
     line(text, "lazyfreed_objects", store.lazyfreed());
 }
 
-/// Memory of the process that is resident, and the most that ever was; 0 where it cannot be told.
+/// Resident memory of the process, and its maximum so far, bytes; 0 where the system does not tell.
 pub(super) fn resident() -> (u64, u64) {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return (0, 0);
@@ -281,7 +281,7 @@ fn command_stats(call: &mut Call<'_, '_>, text: &mut String) {
             if calls == 0 && rejected == 0 {
                 continue;
             }
-            // Not every call is timed: the mean of the timed ones stands for all.
+            // Not every call is timed: the mean of the timed calls stands for all.
             let timed = now.timed.value() - before.timed.value();
             let ns = now.timed_ns.value() - before.timed_ns.value();
             let mean_us = ns as f64 / 1e3 / timed.max(1) as f64;

@@ -1,4 +1,4 @@
-//! A store that is being recovered: which clients are told so, and how far it is.
+//! A store that is being recovered: which clients are answered LOADING, and the progress.
 //!
 //! The one idea: whether a store loads is looked at when a connection is accepted, and by
 //! connections that were accepted then, when they send something. A server that has loaded asks

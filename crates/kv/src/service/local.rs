@@ -33,7 +33,7 @@ pub struct RespLocal {
     batches: u32,
     /// When a line was last logged about a client that was cut.
     warned: Option<Instant>,
-    /// For the log, if there is one.
+    /// The loop's state for the log, if there is one.
     pub(crate) waiting: Option<Waiting<Message>>,
     /// What the running transaction has published, until it is committed.
     pub(crate) published: Vec<Unpublished>,

@@ -1,4 +1,4 @@
-//! MEMORY, but for what it says of a single key: that is a command of the store's.
+//! MEMORY, except MEMORY USAGE of a key, which is a command of the store.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::info::resident;
 /// Steps of freeing that MEMORY PURGE takes at most.
 const PURGE: usize = 256;
 
-/// Runs MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS. Its arguments were checked; no locks are held.
+/// Runs MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS. The arguments were checked; no locks are held.
 pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     let sub = call.args[1].to_ascii_lowercase();
     // The report counts keys.

@@ -1,4 +1,4 @@
-//! What is posted to a connection from elsewhere.
+//! Messages to a connection from other threads.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::store::Tracker;
 /// A message to one connection.
 #[derive(Debug)]
 pub enum Message {
-    /// The command that it waited in was run; this is the reply.
+    /// The command in which the connection waited has run; with its reply.
     Served(Vec<u8>, u64),
     /// The key is ready, and the log too busy: the connection is to run the command itself a little
     /// later.

@@ -28,7 +28,8 @@ pub(super) const MODULE: Subcommands = &[
     ("unload", 3),
 ];
 
-/// MODULE: there are none, and none can be loaded, as by a Redis that does not enable the command.
+/// MODULE: there are no modules, and none can be loaded; the replies are those of a Redis that does
+/// not enable the command.
 pub(super) fn module(call: &mut Call<'_, '_>) -> Flow {
     match &call.args[1].to_ascii_lowercase()[..] {
         b"list" => call.reply.array(0),

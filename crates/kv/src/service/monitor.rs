@@ -1,8 +1,9 @@
 //! MONITOR: a client that is shown every command as it is run.
 //!
 //! While a client monitors, every connection looks twice before each command (see
-//! [`Attention`](super::attention::Attention)); else it costs nothing. What one is not shown in
-//! time is bounded, and beyond that it is cut: a command never waits for a monitor.
+//! [`Attention`](super::attention::Attention)); otherwise monitoring costs nothing. The commands
+//! that wait to be shown to a monitor are bounded, and beyond the bound the monitor is cut: a
+//! command never waits for a monitor.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

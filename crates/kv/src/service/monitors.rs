@@ -35,7 +35,7 @@ impl Monitor {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it was not shown yet.
+    /// Takes the commands that the monitor was not shown yet.
     pub(super) fn take(&self) -> Vec<u8> {
         let mut lines = self.lines();
         self.card.unseen_len.store(0, Relaxed);

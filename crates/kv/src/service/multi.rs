@@ -171,7 +171,7 @@ impl RespConn {
         }
     }
 
-    /// Runs what was queued; false if it is to begin again, and has done nothing.
+    /// Runs the queued commands; false if none has run and the transaction must begin again.
     fn exec_queued(
         &mut self,
         transaction: &Transaction,
@@ -229,8 +229,8 @@ impl RespConn {
                         unreachable!("nothing waits within a transaction")
                     }
                 },
-                // These look at all of the store from outside, so they come when its locks are let go:
-                // between the others they would make two transactions of one.
+                // These commands look at the whole store from outside, so they run after the store's
+                // locks are released: in the middle they would split the transaction in two.
                 What::Session(spec) if matches!(spec.name, "info" | "config") => {
                     outside.push((at, start));
                     continue;
@@ -263,8 +263,8 @@ impl RespConn {
         true
     }
 
-    /// Runs what was queued on the thread for scripts, as one of them may take long. It is to begin again, and is there
-    /// still, if that is for [later](Outcome::Later).
+    /// Runs the queued commands on the thread for scripts, because one of them may take long. If the outcome is
+    /// [later](Outcome::Later), the transaction is still queued, and begins again.
     pub(super) fn exec_beside(
         &mut self,
         batch: &mut Batch<'_>,

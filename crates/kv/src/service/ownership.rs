@@ -19,7 +19,8 @@ pub(super) fn is_former_owner(shared: &Shared) -> bool {
     is_slave(shared) && durable.is_some_and(|durable| !durable.log.follows())
 }
 
-/// Why a command is not run by a server that cannot prove that it owns the store; `None` if it may be.
+/// Why a server that cannot prove that it owns the store does not run this command; `None` if it may
+/// run it.
 pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
     let log = &shared.durable.get()?.log;
     let is_write = matches!(entry.what, What::Data(spec) if spec.is_write());
@@ -31,7 +32,7 @@ pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
     }
 }
 
-/// Why nothing can be said now of what is in the store; `None` if it can.
+/// Why the contents of the store cannot be shown now; `None` if they can.
 pub(super) fn stale(shared: &Shared) -> Option<Error> {
     let log = &shared.durable.get()?.log;
     (!log.may_serve()).then(|| masterdown(log.lost().is_some()))

@@ -54,7 +54,7 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// Whether what was written is on the disk; `local` says that it is waited for.
+/// Whether the client's writes are on the disk; `local` says that the client waits for that.
 fn synced(shared: &Shared, local: i64, written: u64) -> Result<bool, &'static str> {
     let Some(durable) = shared.durable.get() else {
         return match local {
@@ -102,8 +102,8 @@ pub(super) fn waitaof_for_none(call: &mut Asked<'_>, written: u64) {
     }
 }
 
-/// Waits until so many replicas have what this client has written. There are none, so it waits until its time is
-/// over, if it is asked for one.
+/// WAIT: waits until enough replicas have this client's writes. There are no replicas, so the command waits
+/// until its time-out, if a client asks for any.
 pub(super) fn wait(call: &mut Call<'_, '_>) -> Flow {
     if ownership::is_slave(&call.shared) {
         show_wait(call, 0);

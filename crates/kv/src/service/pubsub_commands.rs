@@ -103,7 +103,7 @@ fn join(call: &mut Call<'_, '_>, kind: Kind, what: &str) -> Flow {
         let listening = local.subscribers.listening(&call.shared.hub, &local.at);
         card.names().listening = Arc::downgrade(&listening);
         if card.gone.load(Relaxed) {
-            // Another client ended this one before it could be found there.
+            // Another client ended this one before its subscriptions were registered.
             call.shared.hub.depart(&listening);
         }
         listening
@@ -188,7 +188,7 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
     let (channel, payload) = (call.args[1], call.args[2]);
     let hub = &call.shared.hub;
     if call.in_transaction && call.shared.durable.get().is_some() {
-        // What it tells of has no ticket yet.
+        // The published event has no ticket yet.
         call.reply.integer(hub.receivers(sharded, channel) as i64);
         call.local.published.push(Unpublished {
             sharded,
@@ -212,7 +212,7 @@ fn send(call: &mut Call<'_, '_>, sharded: bool) -> Flow {
             .filter(|audience| audience.is_of(channel))
             .unwrap_or_else(|| Box::new(Audience::of(channel)));
         if !hub.look_on(&mut audience) {
-            // Others have their turn before it goes on.
+            // Other connections have their turn before this one goes on.
             call.session.audience = Some(audience);
             return Flow::Later;
         }

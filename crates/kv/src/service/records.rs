@@ -1,17 +1,19 @@
-//! What is told of each command and subcommand: COMMAND and COMMAND DOCS tell its group, flags, tips, summary and where its keys
-//! are; ACL takes its categories from it, and what a call does with its keys.
+//! The documented facts of each command and subcommand. COMMAND and COMMAND DOCS show group, flags, tips, summary and key
+//! positions; ACL takes its categories and the use of keys from here.
 //!
-//! One line for each, as Redis 7.2 and Valkey tell it: a test compares all of them with a real server.
+//! One line for each command, as Redis 7.2 and Valkey show it: a test compares all lines with a real
+//! server.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What is told of a command.
+/// The documented facts of a command.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// What it is about, by the names that Redis has for that; empty for the help of PUBSUB.
+    /// The group of the command, by Redis's names; empty for the help of PUBSUB.
     pub(super) group: &'static str,
-    /// The version of Redis that had it first, and what it does; not told of subcommands.
+    /// The version of Redis that had the command first, and what it does; subcommands do not show
+    /// it.
     pub(super) since: &'static str,
     pub(super) summary: &'static str,
     /// Categories of ACL that do not follow from its group and flags.
@@ -21,10 +23,11 @@ pub(super) struct Record {
     pub(super) keys: Vec<KeySpec>,
 }
 
-/// Where some keys of a command are, and how it uses them.
+/// The positions of some keys of a command, and how it uses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeySpec {
-    /// `RO`, `RW`, `OW` (overwrites) or `RM` (removes): how the key is used as such. Then what is done with what it holds.
+    /// `RO`, `RW`, `OW` (overwrites) or `RM` (removes): how the command uses the key itself. Then come the flags for the
+    /// use of its value.
     pub(super) flags: Vec<&'static str>,
     pub(super) begin: Begin,
     pub(super) find: Find,
@@ -37,7 +40,7 @@ pub(super) enum Begin {
     Index(i64),
     /// Behind a word that stands at this argument or later, or counted from the end if negative.
     Word(&'static str, i64),
-    /// As the other arguments say.
+    /// Other arguments decide where the keys are.
     Unknown,
 }
 
@@ -155,10 +158,10 @@ fn key_spec(text: &'static str) -> Option<KeySpec> {
     Some(KeySpec { flags, begin, find })
 }
 
-/// A command or subcommand; its group; the version of Redis that had it first; what it does, in our words; its flags; its tips;
-/// its keys; categories of ACL that do not follow from group and flags. Keys are told as their flags, then where they are: `@1` at the first argument;
-/// `@1..-1` from it to the last, `/2` at that step, `/1/2` of the first half; `@2#` as many as the second argument says;
-/// `@WORD>3` behind a word at the third or later; `?` as other arguments say.
+/// One line each: a command or subcommand; its group; the version of Redis that had it first; what it does, in our words; its
+/// flags; its tips; its keys; ACL categories that do not follow from group and flags. Keys are written as flags, then positions:
+/// `@1` at the first argument; `@1..-1` from the first to the last, `/2` at that step, `/1/2` of the first half; `@2#` as many as
+/// the second argument says; `@WORD>3` behind a word at the third argument or later; `?` as other arguments say.
 #[rustfmt::skip]
 const TEXT: &[[&str; 8]] = &[
     ["acl", "server", "6.0.0", "Tells of users and their rights, and changes them", "", "", "", ""],

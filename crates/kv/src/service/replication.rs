@@ -1,4 +1,5 @@
-//! What the server says of the home of its store, and how it is told to take one over: INFO, ROLE, REPLICAOF.
+//! What the server shows of its store's home, and how a client has it take a store over: INFO, ROLE,
+//! REPLICAOF.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// What this server is to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// This server's: it carries what is committed home.
+    /// This server owns the store: it replicates committed changes to the home.
     #[default]
     Owner,
     /// The store of another server, which is followed.
@@ -42,16 +43,16 @@ impl LeaseShown {
 pub struct Replicated {
     /// What this server is to the store.
     pub role: Role,
-    /// The home is reached, and what is asked of it is done.
+    /// The home is reachable, and answers requests.
     pub is_linked: bool,
-    /// On an owner, the first position that is not at home; on a follower, the first that was not
-    /// applied.
+    /// On an owner, the first position that is not in the home; on a follower, the first position
+    /// that was not applied.
     pub position: u64,
     /// How much is missing: records of the log that are not at home, or offsets of the home that were not read.
     pub lag: u64,
-    /// On an owner, the age of the oldest change that is not at home; on a follower, how old its
-    /// data may be; in milliseconds: 0 if nothing is missing, by what was heard of the home a
-    /// moment ago.
+    /// On an owner, the age of the oldest change that is not in the home; on a follower, how old
+    /// its data may be; in milliseconds. 0 if nothing is missing, according to the home's last
+    /// answer.
     pub behind_ms: u64,
     /// Whether this server can prove that the store is its own.
     pub lease: LeaseShown,
@@ -194,8 +195,8 @@ impl Replication {
     }
 }
 
-/// A client that waits for the store to be taken over. It is counted until this is dropped, which is when it is answered, or
-/// goes.
+/// A client that waits for the promotion of this server. The client counts as waiting until this value is dropped: when the
+/// client is answered, or disconnects.
 #[derive(Debug)]
 pub(crate) struct Waits {
     replication: Replication,

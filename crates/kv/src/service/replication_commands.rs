@@ -69,7 +69,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     }
 }
 
-/// What a role is called where it is shown.
+/// The name under which a role is shown.
 fn name(role: Role, is_lost: bool) -> &'static str {
     match role {
         _ if is_lost => "former",
@@ -112,8 +112,8 @@ pub(super) fn tell_role(shared: &Shared, reply: &mut Reply) {
     reply.integer(position);
 }
 
-/// REPLICAOF and SLAVEOF. Which server it follows is said when it starts; that it takes the store
-/// over is said here, and answered when it has, or cannot.
+/// REPLICAOF and SLAVEOF. Which server this one follows is set at its start. The command promotes
+/// this server, and is answered when the promotion has succeeded or failed.
 pub(super) fn replicaof(call: &mut Call<'_, '_>) -> Flow {
     let (host, port) = (call.args[1], call.args[2]);
     if !(is(host, "no") && is(port, "one")) {

@@ -25,7 +25,7 @@ use super::table::table;
 use crate::durable::KvLog;
 use crate::store::Store;
 
-/// The loop that does what no command asks for: the one that lives as long as the server.
+/// The loop that does the periodic work: the one that lives as long as the server.
 const TICKS: u32 = 0;
 /// Steps of freeing in one turn of that loop, a fraction of a millisecond; and the pause between turns
 /// as long as there is more.
@@ -73,9 +73,9 @@ pub struct RespService {
     _last: Arc<LastHandle>,
 }
 
-/// Goes with the last handle on a service: no client can hear any more what a script answers, and
-/// one without end that has written would keep its thread and the store for as long as the process
-/// runs.
+/// Dropped with the last handle on a service. No client can receive a script's reply any more, and
+/// an endless script that has written would keep its thread and the store for as long as the
+/// process runs.
 struct LastHandle(Arc<Shared>);
 
 impl Drop for LastHandle {
@@ -99,9 +99,9 @@ impl RespService {
         service
     }
 
-    /// Serves a store that is to be built again from a log which commits by this policy. As long as it
-    /// [loads](Store::begin_loading), commands that need the keys are answered with `-LOADING`. Before it
-    /// [has loaded](Store::end_loading), [`recovered`](RespService::recovered) is to be called.
+    /// Serves a store that is being rebuilt from a log with this commit policy. While the store
+    /// [loads](Store::begin_loading), commands that need the keys are answered with `-LOADING`. Call
+    /// [`recovered`](RespService::recovered) before the store [has loaded](Store::end_loading).
     #[must_use]
     pub fn recovering(store: Arc<Store>, settings: Settings, policy: Policy) -> RespService {
         RespService::of(store, settings, Some(policy))
@@ -146,9 +146,9 @@ impl RespService {
         self.shared.set_local_addr(at.into());
     }
 
-    /// Has the users of this file, a line for each as ACL LIST shows it; ACL LOAD reads it again, and ACL
-    /// SAVE writes it. Without a line of its own the user `default` may do everything, with the password
-    /// of the settings if there is one. To be called before the server starts, and once.
+    /// Loads the users from this file, a line for each as ACL LIST shows it; ACL LOAD reads the file
+    /// again, and ACL SAVE writes it. Without a line of its own the user `default` may do everything,
+    /// with the password of the settings if there is one. Call this once, before the server starts.
     ///
     /// # Errors
     /// The file cannot be read, or a line is wrong; or the settings have a password with which the
@@ -173,10 +173,10 @@ impl RespService {
         let _ = self.shared.stop.set(Arc::new(stop));
     }
 
-    /// Has scripts and functions that may take long run on a thread beside the loops, so that others are told of them
-    /// and can end them, whatever the number of loops. Without it they run where their connections are, and what
-    /// takes longer than `busy-reply-threshold` and has written nothing is ended. The thread starts with the first of
-    /// them. Not for the simulated network.
+    /// Has scripts and functions that may take long run on a thread beside the loops, so that other clients are
+    /// answered BUSY and can end them, whatever the number of loops. Without this, scripts run on the loop of their
+    /// connection, and a script that takes longer than `busy-reply-threshold` and has written nothing is ended. The
+    /// thread starts with the first such script. The simulated network cannot use this.
     pub fn run_scripts_apart(&self) {
         self.shared.scripts.use_thread();
     }
@@ -188,8 +188,8 @@ impl RespService {
         self.shared.attention.set_log_keys();
     }
 
-    /// Has no client read the log that is [shown](RespService::show_log), or again all clients that
-    /// may read its keys.
+    /// Switches off the reading of the log that is [shown](RespService::show_log) for all clients,
+    /// or on again for the clients that may read its keys.
     pub fn shut_log(&self, shut: bool) {
         if let Some(shown) = self.shared.log_keys.get() {
             shown.set_shut(shut);
@@ -205,17 +205,17 @@ impl RespService {
         shown.hidden(&self.shared.store, now_ms)
     }
 
-    /// What was read of the log that is [shown](RespService::show_log).
+    /// Counters of reads from the log that is [shown](RespService::show_log).
     #[must_use]
     pub fn log_counters(&self) -> LogCounters {
         let shown = self.shared.log_keys.get();
         shown.map(Shown::counters).unwrap_or_default()
     }
 
-    /// Does what is due at this time since the epoch although no command asks for it: removes some
-    /// of the keys that have expired, and of keys beyond a limit of memory that was lowered, frees
-    /// some of what was removed and is large, and measures the rate of commands. Returns after what
-    /// time to do it again, at most 100 ms; the work of one call is bounded.
+    /// Does the periodic work that no command asks for, at this time since the epoch: removes some
+    /// expired keys, and keys beyond a lowered memory limit; frees some large removed values;
+    /// measures the rate of commands. Returns the time until the next call, at most 100 ms; the
+    /// work of one call is bounded.
     fn tick(&self, wall: Duration) -> Duration {
         let now_ms = wall.as_millis() as u64;
         if self.shared.store.is_loading() {
@@ -361,7 +361,8 @@ impl Service for RespService {
         local.find_log();
         if let Some(mut waiting) = local.waiting.take() {
             if local.subscribers.any() {
-                // Before it is looked whether what they are about to hear has settled.
+                // The bell is armed before the check whether the changes in the replies have
+                // settled.
                 waiting.arm();
             }
             if let Some(waited) = waiting.woken(local, all) {

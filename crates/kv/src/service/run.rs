@@ -258,8 +258,8 @@ impl RespConn {
         }
     }
 
-    /// Deals with what is not as usual: a stranger, a store that loads, a transaction, a subscriber, a pause, a key that is
-    /// not the store's.
+    /// Handles the unusual cases: a client that is not authenticated, a store that loads, a transaction, a subscriber, a
+    /// pause, a key that belongs to the log.
     #[cold]
     fn intercept(
         &mut self,
@@ -371,7 +371,8 @@ impl RespConn {
     /// Whether a call changes keys or is heard by others, or may: then a pause of writers holds it back.
     fn writes(&self, entry: &Entry, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
         match entry.what {
-            // As in Redis, where it may keep what it has counted.
+            // As in Redis, PFCOUNT counts as a write, because it may store the number that it has
+            // counted.
             What::Data(spec) => spec.is_write() || spec.name == "pfcount",
             What::Session(spec) => match spec.name {
                 "publish" | "spublish" | "function" => true,
@@ -444,7 +445,7 @@ impl RespConn {
     }
 }
 
-/// Whether this is no command but what a line of an HTTP request begins with: a method that pages
+/// Whether this word begins a line of an HTTP request, and is no command: a method that web pages
 /// may use with a body of their own, or the header that every request has.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")

@@ -53,7 +53,7 @@ pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
     }
 }
 
-/// Asks for a snapshot at the first call, and says at a later one what has become of it.
+/// The first call asks for a snapshot; later calls return its result once there is one.
 fn outcome(call: &mut Call<'_, '_>, snapshots: &Snapshots) -> Option<Result<(), String>> {
     let Some(asked) = call.session.waits_for_snapshot else {
         call.session.waits_for_snapshot = Some(snapshots.ask());
@@ -71,7 +71,7 @@ fn why(status: &Status) -> String {
         .replace(['\r', '\n'], " ")
 }
 
-/// Begins a snapshot, or has one made behind the one that is being made.
+/// Begins a snapshot, or schedules one after the one in progress.
 pub(super) fn bgsave(call: &mut Call<'_, '_>) -> Flow {
     let schedule = match call.args {
         [_] => false,
@@ -114,8 +114,8 @@ pub(super) fn bgrewriteaof(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// When the last snapshot was made; the time of the start, as for a server that has never saved, if
-/// there is none.
+/// When the last snapshot was made; the time of the start if there is none, like a server that has
+/// never saved.
 pub(super) fn lastsave(call: &mut Call<'_, '_>) -> Flow {
     let at_ms = last_save_ms(&call.shared);
     call.reply.integer((at_ms / 1000) as i64);
@@ -131,7 +131,8 @@ pub(super) fn last_save_ms(shared: &Shared) -> u64 {
     }
 }
 
-/// Stops the server in order, after a snapshot if that is asked for. What is in the log needs none.
+/// Stops the server in order, after a snapshot if the client asks for one. Changes that are in the
+/// log need no snapshot.
 pub(super) fn shutdown(call: &mut Call<'_, '_>) -> Flow {
     let (mut save, mut abort) = (None, false);
     for word in &call.args[1..] {

@@ -2,7 +2,7 @@
 
 use super::table::Entry;
 
-/// What is shown in the place of a secret.
+/// The text that is shown in place of a secret.
 pub(super) const REDACTED: &[u8] = b"(redacted)";
 
 /// Settings whose values are secrets.

@@ -1,4 +1,4 @@
-//! What one connection is, between its commands.
+//! The state of one connection between its commands.
 
 use std::sync::Arc;
 
@@ -59,8 +59,9 @@ pub(crate) struct Session {
     pub(crate) audience: Option<Box<Audience<Message>>>,
     /// The client is shown all commands.
     pub(crate) monitor: Option<Arc<Monitor>>,
-    /// For a script that runs beside the loops: the client that is to be told when what it reads
-    /// changes, and that need not be told of what it changes.
+    /// For a script that runs beside the loops: the tracker of the client that must be notified
+    /// when a key changes that the script has read. The client need not be notified of the script's
+    /// own changes.
     pub(crate) reads_for: Option<Arc<Tracker>>,
     pub(crate) changes_as: u64,
 }
@@ -70,15 +71,15 @@ pub(crate) struct Session {
 pub(crate) enum Replies {
     On,
     Off,
-    /// Not the next one: this command is the one that said so.
+    /// The next command is not tracked: the present one was CLIENT CACHING.
     SkipNext,
-    /// Not this one.
+    /// This command is not tracked.
     Skip,
 }
 
 impl Session {
-    /// A session of the user `default`. That may have a password: then it is to say it, unless it
-    /// is trusted.
+    /// A session of the user `default`. If that user has a password, the client has to
+    /// authenticate, unless it is trusted.
     pub(crate) fn new(shared: &Shared, trusted: bool) -> Session {
         let seen = shared.attention.now();
         let account = shared.acl.default_account().clone();
@@ -117,7 +118,7 @@ impl Session {
         }
     }
 
-    /// What a script that runs elsewhere knows of it.
+    /// A copy of the session for a script that runs elsewhere.
     pub(crate) fn of_script(&self) -> Session {
         Session {
             proto: self.proto,
@@ -145,7 +146,7 @@ impl Session {
             && self.listening.is_none()
     }
 
-    /// What it has dealt with of what may happen to all connections.
+    /// The number of the last change to all connections that this session has handled.
     #[inline]
     pub(crate) fn seen(&self) -> u64 {
         self.seen
@@ -156,7 +157,7 @@ impl Session {
         self.authenticated
     }
 
-    /// Whether it may do everything, and no other client looks at what it does.
+    /// Whether the user may do everything, and no client monitors commands.
     pub(crate) fn is_free(&self) -> bool {
         self.free
     }
@@ -211,7 +212,7 @@ impl Session {
         self.tracking.as_deref_mut()
     }
 
-    /// Sets whether it wants to be told of changes; returns what it wanted before.
+    /// Sets whether the client wants notifications of changes; returns the former setting.
     pub(crate) fn set_tracking(
         &mut self,
         following: Option<Box<Following>>,

@@ -1,4 +1,4 @@
-//! What the service may be told: when it starts, and by CONFIG SET while it runs.
+//! Settings of the service: at the start, and by CONFIG SET at run time.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,8 @@ use tidewire::Limits;
 use super::tuning::Kept;
 use crate::resp::Bounds;
 
-/// Replies are handed on when there is this much of them; bytes. As much as goes out in one piece.
+/// Bytes of replies after which they are handed to the link. One send of this size goes out in one
+/// piece.
 pub(super) const FLUSH: usize = 48 << 10;
 
 /// Settings of the key-value services, beside the store's. Sizes are bytes.
@@ -22,27 +23,29 @@ pub struct Settings {
     /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
     /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
     pub protected: bool,
-    /// Unconsumed input of one connection, and so the largest command; less than 4 GiB, and
-    /// [`QUERY_BUFFER_MIN`](Settings::QUERY_BUFFER_MIN) at least where people say it. What one
-    /// client makes the server hold beside that (what its transaction has queued and watches, subscriptions, waits,
-    /// tracking) may take as much memory; a command that would exceed it is refused. A larger command is refused as soon as it is announced, with an error, and the connection closes.
-    /// Default 1 GiB; memory grows with what was sent, not with what was announced.
+    /// Limit of one connection's unconsumed input, and so of its largest command, bytes; less than 4 GiB, and at least
+    /// [`QUERY_BUFFER_MIN`](Settings::QUERY_BUFFER_MIN) on a command line. Other memory that one client makes the server hold
+    /// (queued commands and watches of its transaction, subscriptions, waits, tracking) may take as much again; a command that
+    /// would exceed it is refused. A larger command is refused as soon as it is announced, with an error, and the connection
+    /// closes. Default 1 GiB; memory grows with the received bytes, not with the announced length.
     pub query_buffer: usize,
     /// Largest single argument; beyond it the same. Default 512 MiB.
     pub bulk_max: usize,
-    /// Queued output of one connection beyond which it is cut. Replies are paced and never get
-    /// there unless a single one is larger; that one is built up to here and no further, counted and
-    /// logged. CONFIG SET client-output-buffer-limit can lower it. `usize::MAX` is no limit. Default 1 GiB.
+    /// Queued output of one connection beyond which it is cut. Replies are paced, so the limit is reached
+    /// only by a single reply that is larger; that reply is built up to the limit and no further, counted
+    /// and logged. CONFIG SET client-output-buffer-limit can lower it. `usize::MAX` is no limit. Default 1
+    /// GiB.
     pub client_output: usize,
     /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
     /// be paced. `usize::MAX` is no limit. Default 32 MiB.
     pub subscriber_output: usize,
-    /// What all clients may make the server hold together (input, output, names, subscriptions, transactions, waits,
-    /// tracking); beyond it the largest client is evicted, counted and logged. CONFIG SET maxmemory-clients changes it. 0
-    /// is no limit. Default: half of the machine's memory, see [`Builder::memory_default`](tidewire::Builder::memory_default).
+    /// Most bytes that all clients together may make the server hold (input, output, names, subscriptions, transactions,
+    /// waits, tracking); beyond this the largest client is evicted, counted and logged. CONFIG SET maxmemory-clients changes
+    /// it. 0 is no limit. Default: half of the machine's memory, see
+    /// [`Builder::memory_default`](tidewire::Builder::memory_default).
     pub clients_memory: u64,
-    /// How many clients may be connected, which CONFIG GET maxclients and INFO tell. It sets nothing: the builder's
-    /// limits do. Default 1,000,000.
+    /// How many clients may be connected, for CONFIG GET maxclients and INFO. The field sets no limit: the
+    /// builder's limits do. Default 1,000,000.
     pub clients_max: usize,
     /// Silence after which a connection in the middle of a command is closed, and time for which
     /// a client may leave its replies unread. Default 60 s; `None` waits for ever.
@@ -54,8 +57,8 @@ pub struct Settings {
     pub login_within: Option<Duration>,
     /// Where the data lies, which CONFIG GET dir tells. Default `None`: `/`.
     pub directory: Option<PathBuf>,
-    /// What the listeners were given as [`TcpOptions::keepalive`](tidewire::TcpOptions::keepalive), which CONFIG GET
-    /// tcp-keepalive tells in whole seconds, `None` as 0. It sets nothing. Default: that of `TcpOptions`.
+    /// The listeners' [`TcpOptions::keepalive`](tidewire::TcpOptions::keepalive), which CONFIG GET tcp-keepalive
+    /// shows in whole seconds, `None` as 0. The field sets nothing. Default: that of `TcpOptions`.
     pub keepalive: Option<Duration>,
 }
 
@@ -93,8 +96,8 @@ impl Settings {
     pub fn limits(&self) -> Limits {
         let idle = [self.stall, self.idle].into_iter().flatten().min();
         let own = Limits::default();
-        // What is queued when the largest reply comes: as much as pacing lets through, and what was
-        // answered with it.
+        // Bytes that may be queued when the largest reply comes: as much as pacing lets through,
+        // and the replies that are sent with it.
         let paced = own.output_high + 2 * FLUSH;
         Limits {
             // Input behind the largest command may have come with it.
@@ -141,7 +144,7 @@ pub(crate) struct Config {
     pub(crate) script_memory: AtomicUsize,
     /// Bytes of memory that the patterns of one client may take.
     pub(crate) patterns: AtomicUsize,
-    /// What is kept and changes nothing.
+    /// Settings that are stored without an effect.
     pub(crate) tuning: Kept,
 }
 
@@ -184,7 +187,7 @@ impl Config {
         *held.unwrap_or_else(PoisonError::into_inner) = all;
     }
 
-    /// What a client that has authenticated may send.
+    /// Limits for a client that has authenticated.
     #[inline]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {

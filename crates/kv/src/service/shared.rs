@@ -34,8 +34,8 @@ pub(crate) type Here = Rc<Arc<Shared>>;
 /// Between two lines about the same kind of unwelcome client.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// The service's shared state. What every command looks at is seldom written, and what is written
-/// stands apart from it.
+/// The service's shared state. Fields that every command reads are seldom written; fields that are
+/// often written stand on other cache lines.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     /// What makes changes durable, if anything does; not there before the store is.
@@ -159,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// What a client that has looked at libraries of functions has to wait for, if replies wait;
-    /// else 0.
+    /// The ticket that must settle before a client is answered that has looked at libraries of
+    /// functions; 0 if replies do not wait.
     pub(crate) fn library_ticket(&self) -> u64 {
         match self.durable.get() {
             Some(durable) if durable.log.holds_replies() => self.store.library_ticket(),

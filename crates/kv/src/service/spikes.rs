@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Samples of each kind of event that are kept.
 pub(super) const SAMPLES: usize = 160;
 
-/// What has taken long, by what it was.
+/// Durations of slow events, by the kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Spikes(Mutex<BTreeMap<&'static str, Series>>);
 

@@ -16,7 +16,7 @@ const ERROR_MAX: usize = 32;
 const PER_PAGE: usize = 16;
 const PAGES: usize = 32;
 
-/// What is counted for one command.
+/// The counters of one command.
 #[derive(Debug, Default)]
 pub(crate) struct PerCommand {
     pub(crate) calls: Count,
@@ -66,7 +66,7 @@ pub(crate) struct LoopStats {
     /// Connections closed because they had to log in and did not do so in time.
     pub(crate) not_logged_in: Count,
     pages: [OnceLock<Page>; PAGES],
-    /// Error replies by their first word. Others take the lock only to read it.
+    /// Error replies by their first word. Other threads take the lock only to read.
     by_prefix: Mutex<Errors>,
 }
 
@@ -104,7 +104,7 @@ impl LoopStats {
         Some(times.since(before.map(|before| &**before)))
     }
 
-    /// Adds the counts of another loop; only while this one has a single owner.
+    /// Adds the counts of another loop; call this only while this value has a single owner.
     fn absorb(&self, other: &LoopStats) {
         let pairs = |a: &LoopStats, b: &LoopStats| {
             for (to, from) in [
@@ -197,7 +197,7 @@ struct Loops {
     running: Vec<Arc<LoopStats>>,
     /// Counts of loops that have ended: the threads engine has one for each connection.
     ended: LoopStats,
-    /// What was there when CONFIG RESETSTAT was last called.
+    /// The counters at the last CONFIG RESETSTAT.
     forgotten: LoopStats,
 }
 
@@ -214,7 +214,8 @@ impl Stats {
         loops.ended.absorb(stats);
     }
 
-    /// Everything counted so far, and what of it is to be left out.
+    /// Calls `f` with all counters so far, and with the counters at the last reset, which are to be
+    /// subtracted.
     pub(crate) fn read<R>(&self, f: impl FnOnce(&LoopStats, &LoopStats) -> R) -> R {
         let loops = self.lock();
         f(&loops.sum(), &loops.forgotten)

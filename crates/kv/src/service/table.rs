@@ -13,7 +13,7 @@ use crate::commands::{self, BRIEF, Error, FAST, Keys, Spec};
 /// A command that is about the connection or the server.
 pub(crate) struct SessionSpec {
     pub(crate) name: &'static str,
-    /// As for commands about keys: with the name; negative is at least.
+    /// As for commands on keys: the number of words with the name; negative is a minimum.
     pub(crate) arity: i16,
     pub(crate) when: When,
     pub(crate) subcommands: Subcommands,
@@ -36,9 +36,8 @@ pub(crate) enum When {
     Alone,
 }
 
-/// Commands among them that need the keys, or what makes them durable, and are refused while the
-/// store is being recovered. As in Redis one is PING, by which a client finds out whether it is
-/// served.
+/// Commands of these that need the keys or the log, and are refused while the store is being
+/// recovered. As in Redis, PING is one of them: with it a client finds out whether it is served.
 const NEED_KEYS: &[&str] = &[
     "ping",
     "watch",
@@ -70,12 +69,12 @@ pub(crate) struct Entry {
     /// The subcommands; none for a subcommand itself.
     subcommands: Subcommands,
     needs_keys: bool,
-    /// What COMMAND tells of it.
+    /// The facts that COMMAND shows of it.
     pub(super) record: &'static Record,
     pub(crate) what: What,
 }
 
-/// What a command is about.
+/// The subject of a command: keys, or the connection and the server.
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     /// Keys.
@@ -106,7 +105,7 @@ impl Entry {
         matches!(self.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0)
     }
 
-    /// What is wrong with the subcommand of a call that has enough arguments, if anything.
+    /// Checks the subcommand of a call that has enough arguments.
     #[inline]
     pub(crate) fn check_subcommand(&self, args: &[&[u8]]) -> Result<(), Error> {
         if self.subcommands.is_empty() || args.len() < 2 {
@@ -282,7 +281,7 @@ impl Table {
 }
 
 /// A name of up to 8 bytes in one number, equal for upper and lower case; 0 for a longer one. Names
-/// of the same length are the same if their numbers are and one of them is of letters.
+/// of equal length are equal if their numbers are equal and one of them consists of letters.
 #[inline]
 fn folded(name: &[u8]) -> u64 {
     let bytes = match name.len() {

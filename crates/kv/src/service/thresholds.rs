@@ -138,7 +138,7 @@ impl Threshold {
     /// The value as a number.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the value is not accepted.
     pub(super) fn check(&self, value: &str) -> Result<i64, String> {
         between(value, self.range.0, self.range.1)
     }

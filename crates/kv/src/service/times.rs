@@ -46,7 +46,7 @@ impl Times {
         self.0[class(ns)].add(1);
     }
 
-    /// Adds what another has counted; only while this one has a single owner.
+    /// Adds the counts of another value; call this only while this value has a single owner.
     pub(super) fn absorb(&self, other: &Times) {
         for (to, from) in self.0.iter().zip(&other.0) {
             to.add(from.value());

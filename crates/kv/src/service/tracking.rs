@@ -1,7 +1,8 @@
-//! CLIENT TRACKING: a client that keeps what it has read is told when that changes.
+//! CLIENT TRACKING: a client that caches what it has read is notified when that changes.
 //!
-//! The store decides which client is told of what ([`Tracker`]). Here a client says what it wants,
-//! and what has changed is written to it, or to the connection that it names instead.
+//! The store decides which client is notified of which change ([`Tracker`]). The functions here
+//! take a client's wishes, and write the changed keys to the client, or to the connection that it
+//! names instead.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +43,7 @@ impl Notify for Route {
             Some(card) => card.handle.try_post(Message::Changed(tracker.clone())),
         };
         if told.is_err() {
-            // Better none than one that believes what is not true any more.
+            // No connection is better than one with a stale cache.
             self.own.abort();
         }
     }
@@ -107,7 +108,8 @@ impl RespConn {
         outcome
     }
 
-    /// Ends the connection if more was noted for it than it may have held: it cannot keep what it would not be told of.
+    /// Ends the connection if more notes were taken for it than the limit allows: a client cannot keep a key of whose
+    /// changes it would not be notified.
     fn bound_notes(&self, cx: &mut Cx<'_, RespConn>) {
         let Some(following) = self.session.tracking() else {
             return;
@@ -120,7 +122,7 @@ impl RespConn {
         }
     }
 
-    /// The client that need not be told of what this one changes; 0 is none.
+    /// The client that need not be notified of the changes by this session; 0 is none.
     pub(super) fn not_told(&self) -> u64 {
         let following = self.session.tracking();
         following
@@ -202,7 +204,7 @@ impl RespConn {
         self.hand_out(&Bytes::from(reply.take()), most, cx);
     }
 
-    /// The connection that is told in the place of this one is not there any more.
+    /// The connection that receives this client's notifications has closed.
     pub(super) fn redirect_gone(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(following) = self.session.tracking() else {
             return;

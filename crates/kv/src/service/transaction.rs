@@ -1,12 +1,12 @@
-//! What a connection has queued for EXEC, and what it watches.
+//! The commands that a connection has queued for EXEC, and the keys that it watches.
 
 use std::collections::HashSet;
 
 use super::table::{Entry, table};
 use crate::store::{Store, Watch};
 
-/// What a connection has queued and watches. Exists from the first MULTI or WATCH to the next EXEC
-/// or DISCARD.
+/// A connection's queued commands and watched keys. Exists from the first MULTI or WATCH to the
+/// next EXEC or DISCARD.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     /// MULTI was called.

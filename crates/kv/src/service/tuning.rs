@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::values::{between, memory};
 
-/// What a setting takes.
+/// The values that a setting accepts.
 enum Takes {
     Number(i64, i64),
     YesOrNo,
@@ -56,7 +56,7 @@ impl Tuning {
     /// The value as it is kept.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the value is not accepted.
     pub(super) fn check(&self, value: &str) -> Result<String, String> {
         match self.takes {
             Takes::Number(least, most) => between(value, least, most).map(|n| n.to_string()),

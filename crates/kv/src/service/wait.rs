@@ -1,4 +1,4 @@
-//! What a connection keeps that waits for a key.
+//! The state of a connection that waits for a key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use crate::store::{Store, Waiter};
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(super) waiter: Arc<Waiter>,
-    /// How long the command ran before it had to wait; `None` if it was not timed.
+    /// How long the command ran before it began to wait; `None` if it was not timed.
     pub(crate) took: Option<Duration>,
     /// When its time is over.
     pub(super) until: Option<Instant>,
-    /// CLIENT UNBLOCK has come when its key was ready: whether with an error. It counts unless there is a reply.
+    /// CLIENT UNBLOCK came when the key was ready already; the value says whether it was to end with an error.
+    /// It takes effect unless there is a reply.
     pub(super) unblocked: Option<bool>,
     /// The command was refused when its key was ready, because rights had changed.
     pub(super) refused: bool,

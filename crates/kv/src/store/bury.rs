@@ -1,4 +1,4 @@
-//! What is too large to be freed at once, as the store has it.
+//! How the store handles values that are too large to be freed at once.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,8 +6,8 @@ use super::Store;
 use super::grave::WAITING;
 
 impl Store {
-    /// Frees some of what was removed and is large; false if nothing waits. A call does bounded
-    /// work: about a thousand elements, or one long string. It holds no lock of the keys.
+    /// Frees some of the large removed values; false if none waits. A call does bounded work: about
+    /// a thousand elements, or one long string. The call takes no lock of the keys.
     pub fn free_some(&self) -> bool {
         self.graveyard.step().is_some()
     }

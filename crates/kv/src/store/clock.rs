@@ -1,6 +1,6 @@
 //! The coarse clock that says when a key was last used: 24 bits of quarter seconds.
 //!
-//! The clock wraps after 49 days; a key that was not used for longer looks younger than it is.
+//! The clock wraps after 49 days; a key that was unused for longer looks younger than it is.
 
 /// Milliseconds of a tick.
 const TICK_MS: u64 = 256;

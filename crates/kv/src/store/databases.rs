@@ -29,14 +29,15 @@ use crate::hash::HashKey;
 /// Candidates that are compared for one key to go, at first.
 pub(super) const SAMPLE: usize = 16;
 
-/// What a store is made with.
+/// Settings with which a store is made.
 #[derive(Clone)]
 pub struct Settings {
     /// Databases, 1 to 256. Default 16.
     pub databases: u16,
-    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One is best for one loop, four or more for each of
-    /// several: fewer are waited for, and more cost what takes all of their locks, as scripts do. Each takes about two
-    /// kilobytes of memory, and four more for each database that has keys in it. Default 64.
+    /// Shards, 1 to [`SHARDS_MAX`], rounded up to a power of two. One loop is best served by one shard, several loops
+    /// by four or more shards each: with fewer, loops wait for each other; with more, commands that take all locks
+    /// cost more, as scripts do. Each shard takes about two kilobytes of memory, and four more for each database that
+    /// has keys in it. Default 64.
     pub shards: usize,
     /// Bytes of memory for data; 0 for no limit, the default.
     pub maxmemory: u64,
@@ -67,14 +68,14 @@ impl Default for Settings {
     }
 }
 
-/// All keys of all databases. What every command reads is seldom written; what is written stands
-/// apart.
+/// All keys of all databases. Fields that every command reads are seldom written; fields that are
+/// often written stand on other cache lines.
 pub struct Store {
     pub(super) shards: Box<[Apart<Mutex<Shard>>]>,
     pub(super) databases: u16,
     pub(super) hasher: HashKey,
     pub(super) effects: OnceLock<Arc<dyn Effects>>,
-    /// What was kept is being put in, and no client may use the store.
+    /// The stored keys are being loaded, and no client may use the store.
     pub(super) loading: AtomicBool,
     pub(super) maxmemory: AtomicU64,
     pub(super) policy: AtomicU8,
@@ -83,8 +84,8 @@ pub struct Store {
     pub(super) active_expire: AtomicBool,
     /// The shard where active expiry goes on.
     pub(super) expiry_next: Apart<AtomicUsize>,
-    /// Bytes of memory that the shards have told of, without what is buried. As long as there is no limit, they tell
-    /// of none.
+    /// Bytes of memory that the shards have reported, without values that wait to be freed. While there is no limit,
+    /// the shards report nothing.
     pub(super) used: Apart<AtomicI64>,
     pub(super) graveyard: Arc<Graveyard>,
     pub(super) epochs: Arc<Epochs>,
@@ -104,7 +105,7 @@ pub struct Store {
     pub(super) frequency: Frequency,
 }
 
-/// What has been counted since the start or [`Store::reset_stats`].
+/// Counts since the start or the last [`Store::reset_stats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Reads of keys that existed.
@@ -184,8 +185,8 @@ impl Store {
         let _ = self.effects.set(effects);
     }
 
-    /// From now on services on it serve no client what is in it, and nothing expires, until [`end_loading`](Store::end_loading):
-    /// it is filled meanwhile.
+    /// From now until [`end_loading`](Store::end_loading), the store is being filled: services show its keys to no client, and
+    /// nothing expires.
     pub fn begin_loading(&self) {
         self.loading.store(true, Release);
     }
@@ -245,7 +246,8 @@ impl Store {
         self.eviction_samples.load(Relaxed)
     }
 
-    /// Changes how many keys are compared to find the one that goes. More find a better one.
+    /// Sets how many keys are compared to choose the one that is evicted. More keys give a better
+    /// choice.
     pub fn set_eviction_samples(&self, n: usize) {
         self.eviction_samples.store(n.clamp(1, 64), Relaxed);
     }
@@ -280,7 +282,7 @@ impl Store {
         (0..self.shards.len()).map(|at| self.lock(at).used).sum()
     }
 
-    /// What has been counted. Locks each shard in turn.
+    /// The present counts. Locks each shard in turn.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
@@ -339,8 +341,8 @@ impl Store {
         (0..self.shards.len()).map(of).sum()
     }
 
-    /// Shows all keys of a database, with when each expires, in milliseconds since 1970, and what
-    /// it holds. Locks each shard in turn, as long as it takes to show what is in it: for a store
+    /// Shows all keys of a database, each with its expiry time, in milliseconds since 1970, and its
+    /// value. Locks each shard in turn, for as long as showing its keys takes: use this on a store
     /// that no other thread uses.
     pub fn each_key(&self, db: u16, mut show: impl FnMut(&[u8], Option<u64>, ValueRef<'_>)) {
         for at in 0..self.shards.len() {
@@ -354,8 +356,8 @@ impl Store {
         }
     }
 
-    /// Whether those who want keys that a script keeps are told [`Error::BUSY`](crate::commands::Error::BUSY) from now on,
-    /// as it takes long, or are [to try again](Ran::Kept).
+    /// Sets the answer to clients that want keys which a script holds: [`Error::BUSY`](crate::commands::Error::BUSY),
+    /// because the script takes long, or [try again](Ran::Kept).
     pub(crate) fn set_tells_busy(&self, yes: bool) {
         self.tells_busy.store(yes, Relaxed);
     }
@@ -487,8 +489,9 @@ impl Store {
         }
     }
 
-    /// Bytes above the limit of memory if `more` came to what there is; none without a limit. What
-    /// is buried counts, or not where the question is whether enough has been removed.
+    /// Bytes above the limit of memory if `more` bytes were added; 0 without a limit. Values that
+    /// wait to be freed count if `buried` is set; they do not count where the question is whether
+    /// enough has been removed.
     pub(super) fn excess(&self, more: u64, buried: bool) -> u64 {
         let most = self.maxmemory();
         if most == 0 {

@@ -61,15 +61,15 @@ impl Dirty {
         self.order.is_empty() && self.all == 0
     }
 
-    /// What a reader of this key has to wait for; 0 for nothing.
+    /// The ticket that must settle before a reader of this key is answered; 0 for none.
     #[inline]
     pub(crate) fn ticket(&self, hash: u64) -> u64 {
         let own = self.tickets.get(&hash).copied();
         own.unwrap_or(0).max(self.all)
     }
 
-    /// Forgets what has settled, so many changes at most. What is left of it does no harm: a reader
-    /// sees that it has settled. Whether there may be more.
+    /// Forgets changes that have settled, `most` at most. A settled change that stays does no harm:
+    /// a reader sees that it has settled. Returns whether there may be more.
     pub(crate) fn purge(&mut self, settled: u64, most: usize) -> bool {
         let before = self.order.len();
         for _ in 0..most {

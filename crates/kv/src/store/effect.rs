@@ -1,12 +1,12 @@
 //! The one hook that every mutation passes: reserve, run, commit.
 //!
-//! What is shown is deterministic: a log of effects, applied in order, gives the same keys whatever
-//! the clock and chance. Commands whose text is not (SPOP, SET with EX) say what they came to with
-//! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). Room is reserved before anything changes, so that
-//! what cannot be kept is refused and nothing has happened; what finds out what it changes while it changes
-//! it (scripts, transactions with SPOP or SORT) may [grow](Effects::begin_growing) instead. What a command, or a transaction, has done
-//! is one [unit](super::Units), and is committed while the locks of its keys are held: so the order
-//! of commits is one in which the units give the same keys again.
+//! Effects are deterministic: a log of effects, applied in order, gives the same keys whatever the clock and chance. A command
+//! whose text is not deterministic (SPOP, SET with EX) gives its actual effect with
+//! [`Ctx::rewrite`](crate::commands::Ctx::rewrite). Room is reserved before anything changes, so that a change that cannot be
+//! logged is refused before it happens. Scripts and transactions with SPOP or SORT only learn while they run what they change;
+//! they may [grow](Effects::begin_growing) instead. The effects of a command, or of a transaction, are one [unit](super::Units),
+//! and are committed while the locks of its keys are held: so the order of commits is one in which the units give the same keys
+//! again.
 
 use std::fmt;
 
@@ -33,11 +33,11 @@ pub enum Effect<'a> {
 /// Why there is no room for a change. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// For the moment; a little later there will be.
+    /// There is no room at the moment; a later try can succeed.
     Busy,
     /// No room until some is made on the disk.
     DiskFull,
-    /// There never will be for one so large.
+    /// The effect is so large that there never will be room.
     TooLarge,
     /// Nothing can be kept any more.
     Failed,
@@ -99,8 +99,8 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// The classic mistakes of durable stores, which tests must find. They are made only in a build with
-/// the feature `mistakes`.
+/// The classic mistakes of durable stores, which tests must find. They can be switched on only in a
+/// build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
@@ -134,7 +134,7 @@ pub struct Mistakes {
     pub join_units: bool,
     /// Takes a store over before all that is at home was read.
     pub own_unread: bool,
-    /// Refuses what a transaction or script does in the middle as what is done at its beginning.
+    /// Refuses a change in the middle of a transaction or script as if it were the first.
     pub refuse_midway: bool,
 }
 
@@ -146,8 +146,8 @@ impl Mistakes {
     }
 }
 
-/// Is shown every mutation. Everything but what promises room and gives it back is called under the locks of the keys that changed: be quick,
-/// and do not call the store.
+/// The hook that is given every change. All calls, except those that promise room and give it back, come under the locks of the
+/// changed keys: be quick, and do not call the store.
 pub trait Effects: Send + Sync {
     /// Promises room for so many bytes of [`Units::cost`].
     ///
@@ -158,8 +158,8 @@ pub trait Effects: Send + Sync {
         Ok(())
     }
 
-    /// Promises room for `wanted` bytes of what removes, or for `least` of them where the disk is full: that may use what is held for
-    /// it. How many were promised.
+    /// Promises room for `wanted` bytes of removals. If the disk is full, at least `least` bytes are promised: removals may use
+    /// the space that is reserved for them. Returns how many bytes were promised.
     ///
     /// # Errors
     /// See [`NoRoom`].
@@ -175,9 +175,9 @@ pub trait Effects: Send + Sync {
         usize::MAX
     }
 
-    /// Promises that a unit with `promised` bytes may [`grow`](Effects::grow) to the largest size
-    /// there is. One at a time, until [`end_growing`](Effects::end_growing). One that `removes` has
-    /// another way on a full disk.
+    /// Promises that a unit with `promised` bytes may [`grow`](Effects::grow) to the maximum size.
+    /// One unit at a time may grow, until [`end_growing`](Effects::end_growing). A unit that
+    /// `removes` may also grow on a full disk, into the space that is reserved for removals.
     ///
     /// # Errors
     /// See [`NoRoom`].
@@ -219,6 +219,6 @@ pub trait Effects: Send + Sync {
         Mistakes::default()
     }
 
-    /// A command panicked when it had changed something: what is in memory is not what was committed.
+    /// A command panicked after it had changed something: memory and log now differ.
     fn diverged(&self) {}
 }

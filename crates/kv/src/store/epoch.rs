@@ -6,8 +6,8 @@
 //! first time hands it to the walk before. New entries have the bit of the new epoch and do not
 //! concern the walk. When the walk is over all entries are of one epoch again.
 //!
-//! What is large is handed over without a copy: long strings are shared, the elements of collections
-//! are put aside by groups ([`frozen`](crate::types)), and what is removed is given away.
+//! Large values are handed over without a copy: long strings are shared, the elements of collections
+//! are put aside in groups ([`frozen`](crate::types)), and removed values are given away.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
     pub(super) done: bool,
 }
 
-/// A key with what was known of it when the epoch began.
+/// A key with its properties at the begin of the epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Owned {
     pub(super) db: u16,
@@ -102,7 +102,7 @@ pub(super) struct Detached {
     pub(super) held: i64,
 }
 
-/// What was handed to the walk.
+/// The values that were handed to the walk.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
     /// Items of small values.

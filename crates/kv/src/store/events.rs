@@ -1,9 +1,9 @@
 //! Keyspace notifications: what became of which key, by the names that Redis has for it.
 //!
-//! A command says so where it changes the key, under its lock. Without a log it is told there and
-//! then; with one it is kept with the unit and told when that is committed, with its ticket: no
-//! client hears of what may still be lost. While no client has asked for that kind, this costs one
-//! test.
+//! A command reports an event where it changes the key, under the key's lock. Without a log the
+//! event is published at once. With a log it is kept with the unit and published when the unit is
+//! committed, with the unit's ticket: no client learns of a change that may still be lost. While no
+//! client has asked for this kind of event, reporting costs one test.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -43,7 +43,7 @@ pub const MISSED: Classes = 1 << 12;
 /// A key was made that was not there.
 pub const NEW: Classes = 1 << 13;
 
-/// What `A` stands for, in the order in which they are told.
+/// The classes that `A` stands for, in the order in which they are shown.
 pub(super) const LETTERS: [(u8, Classes); 10] = [
     (b'g', GENERIC),
     (b'$', STRING),
@@ -57,7 +57,7 @@ pub(super) const LETTERS: [(u8, Classes); 10] = [
     (b'd', MODULE),
 ];
 
-/// The others.
+/// The remaining kinds of events.
 pub(super) const MORE: [(u8, Classes); 4] = [
     (b'n', NEW),
     (b'K', BY_KEY),
@@ -69,7 +69,7 @@ pub(super) fn all_of_a() -> Classes {
     LETTERS.iter().fold(0, |all, (_, class)| all | class)
 }
 
-/// Reads letters as `notify-keyspace-events` has them; `None` if one is unknown.
+/// Parses letters of `notify-keyspace-events`; `None` if one is unknown.
 #[must_use]
 pub fn parse_classes(text: &[u8]) -> Option<Classes> {
     let mut classes = 0;
@@ -119,7 +119,7 @@ pub trait Announce: Send + Sync {
     fn announce(&self, event: &Event, by: Classes, ticket: u64) -> bool;
 }
 
-/// Which events are told, and where.
+/// Which events are published, and where.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(super) asked: AtomicU16,
@@ -154,7 +154,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Bytes of events that one unit may have, about: what a script reads in vain has no other bound.
+    /// Bytes of events that one unit may have, about: misses of a script's reads have no other bound.
     pub(super) const MOST: usize = 64 << 20;
     /// Events that are told although their locks are kept.
     const MANY: usize = 1024;

@@ -16,8 +16,9 @@ const LEAST: u64 = 32;
 const STEPS: usize = 16;
 /// Samples without any key that may go, after which there is none.
 const MISSES: usize = 64;
-/// Places of the table where a sample is taken. From one place alone, a part of the table that has
-/// become empty would stay so and grow: a sample that begins in it sees only what comes there.
+/// Places of the table from which a sample is taken. With one place alone, an empty part of the
+/// table would stay empty and grow: a sample that begins in it sees only keys that were added
+/// there.
 const PLACES: usize = 4;
 /// Buckets that are looked at from each, and more only if there is none.
 const BUCKETS: usize = 16;
@@ -26,13 +27,13 @@ impl Store {
     /// Makes room for `more` bytes below the limit of memory: frees what is buried, and removes keys
     /// if the policy allows it. False if that cannot be. No locks may be held.
     pub(crate) fn make_room(&self, more: u64, clock: u32, rng: &mut fastrand::Rng) -> bool {
-        // What was removed before is freed before anything else is removed.
+        // Removed values are freed before more keys are removed.
         let mut steps = STEPS;
         while self.excess(more, true) > 0 && steps > 0 && self.free_some() {
             steps -= 1;
         }
         if self.excess(more, false) == 0 {
-            // There is room, or it is on its way.
+            // There is room, or it is being freed.
             return true;
         }
         let policy = self.policy();
@@ -70,7 +71,7 @@ impl Store {
         let misses_max = MISSES.max(self.shards.len());
         for _ in 0..keys + misses_max {
             let mut shard = self.lock(at);
-            // What a script keeps stays as it is.
+            // Keys that a script holds are not evicted.
             if !shard.is_kept && self.evict_one(&mut shard, policy, clock, rng) {
                 misses = 0;
             } else {
@@ -88,7 +89,7 @@ impl Store {
             }
             at = (at + 1) % self.shards.len();
         }
-        // As many went as one command may wait for.
+        // A command waits for no more evictions than these.
         true
     }
 
@@ -149,8 +150,9 @@ impl Store {
                         Policy::AllKeysRandom | Policy::VolatileRandom => rng.u64(..),
                         Policy::NoEviction => return,
                     };
-                    // Any of equally good ones may go: if it is always the first, a part of the
-                    // table that has become empty grows, and behind it a sample is one key.
+                    // Any of equally good candidates may be evicted. If it were always the first,
+                    // an empty part of the table would grow, and a sample behind it would be one
+                    // key.
                     match best {
                         Some((least, _)) if worth > least => {}
                         Some((least, _)) if worth == least => {

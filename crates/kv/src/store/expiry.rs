@@ -1,14 +1,14 @@
 //! Removal of keys whose time has come, before a client asks for them; and of the memory of changes
 //! that have settled, in shards without changes, and of notes of readers, where there are too many.
 //!
-//! There is no index of keys that expire: it would cost memory for each. Instead every tick walks
-//! on through the buckets. Whether an entry has a deadline is a bit of its pointer, so that a
-//! bucket without such keys costs one read of one cache line, and these lines lie in a row.
+//! There is no index of keys that expire: it would cost memory for each key. Instead, every tick
+//! walks on through the buckets. A bit of an entry's pointer says whether the entry has a deadline.
+//! So a bucket without such keys costs one read of one cache line, and these lines lie in a row.
 
 //!
-//! A call holds one lock at a time, and that shortly. It says how soon it wants to be called again:
-//! at once where much was due, seldom where nothing expires. The lock is not a fair one, so between
-//! calls on the same shard there has to be time for others to take it.
+//! A call holds one lock at a time, and only briefly. The result says how soon to call again: at
+//! once where many keys were due, seldom where nothing expires. The lock is not fair, so other
+//! threads need time between two calls on one shard to take it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const CALLS: usize = 16;
 /// Changes that have settled, of which a call forgets so many in one shard.
 const SETTLED: usize = 1024;
 
-/// What a call of [`Store::expire`] has done.
+/// The result of a call of [`Store::expire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Keys removed.
@@ -49,7 +49,7 @@ impl Swept {
     const IDLE: Duration = Duration::from_millis(100);
 }
 
-/// What a call has looked at.
+/// The work that a call has done so far.
 #[derive(Clone, Copy, Default)]
 struct Work {
     buckets: usize,
@@ -153,7 +153,8 @@ impl Store {
         (work, self.drop_all(shard, &due, now_ms))
     }
 
-    /// How many were removed: all, or fewer if there is no room to say so. The others stay unseen then.
+    /// Returns how many keys were removed: all, or fewer if there is no room to log the removals. The
+    /// remaining keys stay hidden from clients then.
     fn drop_all(&self, shard: &mut Shard, due: &[(u16, Vec<u8>)], now_ms: u64) -> usize {
         let mut removed = 0;
         while removed < due.len() {

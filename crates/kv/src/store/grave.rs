@@ -1,10 +1,10 @@
 //! Lazy freeing: what is large is taken out of its table at once and freed later, in bounded steps.
 //!
-//! To free a million members takes a hundred milliseconds, in which no client should wait for the lock
-//! of the shard, nor for the loop that ran the command. So whatever removes a large value (DEL,
-//! UNLINK, expiry, eviction, a SET or RENAME or STORE over it, FLUSHALL with a whole table) buries
-//! it here, and [`Store::free_some`](super::Store::free_some) frees a step's worth whenever it is called: by the first loop of a
-//! server, and by commands that need the memory. Until it is freed it counts as used.
+//! Freeing a million members takes a hundred milliseconds, in which no client should wait for the lock of the shard, nor for the
+//! loop that ran the command. So a large removed value (by DEL, UNLINK, expiry, eviction, a SET, RENAME or STORE over it,
+//! FLUSHALL with a whole table) is put aside here. [`Store::free_some`](super::Store::free_some) frees a step's worth whenever
+//! it is called: by the first loop of a server, and by commands that need the memory. Until a value is freed, its memory counts
+//! as used.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -17,11 +17,12 @@ use crate::types::Spread;
 
 /// Allocations, or elements of a table, above which a value is large.
 pub(super) const LARGE: usize = 64;
-/// Bytes of a string that count as one allocation: what it costs to hand them back.
+/// Bytes of a string that count as one allocation, because returning them to the allocator costs
+/// about as much.
 pub(super) const PIECE: usize = 16 << 10;
 /// Elements that one step frees.
 pub(super) const STEP: usize = 1024;
-/// Bytes that may wait to be freed; above it, commands free more than they bring.
+/// Bytes that may wait to be freed; above this, commands free more than they add.
 pub(super) const WAITING: i64 = 256 << 20;
 
 /// What waits to be freed.

@@ -16,28 +16,29 @@ pub(crate) struct Guards<'s> {
     one: Option<(usize, ShardGuard<'s>)>,
     /// In ascending order; empty where it is one.
     many: Vec<(usize, ShardGuard<'s>)>,
-    /// A script keeps some of them; and whether it did so at any time since this was set to false.
+    /// A script holds some of these shards, or held some at any time since this was set to false.
     is_kept: bool,
     pub(super) met_kept: bool,
     /// The shards of the script that runs here, whose locks it has let go of.
     left: Vec<usize>,
     /// The key of the command that runs, by its place in memory, and its hash.
     known: (*const u8, usize, u64),
-    /// What was changed under the locks that are held, and is to be committed before they are let go;
-    /// made for the first change.
+    /// Changes under the held locks that must be committed before the locks are released; made with
+    /// the first change.
     pub(crate) pending: Option<Box<Pending>>,
     /// Keys past their time that a scan has met.
     pub(crate) met_expired: Vec<Vec<u8>>,
-    /// Events that are told, as of when the locks were taken; none of what is replayed.
+    /// The kinds of events that are published, as of when the locks were taken; none during a
+    /// replay.
     pub(super) told: Classes,
     pub(super) replays: bool,
-    /// What is done is in the log already: it passes the hook by.
+    /// The changes are in the log already, so they are not given to the hook.
     pub(super) is_known: bool,
-    /// What runs removes, and may use room that is held for that.
+    /// The running command removes keys, and may use the room that is reserved for that.
     pub(super) removes: bool,
     /// Decides whether a use of a key is counted.
     pub(super) luck: fastrand::Rng,
-    /// The client that changes keys; 0 for one that does not track.
+    /// The client that makes the changes; 0 for a client that does not track.
     pub(crate) client: u64,
 }
 
@@ -128,7 +129,7 @@ impl<'s> Guards<'s> {
         if self.many.len() == self.store.shards.len() {
             return true;
         }
-        // Both are in ascending order.
+        // Both lists are in ascending order.
         let mut held = self.one.iter().chain(&self.many).map(|(at, _)| *at);
         shards.iter().all(|at| held.any(|held| held == at))
     }
@@ -157,7 +158,7 @@ impl<'s> Guards<'s> {
         self.met_kept |= is_kept;
     }
 
-    /// As if a script kept something of what is held, until that is let go.
+    /// Marks the held shards as if a script held them, until the locks are released.
     pub(crate) fn shut(&mut self) {
         self.is_kept = true;
     }
@@ -168,8 +169,8 @@ impl<'s> Guards<'s> {
         self.is_kept
     }
 
-    /// Lets go of the locks of a script that runs beside the loops, and keeps others from its keys: they find the shards
-    /// marked when they have the locks. What it has changed is committed when it ends.
+    /// Releases the locks of a script that runs beside the loops, and keeps other clients from its keys: they find the
+    /// shards marked when they have the locks. The script's changes are committed when it ends.
     pub(crate) fn leave(&mut self) {
         for (at, mut shard) in self.one.take().into_iter().chain(self.many.drain(..)) {
             self.store.tell(&mut shard);
@@ -186,7 +187,7 @@ impl<'s> Guards<'s> {
         !self.left.is_empty()
     }
 
-    /// Takes the locks of some of the shards that were [left](Guards::leave), for one command. They stay marked.
+    /// Takes the locks of some [left](Guards::leave) shards again, for one command. The shards stay marked.
     pub(crate) fn come_back_to(&mut self, shards: &ShardSet) {
         debug_assert!(self.one.is_none() && self.many.is_empty());
         for at in shards.iter() {
@@ -243,8 +244,8 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// Bytes that were ever brought to the shards that are held, without what was freed at once: what
-    /// they have, and what they have buried.
+    /// Bytes ever added to the held shards, without bytes that were freed at once: their present
+    /// memory, and values that wait to be freed.
     pub(crate) fn brought(&self) -> i64 {
         let one = self.one.iter().map(|(_, shard)| shard);
         let all = one.chain(self.many.iter().map(|(_, shard)| shard));
@@ -255,7 +256,7 @@ impl<'s> Guards<'s> {
     #[inline]
     pub(crate) fn release(&mut self) {
         if !self.left.is_empty() {
-            // What was taken for one command is among it.
+            // A lock that was taken for one command is released with the others.
             self.leave();
             self.come_back();
         }
@@ -279,7 +280,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// The shard that is held, if it is a single one.
+    /// The held shard, if exactly one is held.
     #[inline]
     pub(crate) fn only_one(&self) -> Option<&Shard> {
         match &self.one {

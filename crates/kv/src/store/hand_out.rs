@@ -39,8 +39,8 @@ impl Shard {
         entry.set_epoch(epoch);
     }
 
-    /// Gives a table that was emptied to the walk, if that needs it; else gives it back. What of it is
-    /// being handed out was taken out before.
+    /// Gives an emptied table to the snapshot walk, if the walk needs it; otherwise returns it. The
+    /// part that is being handed out was taken out before.
     pub(super) fn detach(&mut self, db: u16, table: Table, weight: i64) -> Option<(Table, i64)> {
         let Some(walk) = &mut self.walk else {
             return Some((table, weight));
@@ -145,14 +145,14 @@ impl Store {
         self.epochs.queued.load(Relaxed)
     }
 
-    /// Whether that is half of what may be.
+    /// Whether half of the allowed bytes are handed out.
     #[must_use]
     pub fn is_half_handed_out(&self) -> bool {
         self.handed_out() > self.epochs.queued_max.load(Relaxed) / 2
     }
 
-    /// Changes how many bytes may be [handed out](Store::handed_out) before commands that change
-    /// something wait. What one command changes may be more.
+    /// Changes how many bytes may be [handed out](Store::handed_out) before writing commands wait.
+    /// A single command may exceed the limit.
     pub fn set_handed_out_max(&self, bytes: usize) {
         self.epochs.queued_max.store(bytes, Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Keys with their values as bytes: what a snapshot is made of. `docs/formats/kv-snapshot.md` draws them.
 //!
-//! The one idea: an item is of one key and says all that has to be known of it, so items can be put into
-//! a store in any order, and by several threads. A large value is several items.
+//! The one idea: an item belongs to one key and says everything about it, so items can be put into a
+//! store in any order, and by several threads. A large value is several items.
 
 use super::unit::{Malformed, take, take_number};
 use super::value::{Kind, ValueRef};
@@ -137,7 +137,7 @@ pub(crate) fn put_library(name: &[u8], code: &[u8], to: &mut Vec<u8>) {
 pub(crate) enum Part<'a> {
     /// All of a string.
     String(&'a [u8]),
-    /// Some bytes of a string that has `len`.
+    /// Some bytes of a string whose length is `len`.
     StringPiece {
         len: usize,
         offset: usize,

@@ -1,10 +1,10 @@
 //! The libraries of functions: their texts, which are part of the data. The script engine gives
 //! their content a meaning.
 //!
-//! Libraries are changed by a command under the locks of all shards, as FLUSHALL is, so they have a
-//! place in the order of the log and in a snapshot. A command that only looks takes no lock of a
-//! shard. So with a log there are two states while a unit is under way: what that unit has made of
-//! them, for itself, and what was committed before, for all other clients.
+//! A command changes libraries under the locks of all shards, as FLUSHALL does, so changes have a
+//! place in the order of the log and in a snapshot. A command that only reads libraries takes no
+//! lock of a shard. So with a log there are two states while a unit is in progress: the unit itself
+//! sees its own changes, and all other clients see the committed libraries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -141,7 +141,8 @@ impl State {
         }
     }
 
-    /// What there is now of the names that have changed from the change of this number on; `None` if that is not known any more.
+    /// The present entries of the names that have changed since change number `from`; `None` if these changes are not known any
+    /// more.
     pub(super) fn changed(&self, seen: Seen, from: u64) -> Option<Vec<Changed>> {
         let now = |name: &Arc<[u8]>| match (&self.before, seen) {
             (Some(before), Seen::Committed) => match before.get(name) {
@@ -154,7 +155,8 @@ impl State {
         Some(names.map(|name| (name.clone(), now(name))).collect())
     }
 
-    /// The libraries that these changes have replaced or removed; `None` if that is not known any more.
+    /// The libraries that these changes have replaced or removed; `None` if they are not known any
+    /// more.
     pub(super) fn gone(&self, changes: Range<u64>) -> Option<Vec<u64>> {
         let noted = self.noted(changes.start)?;
         let noted = noted.filter(|noted| noted.number < changes.end);
@@ -174,9 +176,9 @@ pub(crate) type Changed = (Arc<[u8]>, Option<Library>);
 /// A view of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// What is committed, for all clients.
+    /// The committed libraries, for all clients.
     Committed,
-    /// What the unit sees that is changing them.
+    /// What the changing unit sees.
     Newest,
 }
 
@@ -200,7 +202,7 @@ impl Libraries {
         self.state().before.get_or_insert_default();
     }
 
-    /// What was changed is committed, with this ticket.
+    /// The changes are committed, with this ticket.
     pub(super) fn commit(&self, ticket: u64) {
         let mut state = self.state();
         // A reader that sees the change, in the state or by its number, finds this ticket.
@@ -249,7 +251,7 @@ mod tests {
             .collect()
     }
 
-    /// What was known before and what is told to have changed is what there is, for the unit and for all others.
+    /// The former state plus the reported changes is the present state, for the unit and for all other clients.
     #[test]
     fn what_has_changed_and_what_was_known_is_what_there_is() {
         let seed = fastrand::u64(..);

@@ -20,12 +20,14 @@ impl Store {
         self.libraries.state().all(seen)
     }
 
-    /// What there is of the names that have changed since there were so many changes; `None` if that is not known any more.
+    /// The present entries of the names that have changed since change number `changes`; `None` if these changes are not
+    /// known any more.
     pub(crate) fn libraries_since(&self, seen: Seen, changes: u64) -> Option<Vec<Changed>> {
         self.libraries.state().changed(seen, changes)
     }
 
-    /// The libraries that these changes have replaced or removed; `None` if that is not known any more.
+    /// The libraries that these changes have replaced or removed; `None` if they are not known any
+    /// more.
     pub(crate) fn libraries_gone(&self, changes: Range<u64>) -> Option<Vec<u64>> {
         self.libraries.state().gone(changes)
     }
@@ -44,8 +46,8 @@ impl Store {
         }
     }
 
-    /// What a client that has looked at the committed ones has to wait for: the unit that has
-    /// changed them last.
+    /// The ticket of the last unit that changed libraries: a client that has looked at the
+    /// committed libraries waits for it.
     pub(crate) fn library_ticket(&self) -> u64 {
         self.libraries.ticket.load(Relaxed)
     }

@@ -35,8 +35,8 @@ impl Pair {
     }
 }
 
-/// The thresholds of a store. A change holds for what is written from then on: a collection that is
-/// there is converted when it is written to.
+/// The thresholds of a store. A change applies to later writes: an existing collection is converted
+/// when it is next written to.
 #[derive(Debug)]
 pub struct Limits {
     hash: Pair,

@@ -1,7 +1,7 @@
 //! Putting the items of a snapshot into an empty store, from several threads.
 //!
-//! What is of one item goes straight into its shard. Blocks of lists and pieces of strings, which come
-//! in any order, wait until all are there.
+//! A key that is a single item goes straight into its shard. Blocks of lists and pieces of strings,
+//! which come in any order, wait until all are there.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

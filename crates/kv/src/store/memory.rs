@@ -1,6 +1,6 @@
 //! A key and its value in one allocation: the one module with unsafe code.
 //!
-//! An [`Entry`] is one tagged pointer. It owns bytes without gaps:
+//! An [`Entry`] is one tagged pointer. The entry owns these bytes, without gaps:
 //!
 //! ```text
 //! flags:u8 | clock:u24 | lengths of key and value: u8 u16, or u32 u32 | deadline:u64 if any
@@ -40,7 +40,7 @@ const TEXT: u8 = 32;
 /// How a string came to be, until another takes its place: OBJECT ENCODING tells it, as Redis keeps such strings otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As a client or a command gave it.
+    /// The value's bytes as a client or a command gave them.
     Given,
     /// The string was changed in place.
     Edited,
@@ -113,7 +113,7 @@ impl Entry {
         entry
     }
 
-    /// As [`string`](Entry::string), with a long value as it is and not a copy.
+    /// Like [`string`](Entry::string), but a long value is moved and not copied.
     pub(crate) fn string_of(key: &[u8], value: Vec<u8>) -> Entry {
         if value.len() > INLINE_MAX {
             Entry::new(key, Value::Str(value))
@@ -156,7 +156,7 @@ impl Entry {
         // SAFETY: the allocation is fresh and has `head.size()` bytes; these parts are within it.
         unsafe {
             bytes.copy_from_nonoverlapping(NonNull::from(&text[..head.len]).cast(), head.len);
-            // What is written later is not read before; zeros keep it initialised anyway.
+            // These bytes are written before they are read; zeros keep them initialised anyway.
             bytes.add(head.len).write_bytes(0, head.key_at() - head.len);
             bytes.add(head.value_at()).write_bytes(0, head.value_len);
         }
@@ -234,20 +234,20 @@ impl Entry {
         unsafe { std::slice::from_raw_parts(self.bytes_ptr().add(at).as_ptr(), len) }
     }
 
-    /// Writes into the bytes. Only called on an entry that is not shared: fresh, or borrowed
-    /// mutably by the caller.
+    /// Writes into the bytes. Call this only on an entry that is not shared: a fresh one, or one
+    /// that the caller has borrowed mutably.
     #[inline]
     fn write(&self, at: usize, what: &[u8]) {
         debug_assert!(at + what.len() <= self.head().size());
-        // SAFETY: the callers name parts of the allocation and are alone with it; `what` is not a
-        // part of it, for then it would borrow the entry.
+        // SAFETY: callers name parts of the allocation and hold it exclusively; `what` is not a
+        // part of it, because then it would borrow the entry.
         unsafe {
             let to = self.bytes_ptr().add(at).as_ptr();
             std::ptr::copy_nonoverlapping(what.as_ptr(), to, what.len());
         }
     }
 
-    /// Where the pointer to the boxed value is; meaningful if it is one.
+    /// The address of the pointer to the boxed value; meaningful only if the value is boxed.
     fn boxed_at(&self) -> *mut *mut Value {
         // SAFETY: a boxed entry ends with the eight bytes of the pointer.
         unsafe { self.bytes_ptr().add(self.head().value_at()).as_ptr().cast() }
@@ -306,8 +306,8 @@ impl Entry {
                 old.clear();
                 return old.extend_from_slice(value);
             }
-            // What was there goes first. A buffer that grows by itself would double, one that is reused would stay as
-            // large as the largest value ever was, and nothing would ever take that back.
+            // The old buffer is freed first. A buffer that grows by itself would double, and one that is reused would
+            // stay as large as the largest value ever was.
             *old = Vec::new();
             *old = value.to_vec();
             return;
@@ -315,7 +315,7 @@ impl Entry {
         self.replace(Entry::string(self.key(), value));
     }
 
-    /// Puts another entry of the same key in the place of this one; clock, deadline and tag stay.
+    /// Replaces this entry by another entry of the same key; clock, deadline and tag stay.
     fn replace(&mut self, mut new: Entry) {
         new.set_clock(self.clock());
         new.set_epoch(self.epoch());

@@ -1,8 +1,8 @@
 //! The store: all keys of all databases, shared by all loops.
 //!
 //! Keys are spread over shards by their hash, each shard behind its own lock. A command runs under
-//! the locks of the keys it names, taken in ascending order, so it is atomic whatever it touches.
-//! Nothing here reads a clock or makes up a random number: both are given.
+//! the locks of the keys it names, taken in ascending order, so the command is atomic. The store
+//! reads no clock and makes no random numbers: callers give both.
 //!
 //! ```
 //! use tidewire_kv::commands::find;

@@ -1,4 +1,4 @@
-//! What a runner has changed and not committed yet, where there is a hook for it.
+//! Changes that a runner has made and not committed yet, where the store has a hook.
 //!
 //! Units gather as long as the runner keeps its locks, so that a pipeline on one shard is committed
 //! at once, and are committed before any of them is let go.
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 16 << 10;
 /// Bytes of units that are committed although their locks are kept.
 const MANY: usize = 256 << 10;
 
-/// What was changed, and room for it.
+/// Uncommitted changes, and the room that is promised for them.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     units: Units,
@@ -39,7 +39,7 @@ pub(crate) struct Pending {
     grows: bool,
     /// Keys that were changed, of which clients are told when that is committed.
     pub(super) untold: Untold,
-    /// What is told with the units.
+    /// Events and notifications that are published with the units.
     pub(super) kept: Kept,
     /// The largest ticket that was committed.
     written: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Pending {
 }
 
 impl<'s> Guards<'s> {
-    /// What is shown the mutations.
+    /// The hook that is given the changes.
     #[inline]
     pub(crate) fn effects(&self) -> Option<&'s dyn Effects> {
         match self.is_known {
@@ -109,9 +109,9 @@ impl<'s> Guards<'s> {
         Ok(())
     }
 
-    /// Sees to it that the unit of a transaction or script can go on, once it has begun, until it is as
-    /// large as units may be. Only that, and a failure of the log, refuses more of it from then on.
-    /// `removes` says that what comes next makes room.
+    /// Makes sure that the unit of a transaction or script, once begun, can go on until it is as large
+    /// as units may be. From then on, further changes are refused only beyond that size, or if the log
+    /// fails. `removes` says that the next change frees memory.
     pub(crate) fn begin_growing(&mut self, stamp: u64, removes: bool) -> Result<(), NoRoom> {
         let store = self.store();
         let Some(effects) = self.effects() else {
@@ -194,14 +194,15 @@ impl<'s> Guards<'s> {
             return;
         };
         let store = self.store();
-        // What is open keeps its part.
+        // The open unit keeps its part of the promise.
         let open = pending.units.open_cost();
         if let Some(effects) = self.effects()
             && !pending.units.is_empty()
         {
             let bytes = pending.units.frames().len();
             debug_assert!(bytes <= pending.promised, "more than was promised");
-            // What it costs is an upper bound, and that of what is put together already is a little higher.
+            // The cost is an upper bound, and the bound for changes that are already encoded is a little
+            // higher.
             let cost = (pending.units.cost() - open).min(pending.promised);
             let ticket = effects.commit(&pending.units, cost);
             pending.units.clear();
@@ -255,7 +256,7 @@ impl<'s> Guards<'s> {
             }
         }
         if !pending.untold.is_empty() {
-            // Tells of what a command has done that has panicked.
+            // Publishes the changes of a command that has panicked.
             self.store().tell_untold(pending.untold, pending.written);
         }
     }
@@ -375,14 +376,14 @@ fn names_database(spec: &Signature) -> bool {
     matches!(spec.name, "move" | "copy")
 }
 
-/// Bytes that an id and what was trimmed take in the place of what was asked for.
+/// Bytes that a generated id and the trimmed entries take, in place of the command's own words.
 const CHOSEN: usize = 96;
 /// Bytes that the result of a sum of numbers with fractions may have.
 const SUM: usize = 6 << 10;
 
 impl Store {
-    /// What a command's unit costs at most, with the keys that expire before it. Commands whose
-    /// effect is not bounded by their arguments reserve more when they know it.
+    /// The most that a command's unit can cost, with the keys that expire before it. A command
+    /// whose effect is not bounded by its arguments reserves more when it knows how much.
     pub(crate) fn bound(&self, spec: &Signature, args: &[&[u8]]) -> usize {
         let mut bytes: usize = args.iter().map(|arg| arg.len()).sum();
         let mut count = args.len() + 2;
@@ -463,7 +464,7 @@ impl Store {
         Ok(())
     }
 
-    /// The ticket of the last unit that was committed; 0 for none.
+    /// The ticket of the last committed unit; 0 if there is none.
     #[must_use]
     pub fn last_ticket(&self) -> u64 {
         self.last_ticket.load(Relaxed)

@@ -29,8 +29,9 @@ pub enum Ran {
     Done,
     /// The command has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
     Blocked(Blocked),
-    /// There is no room for its effect just now: it has done nothing, wrote no reply, and is to be tried
-    /// again a little later. Only where the runner is [`patient`](Runner::patient).
+    /// There is no room for the command's effect at the moment: the command has done nothing, wrote no
+    /// reply, and must be tried again later. This happens only if the runner is
+    /// [`patient`](Runner::patient).
     Later,
     /// A script that runs beside the loops keeps its keys: it has done nothing, wrote no reply, and is to be tried again
     /// when the script has ended. Once that takes long the reply is [`Error::BUSY`] instead.
@@ -77,8 +78,7 @@ pub struct Runner<'s> {
 enum Called {
     Done,
     Blocked(Blocked),
-    /// The command has found out what it would change, and there is no room for that; nothing has
-    /// changed.
+    /// The command has found out its changes, and there is no room for them; nothing has changed.
     NoRoom(NoRoom),
     /// The command has come to where a script is at work, and has changed nothing.
     Kept,
@@ -137,7 +137,8 @@ impl<'s> Runner<'s> {
         self
     }
 
-    /// As `replaying`, but clients that ask for it are told: others use the store meanwhile.
+    /// Like `replaying`, but clients that track keys are notified, because clients use the store
+    /// meanwhile.
     pub(super) fn following(mut self, now_ms: u64) -> Runner<'s> {
         self.guards.is_known = true;
         self.clock = self.guards.store().clock_at(now_ms);
@@ -151,7 +152,7 @@ impl<'s> Runner<'s> {
         let store = self.guards.store();
         if spec.needs_memory(args) && store.maxmemory.load(Relaxed) != 0 && !self.has_room() {
             if !self.in_transaction && store.is_kept.load(Relaxed) {
-                // What a script keeps cannot be evicted just now.
+                // Keys that a script holds cannot be evicted now.
                 return self.shut_out(reply);
             }
             reply.error(&Error::OUT_OF_MEMORY.0);
@@ -170,7 +171,8 @@ impl<'s> Runner<'s> {
         self.ran(called, backlog.then_some(before), reply)
     }
 
-    /// What is left to do behind a command. `before` is what there was, if what it brought is to be paid for.
+    /// The steps after a command. `before` is the used memory before the command, if the command has to make
+    /// up for what it adds.
     #[inline(always)]
     fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
         // A command that waits needs its locks.
@@ -273,7 +275,7 @@ impl<'s> Runner<'s> {
     /// [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no lock.
     ///
     /// # Errors
-    /// There is no room for them, and nothing has happened.
+    /// There is no room for the commands, and nothing has happened.
     pub fn reserve<'x>(
         &mut self,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
@@ -295,7 +297,7 @@ impl<'s> Runner<'s> {
         self.guards.reserve(bound, self.now_ms)?;
         if grows {
             match self.guards.begin_growing(self.now_ms, removes) {
-                // What one of them takes out it finds room for itself.
+                // A command that removes finds room for its own removals.
                 Err(NoRoom::DiskFull) if removes => {}
                 begun => begun?,
             }
@@ -336,7 +338,7 @@ impl<'s> Runner<'s> {
         self.guards.end_growing();
     }
 
-    /// Commits what was done; the largest ticket that must have settled before a client hears a
+    /// Commits the changes; returns the largest ticket that must settle before a client receives a
     /// reply of this runner, 0 if none. Keeps the locks.
     pub fn barrier(&mut self) -> u64 {
         self.guards.commit();
@@ -358,8 +360,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Takes the locks that a command needs, unless it is one of a transaction, which has them; false if a script
-    /// keeps its keys. Remembers the hash of a single key until the command's end.
+    /// Takes the locks that a command needs, except in a transaction, which has them already; false if a script
+    /// holds its keys. Remembers the hash of a single key until the command's end.
     #[inline]
     fn take_locks(&mut self, spec: &Spec, args: &[&[u8]]) -> bool {
         let store = self.guards.store();
@@ -372,7 +374,7 @@ impl<'s> Runner<'s> {
         }
         if let Keys::Range { first, last, .. } = spec.keys
             && i32::from(first) == i32::from(last)
-            // As `OBJECT HELP` has none.
+            // A call such as `OBJECT HELP` has no key.
             && let Some(key) = args.get(usize::from(first))
         {
             let hash = self.known(key).unwrap_or_else(|| store.hash(key));
@@ -510,10 +512,10 @@ impl<'s> Runner<'s> {
         self.guards.release();
     }
 
-    /// Brings what the first keys of the next [`AHEAD`] commands need into the cache: first the
-    /// buckets are asked for, then, while buckets of later keys are still on their way, the
-    /// entries. Both times the lock of each key's shard is had for a moment, and where another
-    /// thread has it, that key is left out.
+    /// Loads what the first keys of the next [`AHEAD`] commands need into the cache: first the
+    /// buckets, then, while buckets of later keys are still on their way, the entries. Each time
+    /// the lock of the key's shard is taken for a moment; if another thread holds the lock, the key
+    /// is left out.
     ///
     /// The keys' hashes are kept for [`run`](Runner::run): the bytes of these arguments have to stay
     /// as they are and where they are as long as the runner.
@@ -600,7 +602,7 @@ impl<'s> Runner<'s> {
         let settled = match self.guards.effects() {
             None => u64::MAX,
             Some(effects) => {
-                // What is changed from now on is noted.
+                // Changes are noted from now on.
                 self.guards.pending(self.now_ms);
                 effects.settled()
             }
@@ -622,7 +624,8 @@ impl<'s> Runner<'s> {
         unchanged
     }
 
-    /// What was watched by the transaction that was [shut out](Runner::is_shut_out): it may begin again.
+    /// The keys that were watched by the transaction that was [shut out](Runner::is_shut_out); it may
+    /// begin again.
     pub(crate) fn take_watches(&mut self) -> Vec<Watch> {
         std::mem::take(&mut self.shut_out_watches)
     }
@@ -637,7 +640,7 @@ impl<'s> Runner<'s> {
     /// Ends a transaction: serves waiters of its keys, and lets go of the locks.
     pub fn end(&mut self) {
         if self.guards.has_left() {
-            // What was taken for one command is among it.
+            // A lock that was taken for one command is released with the others.
             self.guards.leave();
             self.guards.come_back();
         }
@@ -683,8 +686,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Leaves a key that is ready to the script that keeps what is needed: it serves the waiters
-    /// when it ends.
+    /// Leaves a ready key to the script that holds the shards: the script serves the waiters when
+    /// it ends.
     #[cold]
     fn put_off(&mut self, place: Place) {
         let store = self.guards.store();
@@ -692,7 +695,7 @@ impl<'s> Runner<'s> {
         store.has_unserved.store(true, Relaxed);
     }
 
-    /// Takes the lock of a key that is ready; false if a script keeps it.
+    /// Takes the lock of a ready key; false if a script holds the key.
     fn hold_to_serve(&mut self, db: u16, key: &[u8], hash: u64) -> bool {
         self.guards.hold_one(self.guards.store().shard_of(hash));
         if self.guards.is_kept() {
@@ -702,8 +705,9 @@ impl<'s> Runner<'s> {
         true
     }
 
-    /// Runs each command that reads a stream: one that finds nothing says nothing of the others,
-    /// but of the others of its group. Commands of groups run also if it is no stream any more.
+    /// Runs each waiting command that reads a stream. A reader that finds nothing says nothing
+    /// about the other readers, except readers of its own group. Commands of groups also run if the
+    /// key is no stream any more.
     fn serve_readers(&mut self, db: u16, key: &[u8]) {
         let store = self.guards.store();
         let hash = store.hash(key);
@@ -770,7 +774,7 @@ impl<'s> Runner<'s> {
         }
         let mut reply = Reply::new(waiter.proto);
         reply.set_limit(waiter.reply_max);
-        // What it changes is not a change by the client that made the key ready.
+        // The waiter's change is not a change by the client that made the key ready.
         let by = std::mem::replace(&mut self.guards.client, waiter.client);
         let served = self.serve_shown(waiter, &args, key, &mut reply);
         self.guards.client = by;
@@ -849,9 +853,9 @@ impl<'s> Runner<'s> {
         self.in_transaction || self.guards.store().excess(0, true) == 0 || self.make_room_for(0)
     }
 
-    /// Makes room for commands that will run as one, before their locks are taken: false if they
-    /// must not run, for lack of memory. What they bring is estimated by their arguments. Lets go of
-    /// all locks.
+    /// Makes room for commands that will run as one, before their locks are taken; false if they
+    /// must not run, for lack of memory. The memory that they add is estimated from their arguments.
+    /// Releases all locks.
     #[must_use]
     pub fn make_room<'x>(
         &mut self,
@@ -867,7 +871,8 @@ impl<'s> Runner<'s> {
             let bytes: usize = args[1..].iter().map(|arg| arg.len() + EACH).sum();
             *needed.get_or_insert(0) += bytes as u64;
         }
-        // What a script keeps cannot be evicted just now: the commands are shut out, and it is asked again.
+        // Keys that a script holds cannot be evicted now: the commands are shut out, and this is called
+        // again later.
         needed.is_none_or(|bytes| {
             self.make_room_for(bytes) || self.guards.store().is_kept.load(Relaxed)
         })
@@ -883,8 +888,8 @@ impl<'s> Runner<'s> {
 }
 
 impl Runner<'_> {
-    /// Frees twice what a command has brought, as long as too much waits to be freed: so the heap
-    /// of what waits shrinks however fast clients make more of it, and no client pays for others.
+    /// Frees twice what a command has added, as long as too much waits to be freed. So the waiting
+    /// memory shrinks however fast clients add to it, and no client pays for others.
     #[cold]
     fn free_for(&mut self, brought: i64) {
         /// Bytes that are not worth a step.

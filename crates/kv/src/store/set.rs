@@ -1,4 +1,5 @@
-//! Some shards of a store, by their numbers: what a command needs, or a runner holds.
+//! A set of shards of a store, by their numbers: the shards that a command needs, or that a runner
+//! holds.
 //!
 //! The one idea: most commands need one shard, so one is a number and not a bit among thousands. Several are
 //! bits: of the first 256 in place, beyond that in one allocation of the same size for all.
@@ -29,7 +30,7 @@ impl ShardSet {
         ShardSet::One(at as u16)
     }
 
-    /// All of a store that has so many.
+    /// All shards of a store with `n` shards.
     pub(crate) fn first(n: usize) -> ShardSet {
         let mut all = ShardSet::NONE;
         (0..n).for_each(|at| all.insert(at));

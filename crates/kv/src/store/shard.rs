@@ -1,4 +1,4 @@
-//! One shard: some of the keys of all databases, behind one lock.
+//! A shard: some of the keys of all databases, behind one lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::waiter::{Queue, Waiter};
 use super::watch::Watch;
 use crate::hash::HashKey;
 
-/// What one lock protects.
+/// The data that one lock protects.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) tables: Box<[Table]>,
@@ -61,7 +61,7 @@ pub(crate) struct Watched {
     pub(crate) watchers: usize,
 }
 
-/// What a shard has counted.
+/// The counters of a shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) hits: u64,
@@ -135,7 +135,7 @@ impl Shard {
         Some(entry)
     }
 
-    /// Removes a key and frees it, later if it is large; whether it was there.
+    /// Removes a key and frees it, later if it is large; returns whether the key existed.
     pub(crate) fn discard(&mut self, db: u16, hash: u64, key: &[u8]) -> bool {
         let Some(mut entry) = self.remove(db, hash, key) else {
             return false;

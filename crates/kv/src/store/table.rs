@@ -1,10 +1,10 @@
 //! The keys of one database in one shard: a hash table that grows and shrinks a bucket at a time.
 //!
 //! Linear hashing (Litwin, 1980). A bucket is one cache line: seven tagged entries, and the number of
-//! a spill bucket where more hash to it; every bucket of a chain but the last is full. When the
+//! a spill bucket if more keys hash to it; every bucket of a chain but the last is full. When the
 //! load is too high, the next bucket in line is split in two; when it is low, the last one is merged
-//! back. So the work for an operation is bounded, the load stays the same at any size, and memory
-//! is never there twice. Buckets live in segments, which do not move.
+//! back. So the work for an operation is bounded, the load is equal at any size, and the table is
+//! never copied as a whole. Buckets live in segments, which do not move.
 //!
 //! The scan cursor walks the hashes in the order of their reversed bits. In that order each bucket
 //! is an interval, and to split or merge buckets cuts or joins intervals; so a scan that goes on at
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     len: usize,
     /// Buckets at the beginning of this round of splitting, less one; a power of two less one.
     mask: usize,
-    /// The bucket that is split next: the ones before it have been split.
+    /// The bucket that is split next: all earlier buckets have been split.
     split: usize,
     hasher: HashKey,
 }
@@ -385,8 +385,8 @@ impl Table {
         None
     }
 
-    /// Takes entries out of a table that is not used any more, about `most` of them; how many, less
-    /// if there are no more.
+    /// Takes about `most` entries out of a removed table; returns how many, fewer if there are no
+    /// more.
     pub(crate) fn free_some(&mut self, most: usize, take: &mut dyn FnMut(Entry)) -> usize {
         let mut taken = 0;
         while taken < most
@@ -508,8 +508,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
-        /// The table holds what a map holds, and a scan that goes on for several calls shows every
-        /// key that was there from its beginning to its end.
+        /// The table has the contents of a map, and a scan in several calls shows every key that
+        /// existed from its beginning to its end.
         #[test]
         fn is_a_map_and_scans_miss_nothing(steps in steps()) {
             let mut table = Model::new();

@@ -65,8 +65,8 @@ impl Store {
         }
     }
 
-    /// Forgets what is noted for clients that are told nothing more, if that has become as much as what is noted for the
-    /// others. No runner of the caller may hold locks.
+    /// Forgets the notes for clients that get no more notifications, if these have become as many as the notes for the
+    /// other clients. No runner of the caller may hold locks.
     pub fn sweep_tracking(&self) {
         if self.tracking.is_to_sweep() {
             self.sweep_notes();
@@ -101,7 +101,7 @@ impl Store {
         }
     }
 
-    /// Finds the clients that have read a key that has changed, or have a prefix of it.
+    /// Finds the clients that have read a changed key, or track a prefix of it.
     #[cold]
     pub(super) fn find_trackers(
         &self,
@@ -236,7 +236,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Sets the client that runs the commands, so that it need not be told of its own changes; 0 is
+    /// Sets the client that runs the commands, so that it is not notified of its own changes; 0 is
     /// none.
     pub fn set_client(&mut self, client: u64) {
         self.guards.client = client;

@@ -9,7 +9,7 @@ use super::usage::{COUNTS, MINUTE_MS, Use, counted};
 use super::view::View;
 
 impl Store {
-    /// What is noted of a use at this time; milliseconds since 1970.
+    /// The value that an entry stores for a use at this time; milliseconds since 1970.
     #[inline]
     pub(super) fn clock_at(&self, now_ms: u64) -> u32 {
         if self.policy().counts_uses() {
@@ -49,7 +49,7 @@ impl Store {
         self.frequency.log_factor.store(factor, Relaxed);
     }
 
-    /// Minutes in which the count of a key that is not used falls by one; 1 at first.
+    /// Minutes after which the count of an unused key falls by one; 1 at first.
     #[must_use]
     pub fn lfu_decay_min(&self) -> u32 {
         self.frequency.decay_min.load(Relaxed)
@@ -62,7 +62,7 @@ impl Store {
 }
 
 impl<'s> View<'_, 's> {
-    /// What is noted of a use.
+    /// The value to store for a use.
     #[inline]
     pub(super) fn usage(&mut self) -> Use<'s> {
         let frequency = &self.guards.store().frequency;
@@ -83,7 +83,7 @@ impl<'s> View<'_, 's> {
         self.clock & COUNTS != 0
     }
 
-    /// The logarithmic count of a key's uses; `None` if there is no such key.
+    /// The logarithmic count of a key's uses; `None` if the key does not exist.
     #[must_use]
     pub fn frequency(&self, key: &[u8]) -> Option<u8> {
         let stored = self.stored_clock(key)?;

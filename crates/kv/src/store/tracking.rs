@@ -1,13 +1,14 @@
 //! CLIENT TRACKING: clients are told when keys change that they have read, or that have their
 //! prefixes.
 //!
-//! What was read is noted in the key's shard, under the lock under which it was read; so nothing
-//! can change in between. The first change takes the note away and tells. A note is a promise to
-//! tell, so where there are too many one goes by telling, and a client that is told faster than it
-//! reads is told at last that everything has changed: no client is ever left with stale data.
+//! A read is noted in the key's shard, under the lock of the read; so the key cannot change in
+//! between. The first change removes the note and notifies the client. A note promises a
+//! notification, so a note that has to go for lack of room goes by notifying. A client that is
+//! notified faster than it reads is told at last that all keys have changed: no client ever keeps
+//! stale data.
 //!
-//! With a log, what a unit has changed is [kept](Untold) until that is committed, and told with its ticket: that a key has
-//! changed is as much as what it holds, and a crash may take it back.
+//! With a log, the changed keys of a unit are [kept](Untold) until the unit is committed, and sent with its ticket: a
+//! notification reveals as much as the value, and a crash may take the change back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,13 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::place::Place;
 
-/// Bytes of names that wait for one client; beyond it is told that everything has changed.
+/// Bytes of names that wait for one client; beyond this, the client is told that everything has
+/// changed.
 pub(super) const PENDING_MAX: usize = 1 << 20;
-/// Bytes that one unit keeps of what it has changed; beyond it is told that everything has.
+/// Bytes of changed keys that one unit keeps; beyond this, clients are told that all keys have
+/// changed.
 pub(super) const UNTOLD_MAX: usize = 16 << 20;
-/// What a name takes beside its bytes, about.
+/// Bytes that a name takes beside its text, about.
 pub(super) const EACH: usize = 32;
-/// What a note takes beside the key's name, about; and each client in it but the first.
+/// Bytes that a note takes beside the key's name, about; each further client of a note takes as
+/// much again.
 pub(super) const NOTE: usize = 192;
 pub(super) const READER: usize = 24;
 /// Notes that one more may take away where there are too many.
@@ -57,16 +61,16 @@ pub(super) struct Pending {
     pub(super) bytes: usize,
     pub(super) all: bool,
     pub(super) notified: bool,
-    /// The client may not hear of it before this has settled.
+    /// The client may not be notified before this ticket has settled.
     pub(super) ticket: u64,
 }
 
-/// What has changed.
+/// The contents of a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// Perhaps everything.
     All,
-    /// These keys.
+    /// The names of changed keys.
     Keys(Vec<Box<[u8]>>),
 }
 
@@ -111,9 +115,9 @@ impl Tracker {
         }
     }
 
-    /// What waits to be told, and the ticket that has to [settle](super::Effects::settled) before
-    /// the client hears of it, 0 for none; nothing if it was taken already, or the client does not
-    /// track any more.
+    /// The notifications that wait to be sent, and the ticket that must
+    /// [settle](super::Effects::settled) before the client receives them, 0 for none. `None` if
+    /// they were taken already, or the client does not track any more.
     #[must_use]
     pub fn take(&self) -> Option<(Changed, u64)> {
         let pending = std::mem::take(&mut *self.pending());
@@ -179,7 +183,7 @@ pub(super) fn prices(len: usize) -> impl Iterator<Item = i64> {
     std::iter::once(first).chain(std::iter::repeat(READER as i64))
 }
 
-/// What was changed, and which clients are to hear of it.
+/// Changed keys, and the clients that must be notified.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     pub(super) keys: Vec<Key>,
@@ -214,7 +218,7 @@ impl Untold {
         };
     }
 
-    /// What was kept elsewhere.
+    /// Adds changes that were kept elsewhere.
     pub(super) fn append(&mut self, other: Untold) {
         if other.all {
             self.add_all();
@@ -312,7 +316,7 @@ impl Tracking {
         self.keys_max.load(Relaxed)
     }
 
-    /// Changes how many there may be. Those that are too many go within seconds, as [`Store::expire`](super::Store::expire) comes by.
+    /// Changes how many keys may be noted. Surplus notes are removed within seconds, by [`Store::expire`](super::Store::expire).
     pub fn set_keys_max(&self, most: usize) {
         self.keys_max.store(most, Relaxed);
     }

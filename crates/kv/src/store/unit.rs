@@ -1,4 +1,5 @@
-//! Units: what one command, transaction or removal has done, as bytes. All of it counts, or nothing.
+//! Units: the effects of one command, transaction or removal, as bytes. Either the whole unit
+//! counts, or none of it.
 //!
 //! The one idea: units are put together in the form of the log's records, so they are written once
 //! and copied once. [docs/formats/kv-log.md](../../../../docs/formats/kv-log.md) draws the bytes.
@@ -15,11 +16,11 @@ pub const RECORD_MAX: usize = 1 << 20;
 const FRAME: usize = 12;
 /// Bytes of memory that units take at first: a short pipeline grows it never or once.
 const FIRST: usize = 2 << 10;
-/// First byte of a record: the unit goes on in the next one, or ends in this one.
+/// First byte of a record: the unit continues in the next record, or ends in this one.
 const GOES_ON: u8 = 1;
 const ENDS: u8 = 2;
-/// What was begun before never goes on: the owner that was to write the rest has lost the store to
-/// another one.
+/// A unit that was begun before is never completed: the owner that was writing it has lost the
+/// store to another owner.
 const BREAKS_OFF: u8 = 3;
 
 const COMMAND: u8 = 1;
@@ -31,14 +32,14 @@ const EVICTED: u8 = 3;
 pub struct Units {
     /// Whole records, then the one that is open.
     bytes: Vec<u8>,
-    /// Where the open unit begins; `bytes.len()` if nothing is in it.
+    /// The start of the open unit; `bytes.len()` if the unit is empty.
     open: usize,
     records: u32,
     closed: u32,
     stamp: u64,
 }
 
-/// What is wrong with stored units.
+/// Why stored units are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
@@ -53,8 +54,8 @@ impl Units {
         }
     }
 
-    /// What a unit of so many arguments, with so many bytes in them and in keys that may expire before
-    /// it, costs at most.
+    /// The most that a unit can cost that has this many arguments, with `bytes` bytes in them and in
+    /// keys that may expire before it.
     #[must_use]
     pub fn bound(arguments: usize, bytes: usize) -> usize {
         // Ten bytes are the longest number; a run in the log has a header.
@@ -62,7 +63,7 @@ impl Units {
         bytes + (bytes / RECORD_MAX + 1) * (FRAME + 1) + 64
     }
 
-    /// What these cost, in the sense of [`bound`](Units::bound), including open ones.
+    /// The cost of these units, in the sense of [`bound`](Units::bound), including open ones.
     #[must_use]
     pub fn cost(&self) -> usize {
         if self.bytes.is_empty() {
@@ -72,7 +73,7 @@ impl Units {
         }
     }
 
-    /// What the one that is open costs.
+    /// The cost of the open unit.
     #[must_use]
     pub fn open_cost(&self) -> usize {
         match self.bytes.len() - self.open {
@@ -207,7 +208,7 @@ impl Units {
     /// Shows the effects of each closed unit.
     ///
     /// # Panics
-    /// Never: what was put in can be read.
+    /// This cannot fail: bytes that were encoded here can be decoded.
     pub fn each(&self, mut unit: impl FnMut(&[(u16, Effect<'_>)])) {
         let (mut reader, mut rest) = (Reader::default(), self.frames());
         while let Some((_, payload, behind)) = split_frame(rest) {
@@ -281,7 +282,7 @@ impl Reader {
     }
 }
 
-/// What a unit has done, in order.
+/// The effects of a unit, in order.
 ///
 /// # Errors
 /// The record's bytes are not what a unit is made of.
@@ -289,7 +290,7 @@ pub fn effects(unit: &[u8]) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
     EffectsOf(unit).collect()
 }
 
-/// What the rest of a unit has done, one after another; nothing comes behind what is malformed.
+/// The remaining effects of a unit, one after another; the iteration ends at a malformed effect.
 pub(crate) struct EffectsOf<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for EffectsOf<'a> {

@@ -1,6 +1,6 @@
 //! How lately or how often a key was used: 24 bits of its entry, which the policy of eviction gives a meaning.
 //!
-//! Where the least frequently used go, eight of them count uses and sixteen say in which minute that was last brought up
+//! With an LFU policy, eight of the bits count uses, and sixteen hold the minute in which the count was last brought up
 //! to date. The count is a logarithm: the larger it is, the less likely a use raises it; and it falls as minutes pass.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use super::memory::Entry;
 
 /// Set in a clock that counts uses; its low 16 bits are minutes then.
 pub(super) const COUNTS: u32 = 1 << 31;
-/// What a key begins with, so that it is not the first to go.
+/// The count of a new key, so that a new key is not the first to be evicted.
 pub(super) const BEGIN: u8 = 5;
 pub(super) const MINUTE_MS: u64 = 60_000;
 
@@ -79,7 +79,7 @@ pub(super) fn counted(count: u8, clock: u32) -> u32 {
 }
 
 impl Frequency {
-    /// What has become of a count.
+    /// The present value of a stored count.
     pub(super) fn now(&self, stored: u32, clock: u32) -> u8 {
         let (count, then) = (stored as u8, (stored >> 8) as u16);
         let passed = u32::from((clock as u16).wrapping_sub(then));
@@ -130,7 +130,7 @@ mod tests {
             }
             entry.clock() as u8
         };
-        // As Redis's documentation has it for so many uses: 255, 142 and 49.
+        // Redis's documentation has these numbers for so many uses: 255, 142 and 49.
         assert_eq!(hundred_thousand(0), 255);
         let (ten, hundred) = (hundred_thousand(10), hundred_thousand(100));
         assert!((120..170).contains(&ten), "{ten}");

@@ -1,4 +1,4 @@
-//! What a key can hold.
+//! The value of a key.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -104,7 +104,7 @@ impl Value {
     pub fn bytes(&self) -> usize {
         match self {
             Value::Str(s) => block(s.capacity()),
-            // As before it was shared.
+            // The memory is counted as it was before the string was shared.
             Value::Shared(s) => block(s.capacity()),
             Value::List(x) => x.bytes(),
             Value::Hash(x) => x.bytes(),
@@ -136,8 +136,8 @@ impl Value {
         matches!(self, Value::Shared(_)).then(|| self.clone())
     }
 
-    /// Has a collection written down as it is now, whatever becomes of it: what it is, and the blocks of
-    /// a list.
+    /// Has a collection snapshotted as it is now, whatever happens to it later; returns its kind, and
+    /// the number of a list's blocks.
     pub(super) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) -> (Kind, usize) {
         let mut blocks = 0;
         match self {
@@ -154,7 +154,7 @@ impl Value {
         (self.as_ref().kind(), blocks)
     }
 
-    /// By what it is known, if it is being written down as it was.
+    /// The id under which the collection is being snapshotted, if it is.
     pub(super) fn frozen_id(&self) -> Option<u64> {
         match self {
             Value::Str(_) | Value::Shared(_) => None,
@@ -166,7 +166,8 @@ impl Value {
         }
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the collection as it was when it was frozen, about `most` bytes of it; returns
+    /// whether that is all.
     pub(super) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         match self {
             Value::Str(_) | Value::Shared(_) => true,
@@ -178,7 +179,7 @@ impl Value {
         }
     }
 
-    /// The value's bytes to change, if it is a string; a copy of them if a snapshot has them too.
+    /// The bytes of a string value, for changing them; a copy if a snapshot has them too.
     pub(crate) fn string_mut(&mut self) -> Option<&mut Vec<u8>> {
         if let Value::Shared(shared) = self {
             let shared = std::mem::take(shared);
@@ -222,9 +223,9 @@ impl ValueRef<'_> {
 
 /// A type of value with elements, so that commands can name it: `view.get::<List>(key)`.
 pub trait Collection: Default + Clone + 'static {
-    /// Which one it is.
+    /// The kind of this type.
     const KIND: Kind;
-    /// This type out of a value that is lent.
+    /// Borrows a value as this type, if it is of this type.
     fn of(value: ValueRef<'_>) -> Option<&Self>;
     /// This type out of a value.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;

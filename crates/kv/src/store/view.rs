@@ -1,4 +1,4 @@
-//! What a command sees of the store: the keys it named, in its database, under their locks.
+//! What a command sees of the store: the keys that it names, in its database, under their locks.
 
 use std::mem;
 
@@ -221,8 +221,8 @@ impl<'s> View<'_, 's> {
         Ok(Some(result))
     }
 
-    /// As [`update`](View::update), beginning with an empty collection if there is none. If it is
-    /// still empty afterwards, nothing has happened.
+    /// Like [`update`](View::update), but begins with an empty collection if the key does not
+    /// exist. If the collection is still empty afterwards, nothing has happened.
     ///
     /// # Errors
     /// The key holds another type.
@@ -249,7 +249,7 @@ impl<'s> View<'_, 's> {
     #[inline]
     pub fn set_string(&mut self, key: &[u8], value: &[u8], deadline: Deadline) {
         let (db, used) = (self.db, self.usage());
-        // Clients that ask for it are told that what was there had expired.
+        // Clients that asked for events are told that the old value had expired.
         let as_is = deadline == Deadline::Keep || self.guards.told != 0;
         let (hash, shard) = if as_is {
             self.live(key)
@@ -358,7 +358,7 @@ impl<'s> View<'_, 's> {
         Some((entry.into_value(), deadline_ms))
     }
 
-    /// When a key expires, in milliseconds since 1970; `None` if there is no such key.
+    /// A key's expiry time, in milliseconds since 1970; `None` if the key does not exist.
     #[must_use]
     pub fn deadline_ms(&self, key: &[u8]) -> Option<Option<u64>> {
         self.entry(key).map(Entry::deadline_ms)
@@ -391,21 +391,21 @@ impl<'s> View<'_, 's> {
         exists
     }
 
-    /// Seconds since a key was last used; `None` if there is no such key.
+    /// Seconds since a key was last used; `None` if the key does not exist.
     #[must_use]
     pub fn idle_s(&self, key: &[u8]) -> Option<u64> {
         let entry = self.entry(key)?;
         Some(super::clock::idle_ms(entry.clock(), self.clock) / 1000)
     }
 
-    /// Says for how many seconds a key has not been used, where that is what is noted.
+    /// Sets for how many seconds a key was not used, under policies that store the time of use.
     pub fn set_idle_s(&mut self, key: &[u8], idle_s: u64) {
         if !self.counts_uses() {
             self.set_stored_clock(key, super::clock::before(self.clock, idle_s));
         }
     }
 
-    /// What is noted of the uses of a key.
+    /// The stored usage of a key.
     pub(super) fn stored_clock(&self, key: &[u8]) -> Option<u32> {
         self.entry(key).map(Entry::clock)
     }
@@ -418,7 +418,7 @@ impl<'s> View<'_, 's> {
         }
     }
 
-    /// Bytes of memory of a key with its value; `None` if there is no such key.
+    /// Bytes of memory of a key with its value; `None` if the key does not exist.
     #[must_use]
     pub fn bytes(&self, key: &[u8]) -> Option<usize> {
         let entry = self.entry(key)?;
@@ -433,8 +433,8 @@ impl<'s> View<'_, 's> {
         (hash, self.guards.shard(store.shard_of(hash)))
     }
 
-    /// As `locate`; a key past its time is removed first. In the unit of a command that writes it is
-    /// not there any more.
+    /// Like `locate`, but removes an expired key first. In the unit of a writing command, an expired
+    /// key does not exist any more.
     #[inline]
     fn live(&mut self, key: &[u8]) -> (u64, &mut Shard) {
         let (hash, _, shard) = self.live_or_hidden(key);
@@ -447,8 +447,8 @@ impl<'s> View<'_, 's> {
         self.exists(key)
     }
 
-    /// As `live`. Where every change is shown to a hook, reads change nothing: a key past its time is
-    /// still there, and the result says that it must not be seen.
+    /// Like `live`. If the store has a hook, reads change nothing: an expired key is still in the
+    /// table, and the result says that it must not be seen.
     #[inline]
     fn live_or_hidden(&mut self, key: &[u8]) -> (u64, bool, &mut Shard) {
         let store = self.guards.store();

@@ -21,7 +21,7 @@ use super::value::Kind;
 use crate::commands::Signature;
 use crate::reply::{Proto, Reply};
 
-/// What a command waits for.
+/// What a blocking command waits for.
 #[derive(Clone, Debug)]
 pub struct Blocked {
     /// Any of these keys.
@@ -30,11 +30,12 @@ pub struct Blocked {
     pub kind: Kind,
     /// How long; `None` for ever.
     pub timeout: Option<Duration>,
-    /// What is answered where nothing may wait, as in a transaction. When the time of a wait is over
-    /// the answer is [`Nothing::Array`] for all commands: Redis makes this difference too.
+    /// The reply where a command may not wait, for example in a transaction. After a time-out the
+    /// reply of every command is [`Nothing::Array`]: Redis makes this difference too.
     pub nothing: Nothing,
-    /// The group for which it reads a stream. It is told when that or the stream has gone, and
-    /// while one of a group finds nothing, the others do not either.
+    /// The group for which the client reads a stream. The client is told when the group or the
+    /// stream is removed. If one reader of a group finds nothing, the other readers of that group
+    /// find nothing either.
     pub group: Option<Vec<u8>>,
     /// The arguments that it goes on with, if they are others.
     pub instead: Option<Vec<Vec<u8>>>,
@@ -90,7 +91,7 @@ pub struct Waiter {
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) proto: Proto,
     pub(crate) reply_max: usize,
-    /// The client that need not be told of what the command changes, as it is its own; 0 is none.
+    /// The client that made the change and need not be notified of it; 0 is none.
     pub(crate) client: u64,
     pub(crate) to: Box<dyn Deliver>,
     /// Changes only under the lock of one of its keys.
@@ -129,7 +130,7 @@ impl Waiter {
         }
     }
 
-    /// With a limit of the reply; bytes. None by default.
+    /// Sets a limit of the reply; bytes. There is no limit by default.
     #[must_use]
     pub fn limited(self, reply_max: usize) -> Waiter {
         Waiter { reply_max, ..self }

@@ -19,7 +19,7 @@ const PIECE: usize = 256 << 10;
 /// Entries of a table that was emptied, which a step takes out.
 const ENTRIES: usize = 256;
 
-/// Where a walk stands. There is one at a time.
+/// The position of a walk. Only one walk runs at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// Shards before this one are done.
@@ -38,9 +38,9 @@ impl Walk {
 }
 
 impl Store {
-    /// Writes some items of the store as it was when the epoch began; whether there may be more. Holds one
-    /// lock at a time, for tens of microseconds. What was handed out goes first, because others may wait
-    /// for that.
+    /// Writes some items of the store as it was when the epoch began; returns whether there may be more.
+    /// Holds one lock at a time, for tens of microseconds. Values that were handed out go first, because
+    /// commands may wait for them.
     pub(crate) fn walk(&self, walk: &mut Walk, to: &mut Vec<u8>) -> bool {
         if self.take_items(to) {
             return true;
@@ -98,7 +98,7 @@ impl Store {
         true
     }
 
-    /// Writes some of a value that is in no table; what is left of it.
+    /// Writes some of a value that is in no table; returns the rest of the value.
     fn write_orphan(
         &self,
         mut orphan: Orphan,

@@ -55,7 +55,7 @@ impl Clone for Blocks {
     }
 }
 
-/// A list that is being written down: the number of each block, as they stood when it began.
+/// A list that is being snapshotted: the number of each block, as they stood at the beginning.
 #[derive(Debug)]
 struct Numbered {
     frozen: Frozen,

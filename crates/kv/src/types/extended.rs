@@ -26,7 +26,7 @@ pub struct Extended {
     exponent: i32,
 }
 
-/// What a text says.
+/// The number in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// A number.
@@ -69,7 +69,7 @@ impl Extended {
                 Extended::from_decimal(negative, &decimal)?
             }
         };
-        // Too small to be told from zero.
+        // A number that is too small to differ from zero.
         (number.mantissa != 0).then_some(Read::Number(number))
     }
 
@@ -104,8 +104,8 @@ impl Extended {
         Extended::rounded(negative, value, exponent, rest)
     }
 
-    /// The nearest number; `None` if that is infinite. `sticky` says that there is more behind the
-    /// value's last bit, which then has more than 64 bits.
+    /// The nearest number; `None` if it is infinite. `sticky` says that there are more bits behind
+    /// the value's last one; the value then has more than 64 bits.
     fn rounded(negative: bool, value: u128, exponent: i32, sticky: bool) -> Option<Extended> {
         let bits = 128 - value.leading_zeros() as i32;
         let mut drop = (bits - 64).max(LOWEST - exponent);
@@ -164,7 +164,7 @@ impl Extended {
         let (negative, sum) = if high.negative == low.negative {
             (high.negative, a + b)
         } else if sticky {
-            // What is left of the last place is taken away too.
+            // The remainder of the last digit is subtracted too.
             (high.negative, a - b - 1)
         } else if a >= b {
             (high.negative, a - b)

@@ -81,7 +81,7 @@ impl ListFit {
         elements <= self.elements() && bytes <= self.bytes()
     }
 
-    /// Whether one that is no listpack any more is small enough to be one again.
+    /// Whether a collection that has left the listpack form is small enough to return to it.
     pub(super) fn holds_twice(self, elements: usize, bytes: usize) -> bool {
         elements <= self.elements() / 2 && bytes <= self.bytes() / 2
     }

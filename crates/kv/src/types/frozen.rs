@@ -1,4 +1,5 @@
-//! What a collection was at an instant, handed out in pieces while it goes on changing.
+//! A collection as it was at one instant, handed out in pieces while the collection goes on
+//! changing.
 //!
 //! The one idea: elements are numbered in groups. A command that changes a group for the first time
 //! puts the old content aside; the walk that writes the collection down takes what was put aside,
@@ -29,7 +30,7 @@ impl Piece {
 /// Bytes after which a piece ends: an element that is longer is one by itself.
 const PIECE: usize = 64 << 10;
 
-/// What is told of a collection that is being written down.
+/// The state of a collection that is being snapshotted.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     /// By which the walk knows it, whatever key it is under by then.

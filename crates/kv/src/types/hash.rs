@@ -82,7 +82,7 @@ impl Hash {
         }
     }
 
-    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that the hash owns, as the allocator counts; takes constant time.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.form {
@@ -126,8 +126,8 @@ impl Hash {
         }
     }
 
-    /// Gives a field a value; whether it is new. A field that is there keeps its place among the
-    /// others of a small hash.
+    /// Sets the value of a field; returns whether the field is new. An existing field keeps its
+    /// place in a small hash.
     pub fn set(&mut self, field: &[u8], value: &[u8], fit: Fit) -> bool {
         let codes = [Code::of(field), Code::of(value)];
         if let Form::Packed(packed) = &mut self.form {

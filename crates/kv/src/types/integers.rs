@@ -1,6 +1,7 @@
 //! Whole numbers in ascending order: what a small set of integers is.
 //!
-//! The one idea: all take as many bytes as the widest of them needs, so that one is found by halving.
+//! The one idea: all numbers take as many bytes as the widest of them needs, so that binary search
+//! finds a number.
 
 use std::cmp::Ordering;
 

@@ -31,9 +31,9 @@ enum Form {
 
 /// Elements in order.
 ///
-/// A caller that changes a list says how: [`expect`](List::expect) what is to be added, and
-/// [`settle`](List::settle) what was taken out. What the list calls itself depends on that, as it does
-/// in Redis.
+/// A caller that changes a list announces it: [`expect`](List::expect) for elements that it will add,
+/// and [`settle`](List::settle) after it has removed some. The list's encoding depends on these calls,
+/// as in Redis.
 #[derive(Clone, Debug)]
 pub struct List {
     form: Form,
@@ -72,7 +72,7 @@ impl List {
         }
     }
 
-    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that the list owns, as the allocator counts; takes constant time.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.form {
@@ -89,7 +89,7 @@ impl List {
         }
     }
 
-    /// These are about to be added.
+    /// These elements are about to be added.
     pub fn expect(&mut self, elements: &[&[u8]], fit: ListFit) {
         let more: usize = elements.iter().map(|element| element.len()).sum();
         let len = self.len() + elements.len();
@@ -123,7 +123,7 @@ impl List {
         }
     }
 
-    /// As blocks, which it becomes if it is one.
+    /// The list as blocks; a list of one block is converted.
     fn blocks(&mut self) -> &mut Blocks {
         if let Form::Packed(packed) = &mut self.form {
             let blocks = Blocks::new(std::mem::take(packed));
@@ -273,7 +273,8 @@ impl List {
         }
     }
 
-    /// Has it written down as it is now, whatever becomes of it. Takes a step for each block.
+    /// Has the list snapshotted as it is now, whatever happens to it later. Takes a step for each
+    /// block.
     pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         self.blocks().freeze(id, queued);
     }
@@ -285,7 +286,8 @@ impl List {
         }
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the list as it was when it was frozen, about `most` bytes of it; returns whether
+    /// that is all.
     pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         match &mut self.form {
             Form::Packed(_) => true,

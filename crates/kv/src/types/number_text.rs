@@ -3,13 +3,13 @@
 /// A number without its sign.
 pub(super) enum Text<'a> {
     Infinity,
-    /// What is behind `0x`.
+    /// The digits behind `0x`.
     Hexadecimal(&'a [u8]),
     /// Anything else: perhaps a number.
     Decimal(&'a [u8]),
 }
 
-/// Whether there is a minus, and what is behind the sign; `None` for a NaN.
+/// Whether there is a minus sign, and the text behind the sign; `None` for a NaN.
 pub(super) fn split(text: &[u8]) -> Option<(bool, Text<'_>)> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),

@@ -1,8 +1,8 @@
 //! The order of a large sorted set: a row of sorted blocks of a bounded size, so an insertion moves one
 //! block's worth, and a rank is counted over blocks.
 //!
-//! What stands in it are scores, and the numbers that elements have in a table. The caller, which
-//! knows the members, compares them: each place is found by a comparison that the caller makes.
+//! The order holds scores, and the numbers that elements have in a table. The caller knows the
+//! members and compares them: each place is found with the caller's comparisons.
 
 use std::cmp::Ordering;
 
@@ -75,8 +75,9 @@ impl Order {
         self.heap -= heap(block);
         let mut behind = None;
         if block.len() == BLOCK {
-            // What comes in order fills the blocks; elsewhere both halves get room. All of it at once:
-            // blocks that grew and were split again would leave holes of other sizes.
+            // Elements that come in order fill the last block; elsewhere a split leaves room in both
+            // halves. A block's memory is allocated whole: blocks that grew and were split again would
+            // leave holes of other sizes.
             let last = number + 1 == self.blocks.len();
             let half = if last && at == BLOCK {
                 BLOCK
@@ -133,7 +134,7 @@ impl Order {
 
     /// The elements from a rank on downwards.
     pub(super) fn iter_down(&self, rank: usize) -> impl Iterator<Item = Ranked> {
-        // As many as there are behind it are left out.
+        // Skips as many elements as there are behind it.
         let mut left = self.len.saturating_sub(rank + 1);
         let mut end = self.blocks.len();
         while end > 0 && left >= self.blocks[end - 1].len() {
@@ -158,7 +159,7 @@ impl Order {
     }
 }
 
-/// What comes first: the lower score, then the lower member.
+/// The order: the lower score first, then the lower member.
 pub(super) fn compare(a: f64, b: f64, members: impl FnOnce() -> Ordering) -> Ordering {
     let by_score = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
     by_score.then_with(members)

@@ -1,7 +1,7 @@
 //! A vector in chunks: what is there never moves, and memory comes and goes a chunk at a time.
 //!
-//! A plain vector doubles: half of it may be unused, and a push at the wrong moment copies
-//! everything. Here at most one chunk is unused, and no push or pop pays for more than that.
+//! A plain vector doubles: half of it may be unused, and an unlucky push copies everything. Here at
+//! most one chunk is unused, and a push or pop copies at most one chunk.
 
 use crate::allocator::block_of;
 
@@ -11,8 +11,8 @@ const CHUNK_BYTES: usize = 4096;
 /// Elements by their index.
 #[derive(Debug)]
 pub(super) struct Row<T> {
-    /// All are full but the last, and none is empty. The first one grows by doubling; the others
-    /// have all their room at once.
+    /// All chunks are full but the last, and none is empty. The first one grows by doubling; the
+    /// others are allocated whole.
     chunks: Vec<Vec<T>>,
 }
 

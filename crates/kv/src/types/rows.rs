@@ -1,8 +1,7 @@
 //! The elements of a large collection, without an allocation for each: numbered from 0, in packed blocks.
 //!
-//! An element is one or two texts, its columns. Long elements are kept apart, each in an allocation
-//! of its own, so that a block stays small whatever is in it; what stands in the block is their
-//! number.
+//! An element is one or two texts, its columns. A long element has an allocation of its own, and
+//! the block holds only its number, so that blocks stay small.
 
 use super::packed::{Code, Packed};
 use super::row::Row;
@@ -183,8 +182,8 @@ impl<const COLUMNS: usize> Rows<COLUMNS> {
         });
     }
 
-    /// Frees some of the elements of a collection that is not used any more: at most about `most`;
-    /// how many allocations that was, none when all is freed.
+    /// Frees some elements of a removed collection, about `most` at most; returns how many
+    /// allocations were freed, 0 when nothing is left.
     pub(super) fn free_some(&mut self, most: usize) -> usize {
         let mut freed = 0;
         while freed < most {

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-/// Which of `len` elements to show when `wanted` are asked for: so many different ones, in random
-/// order unless it is all of them; or, if negative, as many one at a time, which may repeat.
+/// Chooses which of `len` elements to show. A positive `wanted` asks for that many different ones,
+/// in random order unless it is all of them; a negative one asks for that many random ones, which
+/// may repeat.
 pub(crate) fn indices(len: usize, wanted: i64, rng: &mut fastrand::Rng) -> Vec<usize> {
     let count = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
     if len == 0 {

@@ -50,8 +50,8 @@ pub fn plain(x: f64) -> String {
     x.to_string()
 }
 
-/// A number, decimal or hexadecimal, or an infinity; not a NaN, nor one that is too big or too small
-/// for 64 bits.
+/// Parses a number, decimal or hexadecimal, or an infinity; not a NaN, nor a number that is too
+/// large or too small for 64 bits.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<f64> {
     let (x, exact) = read(text)?;

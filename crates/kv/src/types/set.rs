@@ -10,8 +10,8 @@ use super::text::Text;
 use crate::allocator::block;
 use crate::number::{parse_integer, put_text};
 
-/// Most of a set of integers, however many are allowed: as wide as they can be, they have as many bytes
-/// as anything that is packed.
+/// Most integers in a set of integers, even if the setting allows more: at their full width they have
+/// as many bytes as any packed block.
 const INTEGERS_MAX: usize = BYTES_MAX / 8;
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Set {
         }
     }
 
-    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that the set owns, as the allocator counts; takes constant time.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.form {

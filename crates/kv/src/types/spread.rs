@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicUsize;
 
 use super::frozen::Piece;
 
-/// One such collection. In its small form it is no table, and is written down at once.
+/// A collection that is snapshotted in pieces. In its small form the collection is no table, and is
+/// written at once.
 pub(crate) trait Spread {
-    /// What it is as a table.
+    /// The collection as a table, if it is one.
     fn table(&self) -> Option<&dyn Freeze>;
     fn table_mut(&mut self) -> Option<&mut dyn Freeze>;
 
@@ -16,7 +17,7 @@ pub(crate) trait Spread {
         self.table().is_some()
     }
 
-    /// Has it written down as it is now, whatever becomes of it.
+    /// Has the collection snapshotted as it is now, whatever happens to it later.
     fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         if let Some(table) = self.table_mut() {
             table.freeze(id, queued);
@@ -27,7 +28,8 @@ pub(crate) trait Spread {
         self.table()?.frozen_id()
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the collection as it was when it was frozen, about `most` bytes of it; returns
+    /// whether that is all.
     fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         self.table_mut().is_none_or(|table| table.thaw(most, to))
     }
@@ -35,9 +37,11 @@ pub(crate) trait Spread {
 
 /// A table, whatever its elements are.
 pub(crate) trait Freeze {
-    /// Has it written down as it is now, whatever becomes of it: [`thaw`](Freeze::thaw) hands that out.
+    /// Has the collection snapshotted as it is now, whatever happens to it later:
+    /// [`thaw`](Freeze::thaw) hands out its pieces.
     fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>);
     fn frozen_id(&self) -> Option<u64>;
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the collection as it was when it was frozen, about `most` bytes of it; returns
+    /// whether that is all.
     fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool;
 }

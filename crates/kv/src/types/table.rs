@@ -1,14 +1,14 @@
 //! A hash table of byte strings for one big collection.
 //!
-//! Two ideas. The elements lie in [rows](super::rows), in no order, and each knows the next one of its bucket: so
-//! one at random is one at a random index, exactly as likely as any other whatever the buckets look
-//! like; there is no allocation for a bucket, nor for an element; and what is taken out is filled from the
-//! end, so that memory shrinks with what it holds.
+//! The table rests on two ideas. The elements lie in [rows](super::rows), in no order, and each element knows the
+//! next one of its bucket. So a random index gives a random element, exactly as likely as any other; no bucket
+//! and no element has an allocation of its own; and the place of a removed element is filled from the end, so
+//! that memory shrinks with the contents.
 //!
-//! And linear hashing, as in the table of keys. One bucket is split or merged at a time, so
-//! that no command pays for all elements, and a scan counts buckets with their bits reversed, so that
-//! a cursor keeps its meaning when the table grows or shrinks between two calls: whatever was there
-//! all the time is returned at least once.
+//! The second idea is linear hashing, as in the table of keys. One bucket is split or merged at a
+//! time, so that no command pays for all elements. A scan counts buckets with their bits reversed, so
+//! that a cursor stays valid when the table grows or shrinks between two calls: every element that
+//! exists all the time is returned at least once.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::spread::Freeze;
 use super::text::Text;
 use crate::hash::of_member;
 
-/// What elements are: their first column is what they are found by.
+/// The columns of an element; the element is found by its first column.
 pub(crate) trait Shape<const COLUMNS: usize> {
     /// Writes an element in the form that it has in an image.
     fn put(table: &Table<Self, COLUMNS>, at: usize, to: &mut Vec<u8>)
@@ -104,7 +104,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
         let half = n.next_power_of_two() / 2;
         let low = hash & (half - 1);
         if low | half < n {
-            // This one has been split.
+            // This bucket has been split.
             (hash & (2 * half - 1), 2 * half - 1)
         } else {
             (low, half - 1)
@@ -128,7 +128,7 @@ impl<S: Shape<COLUMNS>, const COLUMNS: usize> Table<S, COLUMNS> {
         }
     }
 
-    /// The first element of a bucket that is wanted, and the one before it in the chain.
+    /// The first wanted element of a bucket, and its predecessor in the chain.
     fn walk(
         &self,
         bucket: usize,

@@ -86,7 +86,7 @@ impl ZSet {
         }
     }
 
-    /// Bytes of memory that it owns, as the allocator gives it; takes the same time whatever the length.
+    /// Bytes of memory that the set owns, as the allocator counts; takes constant time.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.form {
@@ -164,7 +164,7 @@ impl ZSet {
         old
     }
 
-    /// As a table, which it becomes if it is none.
+    /// The set as a table; the small form is converted.
     fn spread(&mut self) -> &mut Sorted {
         if let Form::Packed(_) = self.form {
             let mut sorted = Sorted::default();
@@ -307,7 +307,7 @@ impl ZSet {
     }
 }
 
-/// Where a member that is not there belongs.
+/// The place where a missing member belongs.
 fn place(packed: &Packed, score: f64, member: &[u8]) -> usize {
     let comes_first = |s: f64, m: Raw<'_>| compare(s, score, || (*m.text()).cmp(member)).is_lt();
     // Often what is new is the highest.

@@ -54,9 +54,11 @@ struct Shown<'a> {
     comparison: &'a Comparison,
 }
 
-/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
+/// If two servers' shares of reads that find nothing differ by more than this, the servers do not do
+/// equal work.
 const MISSES_APART: f64 = 0.01;
-/// What makes a figure of a run doubtful, and is counted for each side. Of the others the comparison has its own.
+/// Reservations that make a figure of a run doubtful, and are counted for each side. For all other kinds, the
+/// comparison has reservations of its own.
 const NOTED: [Kind; 9] = [
     Kind::ServerElsewhere,
     Kind::ServerUnknown,

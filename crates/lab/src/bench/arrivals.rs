@@ -33,7 +33,7 @@ enum Gaps {
 }
 
 impl ArrivalArgs {
-    /// The model; `default` is the rate of a load that has one of its own.
+    /// The model of arrivals; `default` is the rate of a load that has one of its own.
     pub(super) fn arrivals(&self, default: Option<f64>) -> Result<Arrivals, Failure> {
         let Some(per_second) = self.rate.or(default) else {
             return match (self.arrivals, self.seed) {

@@ -1,7 +1,7 @@
 //! What the generator reaches against a server that answers from nothing.
 //!
-//! The idea: that server is this command once more, with the same words, so that it knows the replies; it runs where the
-//! server under load does, and is loaded as replies come.
+//! The idea: the trivial server is this command once more, with the same arguments, so it knows the replies. It runs on
+//! the cores of the server under load, and is loaded in a closed loop.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -33,7 +33,7 @@ pub(super) struct Ceiling {
 }
 
 impl Ceiling {
-    /// Loads such a server with what a plan loads another one with; `None` if the user wants no more.
+    /// Loads such a server as a plan loads the real one; `None` if the user has interrupted.
     pub(super) fn of(
         plan: &Plan,
         args: &GeneratorArgs,

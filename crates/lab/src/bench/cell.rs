@@ -1,4 +1,4 @@
-//! One workload on one server, once: what a matrix is made of.
+//! One workload on one server, once: the unit of a matrix.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Beside for Args {
     const PURPOSE: Purpose = Purpose::Again;
 }
 
-/// What a run has come to.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
     pub(crate) trust: Trust,

@@ -1,8 +1,8 @@
-//! Two results on disk, compared: what `bench ab` cannot, because the two were not there at one time.
+//! Compares two results on disk. `bench ab` cannot, because the two servers did not run at one time.
 //!
-//! The idea: whatever changed between the two on the machine is in the ratio as well. So a regression is called one
-//! only where the interval is beyond the threshold, the distributions differ, and two equal runs of either
-//! result differ by less.
+//! The idea: any change of the machine between the two results is part of the ratio. So a regression is reported
+//! only if the interval is beyond the threshold, the distributions differ, and equal runs of either result differ
+//! by less.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,11 +62,11 @@ struct Series {
     shown: Runs,
     /// How far from equal the second runs of the base are, as a factor, where there are any.
     reach: Option<f64>,
-    /// What they are of.
+    /// The properties that identify the compared rows.
     of: Of,
 }
 
-/// What became of one of them.
+/// How one row has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Change {
@@ -288,7 +288,7 @@ fn of_ab(result: &Value, metric: &str) -> BTreeMap<String, Series> {
         .collect()
 }
 
-/// What charts show beside the metric that is compared.
+/// Data for charts beside the compared metric.
 fn charted(of: &dyn Fn(&str) -> Vec<f64>) -> Runs {
     Runs {
         cpu: of("server_cpu_ns_per_request"),

@@ -15,7 +15,7 @@ use super::side::Side;
 use super::target::Ready;
 use super::watch::Watcher;
 
-/// A comparison. Both servers stay up all the time.
+/// A comparison. Both servers run during the whole comparison.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The base, as KEY=VALUE,...: engine, workers, placement, busy-poll, congestion and args for a

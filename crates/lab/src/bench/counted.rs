@@ -1,4 +1,4 @@
-//! What a server spends on each message, counted instead of timed.
+//! The instructions and system calls that a server spends on a message, counted instead of timed.
 //!
 //! The idea: a server is started under a tool that counts, and loaded in rounds ([`tidewire_load::count`]). Instructions come from
 //! callgrind and system calls from strace, each from a start of its own.
@@ -68,7 +68,7 @@ pub(super) struct CountArgs {
     count_messages: u32,
 }
 
-/// What is to be counted.
+/// What to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want<'a> {
     /// Messages of a segment.
@@ -86,7 +86,7 @@ pub(crate) struct Counts {
     pub(crate) instructions: Counted,
     /// System calls.
     pub(crate) calls: Option<Counted>,
-    /// What a turn finds is said by the load, not by the clock.
+    /// The load, not the clock, decides what a turn of the server finds.
     pub(crate) scripted: bool,
 }
 
@@ -121,8 +121,8 @@ impl Want<'_> {
     }
 }
 
-/// Counts all of these starts of servers at once, where the servers may run beside each other; else one after the other. What
-/// is counted does not depend on what runs beside it, and together they have a larger share of a busy machine.
+/// Counts all these starts of servers at once, if the servers may run beside each other; otherwise one after the other.
+/// Counts do not depend on other processes, and counting in parallel gets a larger share of a busy machine.
 pub(crate) fn at_once<T: Sync>(
     all: &[T],
     servers: &[&Side],
@@ -278,7 +278,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What is counted has to be started here, and to be native.
+/// Checks that the server is started here and is a native program, because only such servers can be
+/// counted.
 fn native(side: &Side) -> Result<(), Failure> {
     let program = match &side.server {
         Server::Own(_) => return Ok(()),
@@ -299,7 +300,7 @@ fn native(side: &Side) -> Result<(), Failure> {
 pub(super) struct Pair {
     /// By what.
     tool: String,
-    /// What a turn finds is said by the load, on both sides.
+    /// On both sides the load, not the clock, decides what a turn finds.
     scripted: bool,
     instructions: Half,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -308,7 +309,7 @@ pub(super) struct Pair {
     changes: Vec<Change>,
 }
 
-/// One thing counted, on both sides.
+/// One count, on both sides.
 #[derive(Debug, Serialize)]
 struct Half {
     a: Spread,
@@ -342,7 +343,7 @@ impl CountArgs {
         self.count_only
     }
 
-    /// Counts both servers, if that is asked for. They are started in turns.
+    /// Counts both servers, if the user asks for it. The servers are started in turns.
     pub(super) fn pair(
         &self,
         load: &dyn Options,
@@ -418,7 +419,7 @@ impl Pair {
         }
     }
 
-    /// What it comes to beside the times.
+    /// A sentence about the counts beside the times.
     pub(super) fn beside(&self, comparison: &Comparison) -> String {
         let mut text = self.to_string();
         let timed = comparison.metric("server_cpu_ns_per_request");

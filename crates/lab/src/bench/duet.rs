@@ -54,7 +54,7 @@ pub(super) fn run(
     }
     let (mut of_b, mut of_control) = (Vec::new(), Vec::new());
     let (mut dropped, mut elsewhere) = (0, 0);
-    // One more of each kind, which warms both up and is dropped.
+    // One more round of each kind, which warms up both servers and is discarded.
     let all = 2 * (args.rounds + 1);
     let mut interrupted = false;
     for number in 0..all {
@@ -161,8 +161,8 @@ impl Loads<Args> {
         }
     }
 
-    /// Loads A and another one at once. The outer `None`: it was interrupted; the inner one: no observation. And whether
-    /// another process than the one that was measured has served.
+    /// Loads A and another server at once. The outer `None` means an interruption, the inner one a run without an
+    /// observation. The result also says whether another process than the measured one has served.
     fn both(
         &self,
         a: &Stand,
@@ -176,7 +176,7 @@ impl Loads<Args> {
         let load = |half: &Half| {
             let result = half.load(&goes_on);
             if result.is_err() {
-                // The other one has nothing to be beside.
+                // The run of the other server is useless without this one.
                 failed.store(true, Relaxed);
             }
             result

@@ -85,7 +85,7 @@ const CONNECTIONS_MAX: u32 = 10_000_000;
 const PROCESSES_MAX: u32 = 1_000;
 
 impl GeneratorArgs {
-    /// The part of the load that is this process's, if it was started for one.
+    /// The part of the load that this process makes, if it was started for one part.
     pub(super) fn part(&self) -> Option<PartAt> {
         self.part
     }
@@ -95,7 +95,7 @@ impl GeneratorArgs {
         self.null
     }
 
-    /// These arguments over TLS, with a server of this name.
+    /// These arguments over TLS, with a server named `host`.
     pub(super) fn over_tls(mut self, host: &str) -> GeneratorArgs {
         self.tls = self.tls.for_host(host);
         self
@@ -125,7 +125,7 @@ impl GeneratorArgs {
         self.connections as usize
     }
 
-    /// When messages are sent; `default` is the rate of a load that has one of its own.
+    /// The schedule of messages; `default` is the rate of a load that has one of its own.
     pub(crate) fn arrivals(&self, default: Option<f64>) -> Result<Arrivals, Failure> {
         self.arrivals.arrivals(default)
     }
@@ -140,8 +140,8 @@ impl GeneratorArgs {
         self.arrivals.rate()
     }
 
-    /// These arguments with server and generator on other cores, for one of several runs beside
-    /// each other: the `place`-th. Cores that were said stay.
+    /// These arguments with other cores for server and generator: for run number `place` of several
+    /// parallel runs. Cores that the user has given stay.
     pub(super) fn elsewhere(&self, place: usize) -> GeneratorArgs {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let on = |core: usize| self.by_default(core % cores);

@@ -80,7 +80,7 @@ fn ended() -> io::Result<bool> {
     Ok(false)
 }
 
-/// What is drawn.
+/// The state of the screen.
 struct View {
     title: String,
     /// How long it will be, if that is known.

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use tidewire_load::workload::{KINDS, Kind, Options, Purpose};
 
-/// What is said beside the load.
+/// Arguments beside those of the load.
 pub(crate) trait Beside: clap::Args {
     /// What the load is for.
     const PURPOSE: Purpose;

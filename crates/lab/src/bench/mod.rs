@@ -1,7 +1,8 @@
 //! `tidewire bench`: loads a server and says what it took.
 //!
-//! A run has a load ([`loads`]), a generator that makes it and a server that takes it ([`target`]);
-//! [`single`] shows one run, [`search`] looks for a rate by many, [`ab`] compares two servers run by run.
+//! A run has a load ([`loads`]), a generator that makes the load, and a server that takes it
+//! ([`target`]). [`single`] shows one run, [`search`] finds a rate in many runs, [`ab`] compares two
+//! servers run by run.
 
 mod ab;
 mod arrivals;

@@ -17,7 +17,7 @@ use super::ceiling::Ceiling;
 use tidewire_command::exit::Failure;
 use tidewire_load::numbers::{grouped, micros};
 
-/// What is shown of a run.
+/// The parts of a run that are shown.
 #[derive(Clone, Copy)]
 pub(super) struct Ran<'a> {
     pub(super) plan: &'a Plan,
@@ -153,7 +153,7 @@ fn ceiling_of(ceiling: &Ceiling, outcome: &Outcome) -> String {
     )
 }
 
-/// What a load by the clock has found: both latencies, and the generator's own lateness.
+/// The results of an open-loop load: both latencies, and the generator's own lateness.
 fn scheduled(lines: &mut Lines, schedule: &Schedule, sent: Option<&LatencySummary>) {
     if let Some(latency) = &schedule.latency {
         lines.add(

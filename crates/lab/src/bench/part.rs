@@ -1,4 +1,4 @@
-//! The part of a load that one of several processes makes, as the process is told of it.
+//! The part of a load that one of several processes makes, as given to the process.
 
 use std::net::SocketAddr;
 use std::str::FromStr;

@@ -9,7 +9,7 @@ use tidewire_load::workload::Workload;
 
 use tidewire_load::numbers::{grouped, micros};
 
-/// What a run was for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -58,7 +58,7 @@ pub(super) struct RatesFound<'a> {
 }
 
 impl RatesFound<'_> {
-    /// What came out, in words.
+    /// The results in sentences.
     pub(super) fn sentences(&self) -> Vec<String> {
         let mut all = Vec::new();
         let objectives = self.objectives.iter().map(Objective::to_string);

@@ -1,4 +1,4 @@
-//! What every run has, whatever it is for: what comes before it, when its messages are sent, and what its failure means.
+//! Steps that all runs share: preparing the server, scheduling messages, and judging a failure.
 
 use tidewire_command::exit::Failure;
 use tidewire_load::workload::{self, Arrivals, Options, Plan};
@@ -16,7 +16,7 @@ pub(super) fn first(
     for first in args.first()? {
         let plan = Plan {
             workload: first.workload,
-            // As many as one process may hold: only what is measured is made by several.
+            // As many as one process may hold: only the measured load is made by several processes.
             connections: made_by.connections().div_ceil(made_by.processes()),
             arrivals: Arrivals::Closed,
             extent: first.extent,
@@ -43,7 +43,7 @@ pub(super) fn arrivals(load: &dyn Options, generator: &GeneratorArgs) -> Result<
     Ok(arrivals)
 }
 
-/// What a failed run means for the caller.
+/// The exit status and text for a failed run.
 pub(super) fn failed(error: &workload::Failure, server: &Ready) -> Failure {
     let words = server.last_words();
     let words = if words.is_empty() {

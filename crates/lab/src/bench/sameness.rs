@@ -1,14 +1,14 @@
 //! Whether two results on disk are of the same thing.
 //!
-//! The idea: a ratio of two results says something only if load, times and machine were equal; what the servers are is what
-//! is compared. So what differs otherwise is refused, as `lab` refuses to go on with runs of another suite, and what may
-//! differ on purpose is said.
+//! The idea: a ratio of two results means something only if load, times and machine were equal; only the servers may
+//! differ. So other differences are refused, as `lab` refuses to continue runs of another suite; differences that may be
+//! intended are reported.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What a row of a result is of: names and values.
+/// The properties of a row of a result: names and values.
 pub(super) type Of = BTreeMap<&'static str, String>;
 
 /// What two results differ in.
@@ -16,11 +16,11 @@ pub(super) type Of = BTreeMap<&'static str, String>;
 pub(super) struct Differences {
     /// What makes a comparison mean nothing.
     pub(super) refused: Vec<String>,
-    /// What may be meant.
+    /// Differences that may be intended.
     pub(super) told: Vec<String>,
 }
 
-/// What a whole report is of: its machine, its times.
+/// The properties of a whole report: its machine, its times.
 fn of_report(report: &Value) -> Of {
     let result = &report["result"];
     let facts = [
@@ -42,7 +42,7 @@ fn of_report(report: &Value) -> Of {
     known(facts)
 }
 
-/// What a server of a lab's workload is.
+/// The properties of a server in a lab's workload.
 pub(super) fn of_lab(work: &Value, server: &Value) -> Of {
     known([
         ("load", &work["load"]),
@@ -51,7 +51,7 @@ pub(super) fn of_lab(work: &Value, server: &Value) -> Of {
     ])
 }
 
-/// What a side of `bench ab` is.
+/// The properties of a side of `bench ab`.
 pub(super) fn of_ab(result: &Value, side: &str) -> Of {
     known([
         ("workload", &result[format!("workload_{side}")]),
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(refused(lab("echo --size 64", own, 4)).len(), 1);
         let uring = "tidewire serve ... --engine uring";
         assert_eq!(refused(lab("echo --size 64", uring, 2)).len(), 1);
-        // A build at another place is what may be compared, and that is said.
+        // Two builds in different places may be what the user compares; the difference is reported.
         let (a, b) = (
             lab("echo", "/old/redis", 2),
             lab("echo", "/new/redis --x", 2),

@@ -22,7 +22,7 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// A sweep ends beyond what was answered without a rate, by this.
 const BEYOND: f64 = 1.1;
 
-/// What is looked for.
+/// The arguments of a search.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SearchArgs {
     /// An objective for latencies from when messages are due, such as p99<1ms; of several, all have to hold. With --rate:
@@ -282,7 +282,7 @@ impl Hunt<'_> {
     }
 }
 
-/// What a run says about an objective.
+/// Whether a run meets an objective.
 fn probe(outcome: &Outcome, objective: &Objective) -> Probe {
     let felt = outcome.histograms.felt();
     Probe {

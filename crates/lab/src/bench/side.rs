@@ -16,7 +16,7 @@ pub(crate) struct Side {
     pub(crate) server: Server,
     /// Loads this service instead of the one that the load is for.
     pub(crate) service: Option<Instead>,
-    /// What it is called in the result.
+    /// The side's name in the result.
     pub(crate) name: String,
 }
 
@@ -117,8 +117,8 @@ fn service(text: &str) -> Result<Instead, String> {
 }
 
 impl Side {
-    /// Whether two of this server may run at once: only where each takes a free port. Two that share one port would share
-    /// connections.
+    /// Whether two servers of this side may run at once: only if each takes a free port. Two servers on one port would
+    /// share connections.
     pub(crate) fn may_run_twice(&self) -> bool {
         match &self.server {
             Server::Own(_) => true,

@@ -220,7 +220,7 @@ impl Beside for Args {
 }
 
 impl Loads<Args> {
-    /// These loads with the URL's parts as options.
+    /// These loads with the parts of the URL as options.
     fn at_url(&self) -> Result<Loads<Args>, Failure> {
         let mut args = self.clone();
         if let Some(url) = self.load.url() {

@@ -19,7 +19,8 @@ use tidewire_command::exit::Failure;
 /// How long a server may take to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// A server, for as long as it is needed. One that was started ends with it.
+/// A server that is ready for a load. A server that was started here ends when the value is
+/// dropped.
 pub(crate) struct Ready {
     child: Option<ChildServer>,
     /// The server is `tidewire serve`.
@@ -118,7 +119,7 @@ impl Ready {
         self.engine.as_deref()
     }
 
-    /// What it last wrote to its stderr.
+    /// The last output of the server on its stderr.
     pub(crate) fn last_words(&self) -> String {
         self.child
             .as_ref()
@@ -130,7 +131,7 @@ impl Ready {
         let Some(child) = self.child else {
             return Ok(None);
         };
-        // Nothing that was started here stays.
+        // Nothing of a server that was started here remains.
         let server = self.target.process.as_ref().filter(|_| !self.own);
         let away = server.map_or(Vec::new(), |server| {
             owner::forked_away(self.target.addr, server)

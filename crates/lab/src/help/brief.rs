@@ -1,8 +1,8 @@
 //! What `-h` shows of commands with many flags: these, each on a line, so that the whole fits on a screen of 24 lines of 80.
 
-/// What the short help shows of a command and of its subcommands, by the command's words: flags and
-/// places in the order of the help, and what each is in a few words. Of several, the later one says
-/// what a flag is.
+/// The texts of `-h` for a command and its subcommands, by the command's words: flags and arguments
+/// in the order of the help, each with a few words. If several entries name a flag, the later one
+/// counts.
 pub(super) const BRIEF: &[(&str, &[(&str, &str)])] = &[
     (
         "bench",

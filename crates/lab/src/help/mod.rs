@@ -7,7 +7,7 @@ pub(crate) use tidewire_command::help::Help;
 use tidewire_command::help::{Texts, dressed};
 use tidewire_load::workload::{KINDS, Purpose};
 
-/// What is said here, and what each kind of load says.
+/// The texts of this program, and of each kind of load.
 fn texts() -> Texts {
     let (mut brief, mut examples) = (brief::BRIEF.to_vec(), examples::EXAMPLES.to_vec());
     for kind in KINDS {

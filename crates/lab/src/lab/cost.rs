@@ -1,4 +1,4 @@
-//! What a message costs one server under one load, counted in several starts.
+//! The cost of a message on one server under one load, counted in several starts.
 
 use serde::{Deserialize, Serialize};
 use tidewire_command::exit::Failure;

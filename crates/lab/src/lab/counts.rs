@@ -1,4 +1,4 @@
-//! `tidewire lab counts`: what a message costs on some forty paths, counted, and whether that has changed.
+//! `tidewire lab counts`: counts the cost of a message on some forty paths, and reports changes.
 //!
 //! The idea: counts repeat to a thousandth on one machine and toolchain, so a table of them is kept with the sources. A change that
 //! makes a path dearer shows as a line, with the functions in which it lies.
@@ -196,7 +196,7 @@ impl Args {
         Ok(now)
     }
 
-    /// One path; `None` if it cannot be had here, which is said.
+    /// Counts one path; `None` if the path is not available on this machine, which is reported.
     fn count(
         &self,
         path: &Line,

@@ -1,4 +1,4 @@
-//! Servers that failed under a workload. They end with it, and nothing else does.
+//! Servers that failed under a workload. Such a server is left out of that workload only.
 
 use tidewire_command::exit::{Failure, WRONG};
 

@@ -1,7 +1,7 @@
-//! `tidewire lab`: a matrix of workloads and servers, and what may be said of it.
+//! `tidewire lab`: a matrix of workloads and servers, and the conclusions from it.
 //!
-//! A suite says what is run ([`suite`]); each run is kept as a line ([`record`]); [`result`] makes of the lines what is
-//! shown, as text, JSON or a page ([`page`]).
+//! A suite lists the runs ([`suite`]); each run is stored as a line ([`record`]); [`result`] turns the lines into text,
+//! JSON or a page ([`page`]).
 
 mod beside;
 mod cost;
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
-/// What is done instead of a matrix.
+/// What to do instead of running a matrix.
 #[derive(Debug, clap::Subcommand)]
 enum Instead {
     /// Counts instructions and system calls of a message.
@@ -296,7 +296,7 @@ fn measure(
         measured: suite.run_time.0,
     };
     for (number, task) in tasks.iter().enumerate() {
-        // A place that has failed under a workload is not loaded with it again; all others are.
+        // If a server has failed under a workload, this pair is not run again; all other pairs are.
         if records.has(&task.place) || faults.of(&task.place).is_some() {
             continue;
         }

@@ -14,7 +14,7 @@ use super::suite::{Host, Suite};
 use crate::bench::grouped;
 use tidewire_command::exit::Failure;
 
-/// What a comparison is about first.
+/// The first metric of a comparison.
 pub(super) const CPU: &str = "server_cpu_ns_per_request";
 
 /// All that is shown.
@@ -33,7 +33,8 @@ pub(super) struct Times {
     pub(super) warm_up_ms: u64,
 }
 
-/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
+/// If two servers' shares of reads that find nothing differ by more than this, the servers do not do
+/// equal work.
 const MISSES_APART: f64 = 0.01;
 
 /// A workload on its servers.
@@ -43,7 +44,7 @@ pub(super) struct Row {
     pub(super) load: String,
     /// How many connections it has.
     pub(super) connections: usize,
-    /// What the others are compared with.
+    /// The server that the others are compared with.
     pub(super) base: String,
     /// Blocks of which every run is there.
     pub(super) rounds: usize,
@@ -54,7 +55,7 @@ pub(super) struct Row {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// What is run.
+    /// The command of the server.
     pub(super) command: String,
     /// The run is the second one of the base.
     pub(super) control: bool,

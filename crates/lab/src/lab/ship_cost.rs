@@ -1,7 +1,8 @@
-//! What a line costs `tidewire ship`, counted: the difference of two runs, of which one ships more lines.
+//! The counted cost of a line in `tidewire ship`: the difference of two runs, one of which ships more
+//! lines.
 //!
-//! A shipper is a client that ends by itself, so nothing is read while it runs. What its start costs, and the first connection, is in
-//! both runs and falls out.
+//! The shipper ends by itself, so the counter is read only at its end. The cost of the start and of the first connection is in
+//! both runs, and cancels out.
 
 use std::fs;
 use std::io::Read;

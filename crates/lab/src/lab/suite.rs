@@ -1,4 +1,4 @@
-//! What a matrix is made of: a TOML text, from a file or built in.
+//! The definition of a matrix: a TOML text, from a file or built in.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +25,7 @@ const BUILT_IN: [(&str, &str); 6] = [
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Suite {
-    /// What is asked.
+    /// The question that the suite answers.
     pub(super) title: String,
     /// Blocks: each has every server of a workload once, and its base twice.
     #[serde(default = "rounds")]
@@ -66,8 +66,8 @@ pub(super) struct Host {
     /// port.
     #[serde(default)]
     pub(super) command: Option<Vec<String>>,
-    /// Where the program listens, unless it says so itself in a line `listening addr=IP:PORT`; it
-    /// is ready when it accepts there. May have `{port}`.
+    /// The address of the program, unless the program prints it in a line `listening addr=IP:PORT`;
+    /// the program is ready when it accepts there. May contain `{port}`.
     #[serde(default)]
     pub(super) addr: Option<String>,
     /// The server is left out, with a message, where its program is not
@@ -86,7 +86,7 @@ pub(super) struct Work {
     /// The servers that it goes to; all, if it does not say.
     #[serde(default)]
     pub(super) servers: Vec<String>,
-    /// What the others are compared with; the first, if it does not say.
+    /// The server that the others are compared with; by default the first.
     #[serde(default)]
     pub(super) base: Option<String>,
 }
@@ -289,7 +289,8 @@ impl Host {
     }
 }
 
-/// A port that is free now. Nothing keeps it free: a program that finds it taken fails, and says so.
+/// A port that is free now. Another program may take the port meanwhile: then the server fails with
+/// a message.
 fn free_port() -> Result<u16, Failure> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0));
     let addr = listener.and_then(|listener| listener.local_addr());

@@ -32,7 +32,7 @@ pub enum CompareError {
         metric: String,
         /// The side.
         side: Side,
-        /// What is wrong with it.
+        /// The reason.
         source: StatsError,
     },
 }
@@ -135,11 +135,11 @@ impl Recording {
     }
 }
 
-/// What two sides came to, metric by metric. Its `Display` is a table for a terminal;
-/// serialised, it holds every run as well, so that others can compute it again.
+/// The result of two sides, metric by metric. Its `Display` is a table for a terminal; serialised,
+/// it holds every run as well, so that others can compute it again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What A is called.
+    /// The name of A.
     pub a: String,
     /// What B is called.
     pub b: String,
@@ -154,7 +154,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// What it comes to, in sentences: of CPU if that was measured, then of throughput.
+    /// The result in sentences: CPU first, if it was measured, then throughput.
     pub fn headlines(&self) -> Vec<String> {
         let cpu = self.metric("server_cpu_ns_per_request");
         let cpu = cpu.and_then(|metric| metric.needs(&self.a, &self.b));
@@ -169,12 +169,12 @@ impl Comparison {
     }
 }
 
-/// One metric of both sides.
+/// The result for one metric of both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricComparison {
     /// The metric's name, its unit last.
     pub name: String,
-    /// Which direction is the good one.
+    /// Whether a high or a low value is good.
     pub better: Better,
     /// A by itself.
     pub a: SideSummary,
@@ -186,7 +186,7 @@ pub struct MetricComparison {
     pub ratio: Option<Estimate>,
     /// Median of control/A over the rounds; absent without a control as well.
     pub control_ratio: Option<Estimate>,
-    /// What may be said about it.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
@@ -297,7 +297,7 @@ impl Serialize for MetricComparison {
     }
 }
 
-/// One side's runs of one metric, in the metric's unit.
+/// One side's runs for one metric, in the metric's unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SideSummary {
     /// Median run.
@@ -321,13 +321,13 @@ impl SideSummary {
     }
 }
 
-/// One metric of one side, in the order of the rounds.
+/// The values of one metric of one side, in the order of the rounds.
 struct Series {
     runs: Vec<f64>,
     summary: SideSummary,
 }
 
-/// What may be said about a metric.
+/// The conclusion about a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

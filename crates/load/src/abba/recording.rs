@@ -25,11 +25,11 @@ pub struct RunFailed<E: std::error::Error + 'static> {
 
 /// Makes all runs of a schedule, one after another, and keeps the runs that count.
 ///
-/// `one_run` makes the run it is given a turn for. It bounds its own time.
+/// `one_run` makes a run of the side that it is given. `one_run` has to bound its own time.
 ///
 /// # Errors
-/// The first failed run ends the comparison: leaving it out would compare unequal rounds. The
-/// rounds before it are in the error, for a caller that has ended it on purpose.
+/// The first failed run ends the comparison: leaving it out would compare unequal rounds. The error
+/// contains the earlier rounds, for a caller that has ended the comparison on purpose.
 pub fn run<E, F>(schedule: &Schedule, mut one_run: F) -> Result<Recording, RunFailed<E>>
 where
     E: std::error::Error + 'static,
@@ -68,8 +68,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Runs that were made otherwise: one of each side a round, in the same order; no control if
-    /// there are none of it.
+    /// Runs that were made elsewhere: one run of each side a round, in order; without runs of a
+    /// control, there is no control.
     ///
     /// # Panics
     /// If the sides have not the same number of runs.
@@ -90,7 +90,7 @@ impl Recording {
         Recording { schedule, samples }
     }
 
-    /// Only the first rounds of it, if there are any.
+    /// The first rounds only, if there are any.
     fn first(mut self, rounds: usize) -> Option<Recording> {
         for samples in self.samples.values_mut() {
             samples.truncate(rounds);
@@ -117,7 +117,7 @@ impl Recording {
         self
     }
 
-    /// The runs of one side, one a round; empty for a control that was left out.
+    /// The runs of one side, one a round; empty for a control that was not run.
     pub fn runs_of(&self, side: Side) -> &[Sample] {
         self.samples.get(&side).map_or(&[], Vec::as_slice)
     }

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use crate::histogram::LatencySummary;
 
-/// Which direction of a metric is the good one.
+/// Whether a high or a low value of a metric is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -94,7 +94,7 @@ impl Sample {
 }
 
 impl Serialize for Sample {
-    /// As a map from name to value; notes are left to the comparison.
+    /// Serialised as a map from name to value; the comparison writes the notes.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.metrics.iter().map(|(name, value, _)| (name, value)))
     }

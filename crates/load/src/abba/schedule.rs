@@ -1,4 +1,4 @@
-//! Which side runs when; the reasons stand in the parent module.
+//! The order in which the sides run; the parent module has the reasons.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum Side {
     /// The base of the comparison.
     A,
-    /// What is compared with it.
+    /// The side that is compared with A.
     B,
     /// Set up as A, but another process: shows which differences mean nothing.
     Control,

@@ -12,7 +12,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// The figures of a comparison without what they mean: for one whose verdicts are kept back.
+/// The figures of a comparison without conclusions: for a comparison whose verdicts are withheld.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures<'a>(pub &'a Comparison);
 

@@ -1,4 +1,4 @@
-//! What a child prints, read by threads so that it never waits for us.
+//! The output of a child, read by threads so that the child never waits for us.
 //!
 //! The idea: a child must not be able to fill our memory nor we its pipe, so every line is cut, and
 //! only as many are kept as a person would read.
@@ -42,7 +42,7 @@ impl Tail {
 
     /// Waits until all of it has been read.
     pub(super) fn await_end(&self, within: Duration) {
-        // Nothing is ever sent; the end is the other side being dropped.
+        // Nothing is ever sent on this channel; it ends when the other side is dropped.
         let _ = self.ended.recv_timeout(within);
     }
 

@@ -13,7 +13,7 @@ pub struct Listening {
     pub service: String,
     /// The service's mode, if it has several: `sync`, `request-reply`, ...
     pub mode: Option<String>,
-    /// Where it listens; a port 0 that was asked for is the real one here.
+    /// The listening address, with the real port.
     pub addr: SocketAddr,
     /// The engine that runs.
     pub engine: String,
@@ -25,11 +25,11 @@ pub struct Listening {
 pub struct ListeningError {
     /// The line.
     pub line: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// What a server does or runs on that doesn't say so.
+/// The engine or mode of a server that does not name one.
 const OTHER: &str = "other";
 
 impl Listening {
@@ -47,9 +47,9 @@ impl Listening {
 impl FromStr for Listening {
     type Err = ListeningError;
 
-    /// Parses a `listening` line. Keys may stand in any order; unknown ones are passed
-    /// over, so that servers may come to say more. Of servers that are not Tidewire's only
-    /// the address is asked; what they don't say is called `other`.
+    /// Parses a `listening` line. Keys may stand in any order; unknown keys are ignored, so that
+    /// later servers can print more. A server that is not Tidewire only needs an address; its
+    /// missing properties become `other`.
     fn from_str(line: &str) -> Result<Self, ListeningError> {
         let wrong = |reason| ListeningError {
             line: line.to_owned(),

@@ -1,9 +1,9 @@
 //! A server under valgrind's callgrind: instructions, function by function.
 //!
-//! The idea: callgrind is asked by `vgdb` to put away what it has counted and to begin anew. `vgdb`
-//! wakes a server whose threads all sleep in system calls. One that sleeps in `io_uring_enter`
-//! cannot be woken: valgrind keeps its one lock during this call, which it does not know to be one
-//! that waits, so nothing else of the process runs until the call returns. Then the reading is made
+//! The idea: through `vgdb`, callgrind is told to store its counts and to begin anew. `vgdb` wakes
+//! a server whose threads all sleep in system calls. A thread that sleeps in `io_uring_enter`
+//! cannot be woken: valgrind does not know that this call waits, and keeps its one lock during the
+//! call, so no other thread of the process runs until the call returns. Then the counts are stored
 //! when the next message arrives; the reader sends one.
 
 use std::collections::BTreeSet;
@@ -94,9 +94,9 @@ impl Callgrind {
     }
 }
 
-/// Has a loop that waits in io_uring go around once, if one does. While it waits, valgrind lets no
-/// other thread run, and the one that is to say where the server listens may be among these;
-/// valgrind changes threads when one has run for long enough.
+/// Makes a loop that waits in io_uring run once, if there is one. While such a loop waits, valgrind
+/// runs no other thread, perhaps not even the thread that has to print the listening address;
+/// valgrind switches threads when one has run for long enough.
 fn nudge(pid: u32) {
     for _ in 0..NUDGES {
         if !in_io_uring(pid) {

@@ -1,4 +1,4 @@
-//! What counts: a tool that is read between rounds.
+//! A counter: a tool whose counts are read between rounds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ pub type Threads = BTreeMap<String, Profile>;
 
 /// Something that counts what a server does, and can be read between rounds.
 pub trait Counter {
-    /// Asks for a reading. It takes effect no later than when the server runs next.
+    /// Asks for a reading. The request takes effect at the latest when the server runs next.
     ///
     /// # Errors
     /// [`CountError`].
@@ -24,7 +24,7 @@ pub trait Counter {
     /// [`CountError`].
     fn is_done(&mut self, within: Duration) -> Result<bool, CountError>;
 
-    /// What was counted from the reading before to this one.
+    /// The counts from the previous reading to this one.
     ///
     /// # Errors
     /// [`CountError`].
@@ -41,7 +41,7 @@ pub enum CountError {
     Missing {
         /// Name of the tool.
         tool: &'static str,
-        /// What it is for.
+        /// The purpose of the program.
         what: &'static str,
     },
     /// The tool does not do what it should.
@@ -49,7 +49,7 @@ pub enum CountError {
     Tool {
         /// Name of the tool.
         tool: &'static str,
-        /// What it said.
+        /// The output of the program.
         what: String,
     },
     /// A file of the tool cannot be read.

@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Programs that make code while they run, or read it: what is counted would be theirs, and depends on the clock.
+/// Programs that generate or interpret code: the counts would be theirs, and depend on the clock.
 const FOREIGN: [&str; 17] = [
     "java", "node", "nodejs", "python", "pypy", "ruby", "php", "perl", "dotnet", "mono", "erl",
     "beam", "bun", "deno", "luajit", "lua", "julia",

@@ -27,7 +27,7 @@ impl Change {
     }
 }
 
-/// What is wrong with a file of callgrind.
+/// Why a file of callgrind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The profile's first event is not instructions.
@@ -128,7 +128,7 @@ impl Profile {
         self
     }
 
-    /// This profile less so many times the costs of another; no cost goes below 0.
+    /// This profile minus `times` times the costs of `other`; no cost goes below 0.
     #[must_use]
     pub fn without(mut self, other: &Profile, times: f64) -> Profile {
         for (function, cost) in &mut self.0 {

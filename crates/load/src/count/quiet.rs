@@ -53,7 +53,7 @@ impl Quiet {
 
     /// Waits until every thread sleeps, as far as it comes to that.
     pub fn rest(&mut self) {
-        // Once is enough to know that it polls; then each round would wait for nothing.
+        // One failed wait shows that the server polls; waiting in each round would be useless.
         if self.restless {
             return;
         }

@@ -17,7 +17,7 @@ const WAKE_AFTER: Duration = Duration::from_millis(1_500);
 const ASLEEP_AFTER: Duration = Duration::from_millis(30);
 /// Rounds until a reading has to have been made.
 const READ_WITHIN: u32 = 200;
-/// A thread that does less than so many times what it does by the clock alone works by the clock.
+/// A thread works by the clock if it does less than this many times its idle work.
 const BY_CLOCK: f64 = 2.0;
 
 /// How much is counted.
@@ -39,7 +39,8 @@ pub struct Sampling {
     pub hold: bool,
 }
 
-/// Plays one round: calls what it is given, if anything, when all of it was sent; how many messages were answered so far.
+/// Plays one round: calls the function that it is given, if any, when all messages were sent; returns how many messages
+/// were answered so far.
 pub type PlayRound<'a> = &'a mut dyn FnMut(Option<&mut dyn FnMut()>) -> Result<u64, Failure>;
 
 /// What messages cost.
@@ -126,7 +127,7 @@ pub fn sample(
     Ok(counted)
 }
 
-/// What a server does that no message has caused.
+/// Work of a server that no message has caused.
 #[derive(Default)]
 struct Beside {
     /// Because it is read.
@@ -136,8 +137,8 @@ struct Beside {
 }
 
 impl Beside {
-    /// What messages have caused. Threads that work by the clock are left out; of the others is taken away what they do for a
-    /// reading and by the clock. `times` is how many times as long as idle it was.
+    /// The work that messages have caused. Threads that work by the clock are left out; for other threads, their work for a
+    /// reading and by the clock is subtracted. `times` is the length of the measurement, in multiples of the idle one.
     fn of_messages(&self, threads: &Threads, times: f64) -> Profile {
         let mut sum = Profile::default();
         for (thread, profile) in threads {
@@ -324,7 +325,7 @@ mod tests {
             play: &mut |_| Ok(1),
             answered: 0,
         };
-        // This very process runs, so it is looked at once only.
+        // This process itself runs, so the sampler looks once only.
         let failed = sampler.mark().unwrap_err();
         assert!(failed.to_string().contains("does not answer"), "{failed}");
     }

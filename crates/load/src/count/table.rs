@@ -6,11 +6,11 @@ use super::profile::{Change, Profile};
 
 /// Functions below this share of a path are lumped together.
 const SHOWN: f64 = 0.004;
-/// System calls by which counts of one server may differ: threads that wake by the clock are in them. Of one message, and
-/// as a share.
+/// Tolerated difference of system calls between counts of one server: threads that wake by the clock cause some. The
+/// number applies to one message, and as a share.
 const CALLS: f64 = 0.05;
 const CALLS_SHARE: f64 = 0.02;
-/// What they are called.
+/// The name of the row for all other functions.
 const OTHERS: &str = "(others)";
 
 /// One path.
@@ -31,7 +31,7 @@ pub struct Path {
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// On what it was made: counts compare only where all of it is the same.
+    /// The machine and tools of the table: counts compare only where all of these are equal.
     pub made_on: Vec<(String, String)>,
     /// The paths.
     pub paths: Vec<Path>,
@@ -52,7 +52,7 @@ pub struct Changed {
     pub functions: Vec<Change>,
 }
 
-/// What is wrong with the text of a table.
+/// Why a text is no table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the table cannot be understood: {text:?}")]
 pub struct NotATable {

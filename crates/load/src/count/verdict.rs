@@ -43,21 +43,22 @@ const STUDENT: [f64; 12] = [
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18,
 ];
 
-/// What a message costs on the average of all segments, and how well that is known.
+/// The mean cost of a message over all segments, and its uncertainty.
 ///
-/// A garbage collector, a table that grows, or the keys that a segment happens to draw make segments differ; more segments
-/// make their mean better known. So this, and not the distance between segments, is what a change is compared with.
+/// Segments differ because of a garbage collector, a growing table, or the keys that a segment happens to draw; more
+/// segments make their mean more accurate. So a change is compared with the uncertainty of the mean, and not with the
+/// distance between segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     /// The mean.
     pub value: f64,
-    /// Half of its 95 % interval, as a share of it; infinite if it is not known from fewer than two segments.
+    /// Half of the mean's 95 % interval, as a share of the mean; infinite with fewer than two segments.
     pub within: f64,
 }
 
 impl Mean {
-    /// The mean of the segments of several starts. What starts differ by is in the interval as
-    /// well.
+    /// The mean of the segments of several starts. Differences between starts are part of the
+    /// interval.
     pub fn of(starts: &[&[f64]]) -> Mean {
         let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
         let all = starts.concat();
@@ -130,7 +131,7 @@ impl Judgement {
 pub struct Agreement {
     /// Counts and times contradict each other.
     pub disagree: bool,
-    /// What it comes to, in a sentence.
+    /// The conclusion, in a sentence.
     pub sentence: String,
 }
 

@@ -126,7 +126,7 @@ pub(super) struct Decades {
 }
 
 impl Decades {
-    /// Whole decades around all that is more than zero; `None` if nothing is.
+    /// Whole decades around all positive values; `None` if there are none.
     pub(super) fn around(values: impl Iterator<Item = f64>) -> Option<Decades> {
         let good = values.filter(|ns| ns.is_finite() && *ns > 0.0);
         let (low, high) = good.fold((f64::MAX, 0.0), |(low, high), ns| {

@@ -23,7 +23,7 @@ const MARKS: [&str; 7] = [
 /// One bar: its parts lie one behind the other.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// What it is of.
+    /// The label of the bar.
     pub label: String,
     /// One value a part.
     pub values: Vec<f64>,
@@ -32,7 +32,7 @@ pub struct Bar {
 /// A row of dots, one for each run.
 #[derive(Debug, Clone)]
 pub struct Dots {
-    /// What it is of.
+    /// The label of the part.
     pub label: String,
     /// Where they are.
     pub values: Vec<f64>,
@@ -43,7 +43,7 @@ pub struct Dots {
 pub enum Chart {
     /// Bars from zero.
     Bars {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Unit of the values.
         unit: String,
@@ -54,7 +54,7 @@ pub enum Chart {
     },
     /// A dot for every run, the median as a stroke.
     Dots {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Unit of the values.
         unit: String,
@@ -63,14 +63,14 @@ pub enum Chart {
     },
     /// Latency (up, logarithmic, in ns) at each quantile (across, as nines).
     Spectrum {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Quantile and latency in ns.
         lines: Vec<Line>,
     },
     /// Lines over linear axes from zero.
     Lines {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Name and unit of what goes across.
         across: String,
@@ -81,18 +81,18 @@ pub enum Chart {
     },
     /// Latency (up, logarithmic, in ns) over something, a dot for each measurement.
     Curve {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Name and unit of what goes across.
         across: String,
-        /// What goes across, and latency in ns.
+        /// Lines of horizontal values against latency in ns.
         lines: Vec<Line>,
         /// Places across that have a name.
         marks: Vec<(String, f64)>,
     },
     /// Figures in rows and columns, tinted by how they compare.
     Grid {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Unit of the figures, and what the tint means.
         unit: String,
@@ -116,7 +116,7 @@ pub enum Chart {
     },
     /// How latencies (up, logarithmic, in ns) are spread at each of several measurements.
     Heat {
-        /// What it shows.
+        /// The chart's title.
         title: String,
         /// Name and unit of what goes across.
         across: String,

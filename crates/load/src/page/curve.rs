@@ -8,7 +8,7 @@ use super::escape::escape;
 /// A line.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What it is of.
+    /// The label of the curve.
     pub label: String,
     /// Across and up.
     pub points: Vec<(f64, f64)>,

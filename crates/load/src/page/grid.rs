@@ -10,9 +10,9 @@ use super::escape::escape;
 /// A cell of a grid.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// What stands in it.
+    /// The text of the cell.
     pub text: String,
-    /// How many times as bad it is as what it is held against, below 1 better: its tint.
+    /// How many times worse the value is than the base, below 1 for better: the cell's tint.
     pub worse: Option<f64>,
 }
 

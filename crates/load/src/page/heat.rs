@@ -1,7 +1,8 @@
 //! How latencies are spread, a column for each measurement: what one percentile over another hides.
 //!
 //! The idea: a column is cut into cells of equal height on the logarithmic axis, and the share of
-//! replies in each is its opacity. One colour in shades needs no key and looks alike to all eyes.
+//! replies in each is its opacity. One colour in shades needs no legend, and colour-blind readers
+//! see the same.
 
 use std::fmt::Write as _;
 

@@ -28,9 +28,9 @@ const WORDS: usize = 24;
 /// A part of a page.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
-    /// What it is about.
+    /// The section's heading.
     pub heading: String,
-    /// What came out, in sentences.
+    /// The results in sentences.
     pub sentences: Vec<String>,
     /// What speaks against it.
     pub doubts: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Section {
 /// A page.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// What was asked.
+    /// The question that the page answers.
     pub title: String,
     /// What was measured, where and when, in a line.
     pub about: String,
@@ -59,7 +59,7 @@ pub struct Page {
     pub facts: Vec<(String, String)>,
     /// The commands that made it.
     pub commands: Vec<String>,
-    /// All of it as JSON, for download.
+    /// All data as JSON, for download.
     pub data: String,
 }
 

@@ -76,7 +76,8 @@ impl Trust {
         self.add(Kind::Neighbours, standing, text);
     }
 
-    /// As replies come, a server that is dead for seconds is one slow reply on each connection, which no percentile shows.
+    /// In a closed loop, a server that stops for seconds causes one slow reply on each connection, which no percentile
+    /// shows.
     fn gap(&mut self, outcome: &Outcome) {
         let Some(gap) = outcome.longest_gap else {
             return;

@@ -28,7 +28,7 @@ pub struct AckLoad {
     /// The dialect spoken.
     #[serde(serialize_with = "by_name")]
     pub mode: Mode,
-    /// What the server is to acknowledge; only its settings know it.
+    /// The level that the server's acknowledgements must have; only the server's settings know it.
     #[serde(serialize_with = "level_name")]
     pub level: Level,
     /// Bytes of a payload; 5 in the field.
@@ -220,7 +220,7 @@ pub(super) struct Acks {
 enum Reading {
     /// Whenever they come.
     Freely,
-    /// Not now; so many messages were sent since the last look, which was then.
+    /// The check is due later; `sent` messages were sent since the last look, at `looked`.
     Later { sent: u64, looked: Instant },
     /// A look is under way, and nothing is sent meanwhile.
     Looking,
@@ -474,8 +474,8 @@ impl BatchBytes {
 
     /// Writes `messages` with ids from `first` on.
     fn write(&mut self, first: u64, messages: usize, link: &mut Link<'_>) {
-        // Nothing else holds the bytes: all that was written before has been sent. If something
-        // does after all, a copy is made.
+        // All earlier bytes were sent, so nothing else holds the buffer. If something does after
+        // all, the bytes are copied.
         let mut bytes = bytes::BytesMut::from(std::mem::take(&mut self.bytes));
         let all = bytes.chunks_exact_mut(self.message_len).take(messages);
         for (message, id) in all.zip(first..) {

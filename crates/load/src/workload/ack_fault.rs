@@ -1,7 +1,7 @@
-//! An acknowledgement that does not continue the chain: which of the things that can go wrong it is.
+//! Finds out what is wrong with an acknowledgement that does not continue the chain.
 //!
-//! The idea: one that is missing may still come, and then it was not lost but overtaken. So what comes in
-//! the next moments is heard before anything is said.
+//! The idea: a missing acknowledgement may still come; then it was not lost but overtaken. So the fault
+//! is named only after the acknowledgements of the next moments.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Inquest {
             return Err(Fault::DuplicatedAck.because(what));
         }
         if broken.id - broken.expected < u64::from(broken.skipped) {
-            // Some of what it covers is new, some is not.
+            // Some of the covered messages are new, some are not.
             return Err(Fault::DuplicatedAck.because(what));
         }
         Ok(Inquest {

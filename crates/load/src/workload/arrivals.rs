@@ -27,17 +27,18 @@ impl Arrivals {
     }
 }
 
-/// Messages by the clock. One that finds no room in the pipeline or window goes out as soon as there is
-/// some; none is dropped.
+/// An open-loop rate: messages are sent by the clock. A message that finds no room in the pipeline or
+/// window is sent as soon as there is some; none is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// Messages a second, over all connections; more than 0.
     pub per_second: f64,
     /// How they are spread over time.
     pub spacing: Spacing,
-    /// Time over which the rate rises evenly from a tenth of it; zero begins with all of it.
+    /// Time over which the rate rises evenly from a tenth to the whole; with zero the load begins
+    /// with the whole rate.
     pub ramp: Duration,
-    /// Where chance begins; the same seed gives the same times.
+    /// The seed of the random times; equal seeds give equal times.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One connection of a load: what is the same for every kind.
+//! One connection of a load: the part that all kinds share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,9 +17,9 @@ use super::fault::{Fault, Wrong};
 use super::findings::Moved;
 use super::stage::{Desk, Phase, Stage};
 
-/// One kind of load on one connection. It sends at most one batch at a time: the connection's
-/// marks are set so that [`Link::full`] is true until the kernel has taken all that was written,
-/// and then [`Driver::send`] is called again.
+/// One kind of load on one connection. A driver sends at most one batch at a time: the connection's
+/// marks are set so that [`Link::full`] is true until the kernel has taken all output, and then
+/// [`Driver::send`] is called again.
 pub(super) trait Driver: Sized + Send + 'static {
     /// The connection is there; nothing that counts may be sent before [`Driver::send`].
     fn greet(&mut self, link: &mut Link<'_>) {
@@ -46,8 +46,8 @@ pub(super) trait Driver: Sized + Send + 'static {
         Ok(())
     }
 
-    /// The server has ended the connection. If the protocol lets it do so here, the load goes on over another one, on
-    /// which the next [`Driver::send`] begins with what is still owed.
+    /// The server has closed the connection. If the protocol allows that here, the load continues on another
+    /// connection, on which the next [`Driver::send`] begins with what is still owed.
     fn moves(&mut self, why: Closed) -> Option<Moved> {
         let _ = why;
         None
@@ -75,8 +75,8 @@ pub(super) trait Driver: Sized + Send + 'static {
         false
     }
 
-    /// The connection has ended, at `now`, as one of this load does when its work is done: when the
-    /// request of the one that follows it is due, perhaps long ago, if one does.
+    /// The connection has ended at `now`, as planned, because its work is done. Returns when the
+    /// request of the next connection is due, perhaps in the past; `None` if none follows.
     fn follows(&self, now: Instant) -> Option<Instant> {
         let _ = now;
         None
@@ -86,7 +86,7 @@ pub(super) trait Driver: Sized + Send + 'static {
     fn owed(&self) -> String;
 }
 
-/// How long a connection waits for each one before it that was of no use.
+/// How long a connection waits for each useless connection before it.
 const BARREN_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a connection that was refused waits for the next try, where the load is to go on.
@@ -122,7 +122,7 @@ pub(super) struct Client<D> {
     silent: bool,
     began: bool,
     ended: bool,
-    /// The stage knows that this one is done, or why it never will be.
+    /// The stage knows that this connection is done, or why it never will be.
     reported: bool,
 }
 
@@ -149,7 +149,7 @@ impl<D: Driver> Client<D> {
         self.report(cx);
     }
 
-    /// Has the connection that follows this one dialled, in loads that have one after another in each place.
+    /// Dials the connection that follows this one, in loads in which one follows the other.
     fn follow(&self, turn: &mut Turn<'_, Self>) -> bool {
         let Some(due) = self.driver.follows(turn.now()) else {
             return false;
@@ -398,7 +398,7 @@ impl<D: Driver> Service for Clients<D> {
 
     fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
         desk.show();
-        // Both are asked: each remembers what connections were told.
+        // Both are called, because each call notes what connections were told.
         let (round, news) = (desk.is_new_round(), desk.is_news());
         if round || news {
             all.each(desk, |client, cx| client.obey(cx));

@@ -1,7 +1,8 @@
 //! The connect load: connections that are opened and closed, one after another in each place.
 //!
-//! The idea: a kernel completes handshakes for a server that is asleep. So, unless it is told not to,
-//! each connection has one message echoed before it is closed: then the server has accepted it.
+//! The idea: a kernel completes handshakes even if the server sleeps. So each connection has one
+//! message echoed before it is closed, which proves that the server has accepted it; a setting
+//! switches this off.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ use super::turns::Slot;
 /// Connections that are opened and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ConnectLoad {
-    /// Bytes of the message that each connection has echoed before it is closed; 0 closes it at
-    /// once, whether or not it was accepted.
+    /// Bytes of the message that each connection has echoed before it is closed; with 0 the
+    /// connection is closed at once, accepted or not.
     pub size: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Several processes that make one load: started, told when to begin, and their findings added up.
 //!
-//! The idea: one process holds no more connections than it may have descriptors, and on many cores one process is not enough.
-//! All begin at one time of the monotonic clock; this one measures the server and the CPU of all of them between the two ends
-//! of the measured time, and sends nothing itself.
+//! The idea: one process holds at most as many connections as it may have descriptors, and one process cannot use many cores.
+//! All processes begin at one time of the monotonic clock. The parent process measures the server, and the CPU of all
+//! processes, between the two ends of the measured time; it sends nothing itself.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -28,7 +28,7 @@ use crate::serving::{self, Serving};
 const LEAD: Duration = Duration::from_millis(100);
 /// Longest line that is read: the rounds of many connections are in one.
 const LINE_MAX: u64 = 64 << 20;
-/// What a process may take longer than the times that it keeps itself.
+/// How much longer than its own times a process may take.
 const GRACE: Duration = Duration::from_secs(10);
 /// A time that does not come.
 const NEVER: u64 = u64::MAX;
@@ -56,7 +56,7 @@ impl Crew {
     /// part of its own, its stdin and its stdout.
     ///
     /// # Errors
-    /// One of them cannot be started.
+    /// One of the processes cannot be started.
     pub fn start(commands: impl IntoIterator<Item = Command>) -> io::Result<Crew> {
         let (tell, said) = channel();
         // The crew is made first, so that a failed start ends the processes that were started
@@ -82,7 +82,7 @@ impl Crew {
                 share: None,
             });
             let tell = tell.clone();
-            // Not joined: it ends with the child's stdout.
+            // The thread is not joined: it ends with the child's stdout.
             thread::spawn(move || listen(out, number, &tell));
         }
         Ok(crew)
@@ -243,7 +243,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Takes in what one of them says, if one does by then.
+    /// Handles the next message of any process, if one comes in time.
     fn hear(&mut self, within: Duration) -> Result<(), Failure> {
         let (number, said) = match self.said.recv_timeout(within) {
             Ok(said) => said,
@@ -303,7 +303,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // Both fail only for one that has ended.
+            // Both calls fail only for a process that has ended.
             let _ = member.child.kill();
             let _ = member.child.wait();
         }

@@ -187,7 +187,7 @@ const COMPARED: usize = 64;
 /// Bytes that may be missing from a reply to say that it is short.
 const SHIFT_MAX: u64 = 1 << 16;
 
-/// Messages of one size that are slices of the pattern, one behind the other, and come back.
+/// Messages of one size that are consecutive slices of the pattern and are echoed.
 pub(super) struct Messages {
     size: usize,
     /// Positions in the stream of bytes.
@@ -210,7 +210,7 @@ impl Messages {
         }
     }
 
-    /// Nothing of what was sent comes back any more.
+    /// Messages that were sent before will not come back any more.
     fn restart(&mut self) {
         self.received_to = self.sent_to;
         self.start = self.sent_to;
@@ -229,7 +229,7 @@ impl Messages {
         }
     }
 
-    /// Checks what came back; how many messages it completes.
+    /// Checks echoed bytes; returns how many messages they complete.
     pub(super) fn check(&mut self, bytes: &[u8], desk: &Desk) -> Result<u32, Wrong> {
         let pattern = &desk.stage.pattern;
         let owed = self.sent_to - self.received_to;
@@ -248,7 +248,7 @@ impl Messages {
         Ok(messages)
     }
 
-    /// What came from byte `at` on is not what was sent: which other part of it, or none.
+    /// The echo differs from byte `at` on: finds out whether it is another part of the pattern.
     fn difference(&self, at: usize, bytes: &[u8], pattern: &Pattern) -> Wrong {
         let size = self.size as u64;
         let owed = self.sent_to - self.received_to;

@@ -92,7 +92,7 @@ pub struct Execution<'a, 'g> {
     /// The serving process, as soon as all connections are there.
     server: RefCell<Option<Process>>,
     serving: RefCell<Serving>,
-    /// What has to be passed before the load begins, if others load too.
+    /// Where this process waits for the others before the load begins, if there are others.
     gate: Cell<Option<&'g mut dyn Gate>>,
     /// What opens the rounds of a load in rounds.
     script: Cell<Option<Script<'g>>>,
@@ -108,7 +108,7 @@ pub struct Made {
     pub(super) serving: Serving,
 }
 
-/// What was read between the two ends of the measured time.
+/// The readings between the two ends of the measured time.
 struct Reading {
     counts: Counts,
     elapsed: Duration,
@@ -230,13 +230,13 @@ impl<'a, 'g> Execution<'a, 'g> {
         })
     }
 
-    /// What the server has now; none if its process is not known or has gone, which others will say.
+    /// The server's present memory; `None` if its process is unknown or has ended, which other
+    /// checks report.
     fn memory(&self) -> Option<u64> {
         self.server.borrow().as_ref()?.all_resident_bytes().ok()
     }
 
-    /// Finds the process that holds the connections; returns whether it is another than the one
-    /// that was named.
+    /// Finds the process that holds the connections; returns whether it differs from the named one.
     fn find_server(&self) -> bool {
         let Some(named) = &self.target.process else {
             return false;

@@ -48,10 +48,10 @@ pub enum Failure {
         connection: u64,
         /// How it ended.
         why: String,
-        /// What was owed.
+        /// The missing reply.
         owed: String,
     },
-    /// Nothing came on a connection that was owed something.
+    /// Nothing came on a connection that waits for replies.
     #[error("nothing moved on connection {connection} for {after:?}: {fault}: {owed}")]
     Stalled {
         /// The connection, from 0.
@@ -60,7 +60,7 @@ pub enum Failure {
         fault: Fault,
         /// How long was waited.
         after: Duration,
-        /// What was owed.
+        /// The missing reply.
         owed: String,
     },
     /// The end did not come.

@@ -1,16 +1,16 @@
-//! What is wrong with a reply, by name.
+//! The faults of a reply, by name.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a server did wrong.
+/// A fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// Fewer bytes came than a reply has.
     ShortReply,
-    /// A few bytes are not what they have to be; all around them is.
+    /// A few bytes are wrong; all bytes around them are right.
     FlippedByte,
     /// A reply came that nothing was sent for.
     ReplyBeforeRequest,
@@ -28,7 +28,7 @@ pub enum Fault {
     ClosedInTheMiddle,
     /// Nothing came for too long.
     NoReply,
-    /// Anything else that is not what it has to be.
+    /// Any other difference from the expected reply.
     WrongReply,
 }
 
@@ -67,7 +67,7 @@ impl Fault {
 
     /// What the difference between two texts of one length looks like.
     pub(super) fn of_difference(came: &[u8], wanted: &[u8]) -> Fault {
-        /// More wrong bytes than this are no accident of single ones.
+        /// More wrong bytes than this are no flipped bits.
         const FEW: usize = 2;
         let wrong = came.iter().zip(wanted).filter(|(a, b)| a != b).count();
         if (1..=FEW).contains(&wrong) && came.len() > FEW {

@@ -1,11 +1,11 @@
-//! What a run finds beside counts and latencies: what a percentile does not show, and what makes two servers do different
-//! work though each reply is a good one.
+//! Findings of a run beside counts and latencies: events that no percentile shows, and differences in work between two
+//! servers whose replies are all valid.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a loop has found.
+/// The findings of one loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Findings {
     pub(super) reads: Reads,

@@ -1,4 +1,4 @@
-//! What is in flight on one connection, and when the next may be sent.
+//! The messages in flight on one connection, and when the next may be sent.
 //!
 //! The idea: every message has two times, when it was to be sent and when it was. From the first counts
 //! what a user would have waited; from the second, what the server took. How much later than possible
@@ -11,7 +11,7 @@ use tidewire::{Instant, Link};
 use super::pace::Pace;
 use super::stage::Desk;
 
-/// Sends remembered one by one; beyond, they are lumped together with the time of the first.
+/// Sends that are remembered one by one; later ones are merged under the time of the first.
 const SENDS_MAX: usize = 1 << 20;
 
 /// Messages that were sent together.
@@ -134,8 +134,8 @@ impl Flight {
         self.sends.clear();
     }
 
-    /// Nothing more is sent. What was due, of at most `left`, counts as unsent, and as having waited
-    /// until now.
+    /// Sends nothing more. Messages that were due, at most `left`, count as unsent, and as having
+    /// waited until now.
     pub(super) fn end(&mut self, left: u64, link: &mut Link<'_>, desk: &mut Desk) {
         if let Some(pace) = &mut self.pace {
             link.clear_timer();

@@ -40,8 +40,8 @@ pub struct Generator {
     pub connect_within: Duration,
     /// How long nothing may move on a connection that is owed something; 10 s by default.
     pub stall: Duration,
-    /// How often progress is shown, at whole multiples of it on the monotonic clock, so that several runs are looked at
-    /// in the same moments; at least 1 ms, 200 ms by default.
+    /// The interval of progress, at whole multiples on the monotonic clock, so that several runs are shown at the same
+    /// moments; at least 1 ms, 200 ms by default.
     pub progress: Duration,
     /// Progress has the latencies so far.
     pub live: bool,
@@ -103,7 +103,7 @@ pub struct Progress<'a> {
     pub requests: u64,
     /// The server's process as it was found by its connections, if one is measured.
     pub server: Option<&'a Process>,
-    /// Latencies that were measured by the look before this one, from when messages were due if they have times; absent
+    /// Latencies that were measured before the previous look, from when messages were due if they have times; `None`
     /// unless [`Generator::live`].
     pub latencies: Option<&'a Latencies>,
 }

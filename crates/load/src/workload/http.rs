@@ -30,7 +30,7 @@ use crate::random::SplitMix64;
 pub struct HttpRequest {
     /// The request as it is sent.
     pub bytes: Vec<u8>,
-    /// How often it is sent beside the others; above 0.
+    /// How often the request is sent, relative to the others; above 0.
     pub weight: f64,
 }
 
@@ -364,9 +364,9 @@ impl Driver for Http {
         Ok(())
     }
 
-    /// A server may close a connection behind a reply that says so, and, as RFC 9112, section 9.5 has it, at any time one
-    /// that it has answered on: at a limit of requests, after an idle time, on a reload. It may not in the middle of a
-    /// reply, nor without a reply to anything.
+    /// A server may close a connection after a reply that announces it. According to RFC 9112, section 9.5, it may also
+    /// close any connection on which it has answered: at a limit of requests, after an idle time, on a reload. A server
+    /// may not close a connection in the middle of a reply, nor before its first reply.
     fn moves(&mut self, why: Closed) -> Option<Moved> {
         if self.all.load.close || self.replies.is_in_one() || !is_lost_by_peer(why) {
             return None;

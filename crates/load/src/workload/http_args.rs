@@ -65,7 +65,7 @@ struct HttpArgs {
     close: bool,
 }
 
-/// What is asked for, and how often beside others.
+/// A requested path, and how often it is requested relative to others.
 #[derive(Clone, Debug, PartialEq)]
 struct Target {
     path: String,
@@ -177,7 +177,7 @@ impl Options for HttpArgs {
             _ => format!("{}:{}", target.weight, target.path),
         };
         let paths: Vec<String> = path.iter().map(shown).collect();
-        // Once for each run of the command, which ends with it.
+        // Leaked once for each run of the command, which then ends.
         let requests: &'static [HttpRequest] = requests.leak();
         let shown: &'static str = format!("{} {}", self.method, paths.join("; ")).leak();
         let body: &'static [u8] = body.leak();

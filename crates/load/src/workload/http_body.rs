@@ -7,10 +7,10 @@ use super::fault::{Fault, Wrong};
 
 /// Bytes at the front of a body that are kept and compared one by one.
 const KEPT: usize = 4 << 20;
-/// Beyond them, bytes from one value of the digest that is compared to the next.
+/// Beyond the first bytes, the distance between two compared values of the digest, bytes.
 const MARK: u64 = 1 << 20;
 
-/// What a whole body was.
+/// The facts about a whole body.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     start: Vec<u8>,
@@ -34,12 +34,12 @@ impl Body {
 pub(super) struct Reading {
     seen: u64,
     beyond: Digest,
-    /// What has come, while there is nothing to compare it with.
+    /// The body so far, while there is nothing to compare it with.
     kept: Option<Box<Body>>,
 }
 
 impl Reading {
-    /// Before its first byte. It is kept if there is no `wanted` body yet.
+    /// Begins a body. The body is kept if there is no `wanted` body yet.
     pub(super) fn begin(wanted: Option<&Body>) -> Reading {
         Reading {
             seen: 0,
@@ -48,7 +48,8 @@ impl Reading {
         }
     }
 
-    /// Takes its next bytes. `wanted` is what it has to be; it is not asked where the body began without one.
+    /// Takes the next bytes of the body. `wanted` is the expected body; it is ignored if the body began
+    /// without one.
     pub(super) fn take(&mut self, bytes: &[u8], wanted: Option<&Body>) -> Result<(), Wrong> {
         let from = usize::try_from(self.seen).unwrap_or(usize::MAX);
         let (start, mut beyond) = bytes.split_at(bytes.len().min(KEPT.saturating_sub(from)));
@@ -97,8 +98,8 @@ impl Reading {
         }
     }
 
-    /// Ends the body: compares all that has not been compared with the body that the place has,
-    /// which is this one if it has none.
+    /// Ends the body: compares the rest with the first body of the place, which is this one if
+    /// there is none.
     pub(super) fn whole(
         self,
         place: &std::sync::OnceLock<Body>,
@@ -219,7 +220,7 @@ mod tests {
         (0..len).map(|at| (at % 251) as u8).collect()
     }
 
-    /// What comes of a body in such pieces, beside one that was there before.
+    /// The result of a body in pieces of this size, compared with an earlier body.
     fn beside(first: &[u8], body: &[u8], piece: usize) -> Result<(), Wrong> {
         let place = OnceLock::from(Body::of(first));
         let mut reading = Reading::begin(place.get());

@@ -19,13 +19,13 @@ const HEAD_MAX: usize = 1 << 20;
 /// Interim replies (100, 103) in front of one reply.
 const INTERIM_MAX: u32 = 64;
 
-/// What a reply has to be.
+/// What a reply must look like.
 pub(super) struct Expected {
     /// Replies have no bodies.
     pub(super) head: bool,
     pub(super) status: u16,
     pub(super) length: Option<u64>,
-    /// For each request there is, the first whole body that came, or what it has to be.
+    /// For each request, the first whole body that came, or the expected one.
     pub(super) bodies: Arc<[OnceLock<Body>]>,
 }
 
@@ -147,7 +147,8 @@ impl Replies {
         (self.partial, self.last, self.interim) = (false, false, 0);
     }
 
-    /// One part of a reply: its length, and whether the reply ends with it. `None` if more is needed.
+    /// Reads one part of a reply: returns its length, and whether the reply ends with it. `None` if
+    /// more bytes are needed.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, Wrong> {
         let took = match self.at {
             At::Head => return self.head(bytes),
@@ -249,7 +250,7 @@ impl Replies {
         };
         let status = reply.code.unwrap_or_default();
         let wanted = self.expected.status;
-        // Interim replies come before the real one; 101 is no such, for what follows it is no HTTP.
+        // Interim replies come before the real one; 101 is not one, because no HTTP follows it.
         if (100..200).contains(&status) && status != 101 && status != wanted {
             self.interim += 1;
             if self.interim > INTERIM_MAX {
@@ -295,7 +296,7 @@ impl Replies {
     }
 }
 
-/// What a head says about where its reply and its connection end.
+/// What a head says about the end of its reply and of its connection.
 struct Framing {
     /// Whether the last of the transfer codings is chunked; `None` without any.
     chunked: Option<bool>,
@@ -383,7 +384,8 @@ mod tests {
         })
     }
 
-    /// What comes of this stream in pieces of `piece` bytes: replies, or the first thing wrong.
+    /// Reads this stream in pieces of `piece` bytes; returns the number of replies, or the first
+    /// fault.
     fn read(mut it: Replies, stream: &[u8], piece: usize) -> Result<u32, Wrong> {
         let (mut from, mut end, mut ended) = (0, 0, 0);
         while end < stream.len() {
@@ -478,7 +480,8 @@ mod tests {
         assert!(read(replies(None), &[KNOWN, other].concat(), 1).is_err());
     }
 
-    /// What comes of replies that are owed to 100 requests, and whether one more ends with the connection.
+    /// Reads replies to 100 requests to the end of the connection; returns their number, and whether the
+    /// end completes one more.
     fn to_the_end(it: Replies, stream: &[u8], piece: usize) -> (u32, Result<bool, Wrong>) {
         let mut it = it;
         let (mut from, mut end, mut ended) = (0, 0, 0);

@@ -177,7 +177,7 @@ fn sizes(text: &str) -> Result<ValueSizes, String> {
     if all.len() > LENGTHS_MAX {
         return Err(format!("at most {LENGTHS_MAX} lengths"));
     }
-    // Once for each run of the command, which ends with it.
+    // Leaked once for each run of the command, which then ends.
     Ok(ValueSizes::Weighted(all.leak()))
 }
 
@@ -205,7 +205,7 @@ fn reply(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Once for each run of the command, which ends with it.
+/// Leaked once for each run of the command, which then ends.
 fn kept(mix: Mix) -> &'static Mix {
     Box::leak(Box::new(mix))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyChoice {
-    /// Each connection takes a part of them one after the other.
+    /// Each connection goes through a part of the keys in order.
     InTurn,
     /// Each is as likely as any other.
     Uniform,
@@ -112,7 +112,8 @@ impl Zipf {
         x.powf(-self.theta)
     }
 
-    /// The integral of the height from 1 to `x`. Both forms are written so that they meet where theta is 1.
+    /// The integral of the height from 1 to `x`. Both forms are written so that they agree where theta is
+    /// 1.
     fn integral(&self, x: f64) -> f64 {
         let rest = 1.0 - self.theta;
         match rest.abs() < NEARLY_ONE {

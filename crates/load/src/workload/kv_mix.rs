@@ -33,7 +33,8 @@ impl Mix {
     /// Several, with weights above 0 that need not add up to anything.
     ///
     /// # Errors
-    /// There is none, there are more than [`Mix::COMMANDS_MAX`], or a weight is no number above 0; in words.
+    /// There is no command, there are more than [`Mix::COMMANDS_MAX`], or a weight is not above 0; as a
+    /// text.
     pub fn new(commands: Vec<(Template, f64)>) -> Result<Mix, String> {
         if commands.is_empty() || commands.len() > Mix::COMMANDS_MAX {
             return Err(format!("1 to {} commands", Mix::COMMANDS_MAX));

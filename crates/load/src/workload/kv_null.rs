@@ -21,7 +21,8 @@ impl Answers for AllSet {
     }
 }
 
-/// Answers the command at the front of `bytes` as if every key were set; how long it is, if all of it is there.
+/// Answers the command at the front of `bytes` as if every key were set; returns its length, or `None` if it is
+/// not complete.
 fn answer(load: &KvLoad, bytes: &[u8], pattern: &Pattern, out: &mut Vec<u8>) -> Option<usize> {
     let (is_read, head) = match load.wire {
         // *2 and *3 with a name of three bytes, then the key's length.

@@ -8,7 +8,7 @@ const REPLY_MAX: usize = 64 << 20;
 /// Longest line: a header, a status, an error, a number.
 const LINE_MAX: usize = 64 << 10;
 
-/// What a reply is.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Status,
@@ -60,14 +60,14 @@ pub(super) struct Reply<'a> {
     pub(super) kind: Kind,
     /// All its bytes.
     pub(super) len: usize,
-    /// What it says, where [`Kind::has_content`].
+    /// The contents of the reply, if [`Kind::has_content`].
     pub(super) content: &'a [u8],
 }
 
-/// The reply at the front; `None` if not all of it is there.
+/// The reply at the front; `None` if it is not complete.
 ///
 /// # Errors
-/// What comes is no reply of this protocol, or too long a one.
+/// The bytes are no reply of this protocol, or the reply is too long.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<Reply<'_>>, &'static str> {
     let Some(first) = element(bytes)? else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! A command as a user writes it, and the reply that it has to have.
 //!
-//! The idea: a template is cut into words and pieces once. What it is filled with follows from a key, so a reply can
-//! be compared with the same pieces.
+//! The idea: a template is cut into words and pieces once. The values that fill a template follow from a key, so a
+//! reply can be compared with the same pieces.
 
 use std::fmt;
 use std::io::Write;
@@ -26,7 +26,7 @@ enum Piece {
     Number,
 }
 
-/// What a template is filled with.
+/// The values that fill a template.
 #[derive(Clone, Copy)]
 pub(super) struct Filling<'a> {
     pub(super) key: &'a [u8],
@@ -44,14 +44,14 @@ pub struct Template {
     want: Want,
 }
 
-/// What every reply has to be.
+/// The expected form of every reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Want {
     /// A reply of the first one's kind, or nothing.
     LikeTheFirst,
     /// Whatever is no error.
     Any,
-    /// One of these replies.
+    /// The reply must be one of these.
     OneOf(Vec<(Kind, Option<Word>)>),
 }
 
@@ -65,7 +65,7 @@ impl Template {
     /// the first four must be, with the same places.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// What is wrong with the command, in words.
     pub fn parse(command: &str, reply: Option<&str>) -> Result<Template, String> {
         if command.len() > TEXT_MAX {
             return Err(format!("a command has at most {TEXT_MAX} bytes"));
@@ -133,7 +133,7 @@ impl Template {
         };
         let good = match &self.want {
             Want::Any => reply.kind != Kind::Error,
-            // A key that is missing is answered so whatever the others have.
+            // A missing key is answered with nil, whatever the replies for other keys are.
             Want::LikeTheFirst if reply.kind == Kind::Nil => true,
             Want::LikeTheFirst => {
                 reply.kind != Kind::Error && *first.get_or_init(|| reply.kind) == reply.kind
@@ -209,7 +209,7 @@ fn put(to: &mut Vec<u8>, text: fmt::Arguments<'_>) {
     to.write_fmt(text).expect("memory takes all");
 }
 
-/// Words with blanks between; what stands in quotes is one, or a part of one.
+/// Splits a text into words at blanks; a quoted part belongs to one word.
 fn split(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {

@@ -1,7 +1,7 @@
 //! How long the values of the key-value load are.
 //!
-//! The idea: the length of a key's value is drawn by the key's number, once for ever, as its
-//! content is. So a reply is checked to the byte although nothing remembers what was written.
+//! The idea: the key's number decides the length of its value, once and for all, and its contents.
+//! So a reply is checked to the byte, although nothing remembers what was written.
 
 use serde::Serialize;
 

@@ -20,15 +20,15 @@ pub enum Wire {
 
 /// What stands at the front of the replies.
 pub(super) enum Front {
-    /// Not enough of it is there.
+    /// The reply is not complete.
     Partial,
     /// A good reply of so many bytes.
     Good(usize),
-    /// A reply that has what was looked for.
+    /// A reply with the value that was looked for.
     Found(usize),
     /// A reply that says there is nothing.
     Nothing(usize),
-    /// Not what it has to be: how it begins, and what that looks like.
+    /// A wrong reply: its beginning, and the kind of the fault.
     Wrong(String, Fault),
 }
 

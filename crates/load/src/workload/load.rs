@@ -1,5 +1,5 @@
-//! What every kind of load says of itself. Each kind is one file, which ends with its options on the command line, and one line
-//! in the list of [kinds](super::KINDS).
+//! The interface of every kind of load. Each kind is one file, which ends with its options on the command line, and one line in
+//! the list of [kinds](super::KINDS).
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::generator::Watch;
 use super::null::Replies;
 
-/// What is sent on each connection, and how replies are checked.
+/// A load: what is sent on each connection, and how replies are checked.
 pub trait Load: fmt::Debug + Send + Sync {
     /// What the load is called: the service, unless several loads go to one.
     fn name(&self) -> &'static str;
@@ -38,10 +38,10 @@ pub trait Load: fmt::Debug + Send + Sync {
     /// Settings of the load, for results for machines.
     fn spec(&self) -> Value;
 
-    /// What is counted, such as "requests".
+    /// The counted unit, such as "requests".
     fn unit(&self) -> &'static str;
 
-    /// What is sent, in a few words.
+    /// A short description of the messages.
     fn described(&self) -> String;
 
     /// Whether there is one message in flight on each connection.
@@ -84,7 +84,8 @@ pub trait Load: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How it is counted: in rounds, or one connection after the other. `None` if it has no replies that end a round.
+    /// How the load can be counted: in rounds, or one connection after the other. `None` if no reply ends a round.
+    /// `None` if it has no replies that end a round.
     fn counted(&self) -> Option<Scripted>;
 
     /// The load of the same writes for another service, if there is one.
@@ -98,7 +99,7 @@ pub trait Load: fmt::Debug + Send + Sync {
         false
     }
 
-    /// More arguments of `tidewire serve`, when that is started for it.
+    /// Further arguments for a `tidewire serve` that is started for the load.
     fn server_args(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -144,7 +145,7 @@ impl Serialize for Workload {
 /// A load as it is counted.
 #[derive(Debug)]
 pub struct Scripted {
-    /// What is sent.
+    /// The messages to send.
     pub workload: Workload,
     /// Messages of a connection's part of a round.
     pub messages: u64,

@@ -1,4 +1,5 @@
-//! One process of several that make a load: it is told when to begin, and says what it has found.
+//! One of several processes that make a load together: it is told when to begin, and reports its
+//! results.
 //!
 //! The idea: lines of JSON over the pipes of its stdin and stdout, and times on the monotonic
 //! clock, which all processes of a machine share. The member holds nothing that its starter needs:
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Longest order.
 const ORDER_MAX: u64 = 256;
 
-/// What a process of the load is told.
+/// An order to a process of the load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     /// To begin to send when the monotonic clock has come to this.
@@ -33,27 +34,27 @@ pub(super) enum Order {
     Stop,
 }
 
-/// What it says.
+/// A report of a process of the load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Said {
     /// All its connections are there.
     Connected,
-    /// What was answered so far, and with what latencies if the run is watched.
+    /// How many messages were answered so far, and their latencies if the run is watched.
     Progress {
         requests: u64,
         latencies: Option<Latencies>,
     },
     /// The measured time is over.
     Measured,
-    /// All of it.
+    /// The final results.
     Done(Box<Share>),
     /// The part has come to nothing.
     Failed { wrong: bool, what: String },
 }
 
 /// Makes one part of a load for the process that started this one with
-/// [`Crew::start`](super::Crew::start), which is to be reached by `input` and `output`. Whatever
-/// comes of the load is said there.
+/// [`Crew::start`](super::Crew::start); `input` and `output` lead to that process. The results, or
+/// a failure, are sent there.
 ///
 /// # Errors
 /// `output` cannot be written to: the starter has gone.
@@ -92,7 +93,7 @@ pub fn serve_part(
 /// Reads orders until there are no more.
 fn orders(input: impl Read + Send + 'static) -> Receiver<Order> {
     let (tell, told) = channel();
-    // Not joined: it ends with its input, or with the process.
+    // The thread is not joined: it ends with its input, or with the process.
     thread::spawn(move || {
         let mut input = BufReader::new(input);
         loop {

@@ -1,7 +1,7 @@
 //! A server that answers from nothing: it stores nothing, looks nothing up, and knows each reply beforehand.
 //!
-//! The idea: what a generator reaches against it is what the generator can do at all, on this machine and with this load.
-//! It is no check of the generator's own requests, of which it reads no more than it takes to know how long they are.
+//! The idea: the generator's rate against the null server is the most that the generator can reach, on this machine and
+//! with this load. The null server does not check the requests; it reads only as much as it needs to find their lengths.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use tidewire::{
     Running, Service, StartError,
 };
 
-/// What is known beforehand.
+/// What the null server answers.
 pub enum Replies {
-    /// What came.
+    /// The request itself.
     Same,
     /// Nothing is answered.
     Nothing,
-    /// This makes them.
+    /// The replies that this maker makes.
     Made(Box<dyn Answers>),
 }
 
-/// Makes replies to requests of which it knows what they say.
+/// Makes replies to requests whose contents it understands.
 pub trait Answers: Send + Sync {
     /// Answers the whole requests at the front of `input`; how many bytes they are.
     fn answer(&self, input: &[u8], out: &mut Vec<u8>) -> usize;

@@ -1,4 +1,4 @@
-//! What every kind of load says on a command line.
+//! The options of every kind of load on a command line.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub trait Options: fmt::Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Where the server is, if that is a part of the load.
+    /// The server's URL, if it is a part of the load.
     fn url(&self) -> Option<&Url> {
         None
     }
@@ -74,12 +74,12 @@ pub trait Options: fmt::Debug + Send + Sync {
 pub struct Chosen {
     /// The load.
     pub workload: Workload,
-    /// What its clients in the field set; `None` is what is best for the load.
+    /// Whether real clients of this protocol set TCP_NODELAY; `None` if the load decides.
     pub nodelay: Option<bool>,
 }
 
 impl Chosen {
-    /// This one, with the options of connections that are best for it.
+    /// This workload, with the connection options that suit it best.
     pub fn of(workload: Workload) -> Chosen {
         Chosen {
             workload,
@@ -97,14 +97,14 @@ impl Chosen {
     }
 }
 
-/// What a server is loaded with before anything is measured.
+/// A load that prepares the server before anything is measured.
 #[derive(Debug)]
 pub struct First {
-    /// What is sent.
+    /// The messages to send.
     pub workload: Workload,
     /// How much of it.
     pub extent: Extent,
-    /// What it means if the server answers otherwise; `None` is a wrong answer as any other.
+    /// What another answer of the server means; `None`: the answer is wrong, as in any load.
     pub refused: Option<&'static str>,
 }
 
@@ -112,7 +112,7 @@ pub struct First {
 pub struct Kind {
     /// Name of the load as a subcommand.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A one-sentence description.
     pub about: &'static str,
     examples: [&'static [&'static str]; 2],
     /// What the short help says of its flags, in this order.

@@ -1,4 +1,4 @@
-//! What a run has come to.
+//! The result of a run.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::meter::Metered;
 use crate::procfs::{ListenQueues, Process, TcpSegments};
 use crate::serving::Serving;
 
-/// What came out.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Messages answered while it was measured; for discard, taken by the kernel.
@@ -39,8 +39,8 @@ pub struct Outcome {
     /// Connections that took the place of others, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconnects: Option<Reconnects>,
-    /// The longest time in which nothing was answered on any connection of a loop that was owed something; absent where
-    /// messages are sent by the clock, whose latencies show it.
+    /// The longest time in which no connection of a loop was answered although replies were due; `None` for open-loop
+    /// loads, whose latencies show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_gap: Option<Duration>,
     /// Which processes hold the server's ends of the connections.
@@ -53,7 +53,8 @@ pub struct Outcome {
     pub histograms: Histograms,
     /// CPU of both sides; absent without a process to measure.
     pub metered: Option<Metered>,
-    /// What the kernel counted from the first connection to the end; absent where it does not count.
+    /// The kernel's counts from the first connection to the end; `None` if the kernel does not
+    /// count.
     pub kernel: Option<Kernel>,
     /// Cores that the server may use.
     pub server_cores: usize,
@@ -99,7 +100,7 @@ pub struct MemoryUse {
     pub connected_bytes: u64,
     /// At the end of what was measured.
     pub end_bytes: u64,
-    /// What a connection that says nothing takes; absent for fewer than 100, where pages hide it.
+    /// Memory of a silent connection; `None` for fewer than 100 connections, where pages hide it.
     pub bytes_per_connection: Option<f64>,
 }
 
@@ -114,7 +115,7 @@ pub struct Kernel {
 }
 
 impl MemoryUse {
-    /// From three readings, with so many connections; none where one of them is missing.
+    /// Computed from three readings, with this many connections; `None` if a reading is missing.
     pub(super) fn of(
         connections: usize,
         before: Option<u64>,
@@ -160,9 +161,9 @@ impl Kernel {
 /// How a load by the clock went.
 #[derive(Clone, Debug, Serialize)]
 pub struct Schedule {
-    /// From the time at which each message was to be sent to its reply. Counts each message that
-    /// was to be sent while it was measured, whenever it was answered; messages never sent count
-    /// with the time that they had waited by the end. Absent if nothing is ever answered.
+    /// Latency from the time at which each message was due to its reply. Counts each message that
+    /// was due during the measured time, whenever it was answered; unsent messages count with the
+    /// time that they had waited at the end. `None` if nothing is ever answered.
     pub latency: Option<LatencySummary>,
     /// From the time at which each message could have been sent (its time, or when the window had room
     /// again) to the send: the generator's own lateness.

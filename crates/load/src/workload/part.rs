@@ -1,8 +1,8 @@
 //! A run that several processes make together: which connections are whose, and what is found is added up.
 //!
-//! The idea: connections are dealt out in turns by their numbers, which are numbers of the whole
-//! run. So what depends on the number (when it sends, which keys are its, where it comes from,
-//! whether it is active) is the same as in one process.
+//! The idea: the connections of the whole run are numbered, and dealt out to the processes in
+//! turns. So everything that depends on the number (when it sends, its keys, its address, whether
+//! it is active) is as in one process.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ pub struct Part {
 }
 
 impl Part {
-    /// All of it.
+    /// The whole load.
     pub const WHOLE: Part = Part { number: 0, of: 1 };
 
-    /// Part `number`, from 0, of `of`; `None` if there is no such part.
+    /// Part `number`, from 0, of `of`; `None` if `number` is too large.
     pub fn new(number: usize, of: usize) -> Option<Part> {
         (number < of).then_some(Part { number, of })
     }
@@ -54,11 +54,11 @@ pub(super) trait Gate {
     /// [`Failure::Interrupted`] if it is not to begin at all.
     fn connected(&mut self, failed: &dyn Fn() -> bool) -> Result<(), Failure>;
 
-    /// What is measured is over; what was sent is still waited for.
+    /// The measured time is over; replies to sent messages are still awaited.
     fn measured(&mut self);
 }
 
-/// What one process has found.
+/// The results of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Share {
     pub(super) requests: u64,

@@ -1,9 +1,9 @@
 //! Bytes of which every position can be told: what an echo is checked against.
 //!
 //! The idea: connection `c` sends the infinite repetition of one prime-length pattern, begun at a
-//! place of its own. A lost, repeated or swapped piece, or one from another connection, then
-//! differs from what is expected, unless it is a multiple of 8,191 bytes long, which no buffer is.
-//! Comparing and sending are plain copies of slices.
+//! place of its own. A lost, repeated or swapped piece, or a piece from another connection, then
+//! differs from the expected bytes, unless its length is a multiple of 8,191 bytes, which no
+//! buffer's is. Comparing and sending are plain copies of slices.
 
 /// Length of the repetition: a prime.
 const PERIOD: usize = 8191;

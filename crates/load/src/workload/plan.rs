@@ -1,4 +1,4 @@
-//! What a run is to do.
+//! The plan of a run.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::load::Workload;
 /// What to do: a load, on how many connections, when each message is sent, and for how long.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// What is sent.
+    /// The messages to send.
     pub workload: Workload,
     /// How many connections there are, at least 1.
     pub connections: usize,

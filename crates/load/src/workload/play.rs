@@ -1,4 +1,4 @@
-//! What opens the rounds of a load in rounds, one after the other.
+//! Opens the rounds of a load, one after the other.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Plays one round: calls `sent`, if it is there, when the kernel has all of it, and returns when all of it is answered: how
-    /// many messages were so far.
+    /// Plays one round: calls `sent`, if given, when the kernel has all messages, and returns when all are answered: the number
+    /// of answered messages so far.
     ///
     /// # Errors
     /// [`Failure`]: a reply is wrong, or does not come; the load is over.

@@ -1,12 +1,12 @@
 //! A load in rounds: every connection sends one batch, then all replies are awaited before the next round begins.
 //!
-//! The idea: what a turn of the server's loop finds depends on what has arrived by then, and so on the clock. In rounds it
-//! depends on the script alone: a round begins when the caller says so, and the caller can hold the server still until all of
-//! the round has been handed to the kernel. Counts of instructions then repeat.
+//! The idea: the events of a turn of the server's loop depend on what has arrived by then, and so on the clock. With rounds
+//! they depend on the script alone: the caller begins a round, and can hold the server still until the kernel has all
+//! messages of the round. So counts of instructions repeat exactly.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// Which round is open, and how far it is.
+/// The open round, and its progress.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     /// The number of the round that is open, from 1; 0 before the first.
@@ -24,7 +24,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Whether a connection may send now; `last` is the round in which it sent last, and becomes this one.
+    /// Whether a connection may send now; `last` is the round of its last message, and becomes the present
+    /// round.
     pub(super) fn begin(&self, last: &mut u64) -> bool {
         let open = self.open.load(SeqCst);
         if *last == open {
@@ -62,7 +63,7 @@ impl Rounds {
 
     // ---- For the script ----
 
-    /// Opens the next round; `awaited` says that it will be asked whether all of it is sent.
+    /// Opens the next round; `awaited` says that a caller will wait until all of the round is sent.
     pub(super) fn open_next(&self, awaited: bool) {
         self.sent.store(0, SeqCst);
         self.answered.store(0, SeqCst);

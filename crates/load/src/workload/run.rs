@@ -1,4 +1,4 @@
-//! One run: connect, warm up, measure, wait for what is outstanding, close.
+//! One run: connect, warm up, measure, wait for outstanding replies, close.
 
 use std::time::Duration;
 
@@ -112,8 +112,8 @@ mod tests {
     const SIZE: usize = 32;
     const PIPELINE: usize = 4;
 
-    /// Echoes what has arrived on each connection when it is told to go on, and waits for nothing more. In round `flips`, from
-    /// 1, it flips a bit.
+    /// An echo server that answers what has arrived on each connection when it is told to, and waits for nothing more. In
+    /// round `flips`, from 1, it flips a bit.
     fn server(go: Receiver<()>, flips: u32) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();

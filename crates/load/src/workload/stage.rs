@@ -1,4 +1,4 @@
-//! What all connections of one run share: when to send, what was counted, what went wrong.
+//! State that all connections of one run share: when to send, counts, failures.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -59,7 +59,7 @@ struct Books {
     failure: Option<Failure>,
 }
 
-/// What was answered so far.
+/// Counts of answered messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) requests: u64,
@@ -140,13 +140,13 @@ impl Stage {
         self.tell();
     }
 
-    /// One more connection has sent all it had to, and all of it was answered.
+    /// One more connection has sent all its messages, and all were answered.
     pub(super) fn done(&self) {
         self.done.fetch_add(1, SeqCst);
         self.tell();
     }
 
-    /// A connection of this place is to follow one that has ended, for a request that is due then.
+    /// A connection of this place will follow an ended one, for a request that is due at `due`.
     pub(super) fn asleep(&self, place: u64, due: Instant) {
         self.between().insert(place, due);
         self.tell();
@@ -183,7 +183,7 @@ impl Stage {
         self.rounds.as_ref()
     }
 
-    /// Everything that one connection sent is answered.
+    /// All messages of one connection are answered.
     #[inline]
     pub(super) fn all_answered(&self) {
         if let Some(rounds) = &self.rounds {
@@ -224,7 +224,7 @@ impl Stage {
         }
     }
 
-    /// Asks every loop to show its latencies; what they showed when they were asked before.
+    /// Asks every loop to report its latencies; returns the reports to the previous request.
     pub(super) fn look(&self) -> Latencies {
         self.looks.fetch_add(1, SeqCst);
         let books = self.books();
@@ -238,7 +238,7 @@ impl Stage {
         all
     }
 
-    /// What is measured begins at this time, or ends.
+    /// Sets when the measured time begins or ends.
     pub(super) fn measure_from(&self, at: Instant) {
         self.measured_from.store(at.as_nanos(), SeqCst);
     }
@@ -247,9 +247,9 @@ impl Stage {
         self.measured_until.store(at.as_nanos(), SeqCst);
     }
 
-    /// Places that send nothing and are owed nothing: done for good, or between two connections of
-    /// which the next would come too late to be measured. What is due before the end is still to be
-    /// sent, or counted as unsent, by the connection that is on its way.
+    /// Places that send nothing and wait for nothing: done for good, or between two connections of
+    /// which the next would come too late to be measured. A message that is due before the end is
+    /// still sent, or counted as unsent, by the next connection.
     pub(super) fn settled_count(&self) -> usize {
         let until = self.measured_until.load(Relaxed);
         let late = |due: &&Instant| until == u64::MAX || due.as_nanos() >= until;
@@ -301,7 +301,7 @@ impl Stage {
         self.books().failure.take()
     }
 
-    /// What was gathered; complete only when the loops have ended.
+    /// Everything that was gathered; complete only when the loops have ended.
     pub(super) fn close(&self) -> (Taken, Vec<Round>) {
         let mut books = self.books();
         (
@@ -332,9 +332,9 @@ pub(super) struct Desk {
 pub(super) struct Taken {
     /// From the send to the reply.
     pub(super) latencies: Latencies,
-    /// What only a schedule has; one a loop, and large.
+    /// The state of an open-loop load; large, one for each loop.
     pub(super) scheduled: Option<Box<Scheduled>>,
-    /// What else there is to say.
+    /// Other findings.
     pub(super) findings: Findings,
 }
 
@@ -385,7 +385,7 @@ impl Desk {
         }
     }
 
-    /// Whether connections have not been told yet what they are to do now; from now on they have.
+    /// Whether connections were not told yet what to do now; from now on they count as told.
     pub(super) fn is_news(&mut self) -> bool {
         let phase = self.stage.phase();
         std::mem::replace(&mut self.told, phase) != phase
@@ -544,7 +544,7 @@ impl Desk {
         &self.taken
     }
 
-    /// The loop has ended: what it gathered goes to the others'.
+    /// The loop has ended: adds its results to the results of the other loops.
     pub(super) fn close(self) {
         let mut books = self.stage.books();
         let books = &mut *books;

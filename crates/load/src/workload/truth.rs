@@ -87,7 +87,7 @@ impl Protocol for Delaying {
     }
 }
 
-/// What was found.
+/// The measured results.
 pub(super) struct Found {
     sent: Option<LatencySummary>,
     pub(super) intended: Option<LatencySummary>,
@@ -119,7 +119,7 @@ pub(super) fn found(
     found_with(&stage, connections, measured, when, make)
 }
 
-/// What is found with connections that are made so.
+/// The results with connections that `make` makes.
 fn found_with<D: Driver>(
     stage: &Arc<Stage>,
     connections: u64,
@@ -155,7 +155,7 @@ fn found_with<D: Driver>(
     stage.measure_until(sim.now());
     let answered = stage.counts().requests;
     stage.enter(Phase::Ending);
-    // Then a run stops, and what is not told by now is not told at all.
+    // At this point a run stops, and a later report is lost.
     let settled = |_: &mut Sim| stage.settled_count() == connections as usize;
     assert!(sim.run_until(Duration::from_secs(600), settled));
     assert!(stage.take_failure().is_none());
@@ -175,8 +175,8 @@ fn open(per_second: f64) -> Arrivals {
     Arrivals::Open(Rate::constant(per_second))
 }
 
-/// What a loop's timer may be late: it has ticks of 2^16 ns. The generator sends by one, and a server that
-/// takes its time replies by one.
+/// How late a loop's timer may be: it has ticks of 2^16 ns. The generator sends by such a timer, and a
+/// slow server replies by one.
 const TICK: u64 = 1 << 16;
 
 /// Whether a figure is what it has to be, to three digits of the histogram, or so many ticks more.
@@ -234,7 +234,7 @@ fn independent_arrivals_find_a_fixed_delay_too() {
 
 #[test]
 fn two_kinds_of_replies_are_found_with_their_shares() {
-    // One of ten takes 5 ms; none meets another, 10 ms apart.
+    // One message in ten takes 5 ms; at intervals of 10 ms, none meets another.
     let found = found(2, 10, open(200.0), Duration::from_secs(100), |now, n| {
         now + Duration::from_millis(if n % 10 == 9 { 5 } else { 1 })
     });
@@ -308,7 +308,8 @@ fn without_a_schedule_a_stall_is_one_slow_reply() {
 #[test]
 fn a_server_that_is_dead_for_two_of_five_seconds_is_found_without_a_rate() {
     let second = Duration::from_secs(1);
-    // In the middle of the measured time, and at its end: what is answered behind that is in no latency.
+    // The server is dead in the middle of the measured time, or at its end: replies after the end are in
+    // no latency.
     for (dead_from, dead_to) in [(2, 4), (3, 6)] {
         let dead = (second * dead_from, second * dead_to);
         let found = found(

@@ -20,7 +20,7 @@ fn open(per_second: f64, spacing: Spacing, seed: u64) -> Arrivals {
     })
 }
 
-/// One server that takes the time which `service` says for each message, one after another.
+/// A server that handles one message after another, each for the time that `service` gives.
 fn queue(
     service: impl FnMut() -> Duration + Send + 'static,
 ) -> impl Fn(Duration, u64) -> Duration + Send + Sync + 'static {

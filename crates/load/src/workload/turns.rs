@@ -1,7 +1,7 @@
 //! Connections that follow each other, one for each request.
 //!
-//! The idea: what has to outlive a connection stands in a slot that all connections of one token
-//! share: what is left to do, and when the next begins.
+//! The idea: state that has to outlive a connection is in a slot that all connections of one token
+//! share: the remaining work, and when the next connection begins.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use super::flight::{self, Flight};
 use super::pace::Pace;
 use super::stage::Desk;
 
-/// What the connections of one token share. They follow each other, so nothing waits for its lock.
+/// State that the connections of one token share. These connections follow each other, so none
+/// waits for the slot's lock.
 pub(super) struct Slot {
     /// Requests still to be sent; `u64::MAX` has no end.
     left: AtomicU64,

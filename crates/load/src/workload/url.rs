@@ -11,7 +11,7 @@ pub struct Url {
     pub host: String,
     /// `HOST:PORT`, with the port that the scheme has if none is given.
     pub server: String,
-    /// As it stands in the URL, for the field Host.
+    /// The authority as written in the URL, for the field Host.
     pub authority: String,
     /// Path and query, at least `/`.
     pub target: String,

@@ -1,7 +1,7 @@
 //! Which streams keep old segments on the disk.
 //!
-//! Segments are removed the oldest first, so what a stream keeps in the oldest one keeps all behind it too, up to the first
-//! segment that would stay without it.
+//! Segments are removed in order, oldest first. So a stream that keeps the oldest segment also keeps all later ones, up to
+//! the first segment that would stay without it.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// `firsts`: streams with records, each with the oldest segment that has a record of it which is kept. `used`: all segments by
-    /// number, the oldest first, with their bytes; the last one is in use, and stays in any case.
+    /// `firsts`: streams with records, each with the oldest segment that holds a kept record of it. `used`: all segments by
+    /// number, oldest first, with their bytes; the last one is in use, and always stays.
     pub(crate) fn of_streams(
         firsts: impl IntoIterator<Item = (u32, u64)>,
         used: impl IntoIterator<Item = (u64, u64)>,

@@ -1,14 +1,14 @@
-//! A segment as readers see it: a sparse index of what it holds of each stream.
+//! A segment as readers see it: a sparse index of its records of each stream.
 
 use super::spacing::Spacing;
 use crate::format::Missing;
 use crate::note::{NOTE_BYTES, Note};
 
-/// Most entries in memory, of 40 bytes each: enough for 16 GiB at 64 KiB. Every stream has one in
-/// each segment that has records of it, however many these are.
+/// Most entries in memory, of 40 bytes each: enough for 16 GiB at 64 KiB. A stream always has an
+/// entry in each segment that has records of it, even beyond this limit.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// What no two entries of a stream need be further apart: the length of a segment.
+/// The largest distance between two entries of a stream, bytes: the length of a segment.
 const APART_MAX: u64 = 1 << 30;
 
 /// A place in a segment from which a stream can be read forward.
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) before: u64,
 }
 
-/// What a segment holds of one stream.
+/// The records of one stream in a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The first position.
@@ -52,8 +52,8 @@ impl Extent {
     }
 }
 
-/// The index of a segment: its extents, by stream. There may be a hundred thousand indexes of a single
-/// extent, which is why this is no tree.
+/// The index of a segment: its extents, by stream. There may be a hundred thousand indexes with one
+/// extent each, so an index is a vector and not a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     extents: Vec<(u32, Extent)>,
@@ -64,7 +64,7 @@ impl Index {
         self.extents.binary_search_by_key(&stream, |(id, _)| *id)
     }
 
-    /// What it holds of a stream.
+    /// The extent of a stream in this segment.
     pub(crate) fn extent(&self, stream: u32) -> Option<&Extent> {
         Some(&self.extents[self.find(stream).ok()?].1)
     }
@@ -145,10 +145,10 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Whether all in it is older than `age`, when the wall clock and the log's own clock show
-    /// `now`, all in microseconds. A wall clock that once ran ahead has left timestamps that are
-    /// never old, and later timestamps of a stream do not go back; but what was written so long ago
-    /// by the log's own clock is old whatever they say.
+    /// Whether all records in the segment are older than `age`, when the wall clock and the log's
+    /// own clock show `now`, all in microseconds. Timestamps may be too high for ever: a wall clock
+    /// that once ran ahead has made them, and later timestamps of a stream do not go back. So
+    /// records that are old by the log's own clock count as old whatever their timestamps say.
     pub(crate) fn is_older(&self, age: u64, (unix_us, lived_us): (u64, u64)) -> bool {
         let is_past = |then: u64, now: u64| then.saturating_add(age) < now;
         is_past(self.newest_us, unix_us) || is_past(self.lived_us, lived_us)

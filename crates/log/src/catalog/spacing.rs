@@ -1,9 +1,8 @@
 //! How far apart the entries of indexes stand.
 //!
-//! The one idea: all entries together have a limit. Whenever there are more, they are to stand
-//! twice as far apart, and every second one is left out. So a log of any length is found one's way
-//! in by the same few megabytes, and a reader that begins in the middle of a longer log looks over
-//! more headers.
+//! The one idea: all entries together have a limit. Whenever there are more entries, their distance
+//! doubles, and every second one is left out. So the index of a log of any length takes the same
+//! few megabytes, and a reader that begins in the middle of a long log looks at more headers.
 
 use crate::note::NOTE_BYTES;
 

@@ -1,4 +1,4 @@
-//! What a log asks of a directory and of its files, and which errors pass by themselves.
+//! The operations of a log on a directory and on its files, and which errors are temporary.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -41,8 +41,8 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// What the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Whether [`DiskFile::reserve`] holds: writing to what was reserved needs no more room. It does
-    /// not where blocks are copied when they are written.
+    /// Whether [`DiskFile::reserve`] really reserves: writing to reserved space needs no more space.
+    /// On a copy-on-write file system it does not.
     fn holds_room(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! A directory of the operating system that is looked at and left as it is: beside a process that
-//! writes it, on a read-only file system, without the right to write.
+//! A directory that is read and never changed: beside a process that writes it, on a read-only file
+//! system, or without the right to write.
 
 use std::fs::{self, File};
 use std::io;
@@ -39,8 +39,8 @@ impl ReadOnlyDisk {
         })
     }
 
-    /// Whether a process has the log open for writing now. It is `false` as well where that cannot
-    /// be found out, because the directory has no lock or the lock may not be read.
+    /// Whether a process has the log open for writing now. Also `false` if that cannot be found
+    /// out, because the directory has no lock file or the file may not be read.
     pub fn is_written(&self) -> bool {
         let Ok(lock) = File::open(self.path.join(LOCK)) else {
             return false;

@@ -209,8 +209,8 @@ impl DiskFile for RealFile {
     }
 
     fn begin_writing(&self, offset: u64, len: u64) {
-        // Linux begins to write what is dirty there, and drops what is clean: that is nothing of what was just written. What
-        // goes wrong with it the next sync is told.
+        // Linux begins to write dirty pages of the range, and drops clean ones; nothing that was just written is clean. An
+        // error shows at the next sync.
         let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::DontNeed);
     }
 

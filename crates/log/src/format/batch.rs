@@ -6,7 +6,7 @@ use super::layout::{
 };
 use super::run::{RunView, Runs};
 
-/// What a batch is, besides a group of runs.
+/// The flags of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(pub(crate) u32);
 
@@ -62,7 +62,7 @@ pub(crate) struct BatchHeader {
     pub(crate) segment: u64,
     /// Number of the batch, dense over the log, from 1.
     pub(crate) number: u64,
-    /// The last batch that was known to be durable when this one was written.
+    /// The last batch that was known to be durable when this batch was written.
     pub(crate) durable_through: u64,
     /// When it was written: microseconds since the Unix epoch.
     pub(crate) written_us: u64,
@@ -73,10 +73,11 @@ pub(crate) struct BatchHeader {
     /// Over what [`RunView::covered`] names, run after run.
     pub(crate) body_crc: u32,
     pub(crate) flags: Flags,
-    /// Which opening of the log wrote it, counted from 1; 0 in version 1. Never goes back, so what
-    /// was cut off once and has come back is recognised.
+    /// The number of the opening of the log that wrote the batch, counted from 1; 0 in version 1.
+    /// The number never goes back, so a batch that was cut off once and has come back is
+    /// recognised.
     pub(crate) epoch: u32,
-    /// For how long the log had been open in all its openings, in microseconds; 0 in version 1.
+    /// How long the log had been open, over all openings, in microseconds; 0 in version 1.
     pub(crate) lived_us: u64,
 }
 
@@ -223,7 +224,8 @@ impl BatchHeader {
     }
 }
 
-/// The checksum of the body in a batch's header that is not whole itself; 0 if it is cut short.
+/// The checksum of the body according to a batch header that is itself damaged; 0 if the header is
+/// cut short.
 pub(crate) fn body_crc_of(header: &[u8]) -> u32 {
     let is_there = header.len() >= BATCH_HEADER_BEFORE;
     if is_there { u32_at(header, 60) } else { 0 }

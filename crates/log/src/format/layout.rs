@@ -8,7 +8,7 @@ use crate::Kind;
 pub(super) const SEGMENT_MAGIC: [u8; 8] = *b"tidelog\n";
 /// The version of the format that is written.
 pub(crate) const VERSION: u32 = 2;
-/// The version before, which is read as well; nothing is added to a segment of it.
+/// The previous version, which can be read too; nothing is appended to a segment of that version.
 pub(crate) const VERSION_BEFORE: u32 = 1;
 /// Length of a segment's header.
 pub(crate) const SEGMENT_HEADER: usize = 64;
@@ -45,7 +45,7 @@ impl Fault {
     }
 }
 
-/// What a reader of a segment must know, a bit each.
+/// Features that a reader of a segment must know, a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs(pub(crate) u32);
 
@@ -76,7 +76,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) log: u64,
     /// The number of its first batch, which is also its name.
     pub(crate) number: u64,
-    /// What the log is of; up to version 0.2.0 it is not said.
+    /// Whether the log holds messages or keys; not recorded up to version 0.2.0.
     pub(crate) kind: Option<Kind>,
 }
 

@@ -1,11 +1,11 @@
 //! The bytes on disk: segment headers, batch headers and the runs inside a batch. Everything is
-//! little-endian; `docs/formats/log-format.md` is the description, this is the only code that knows it.
+//! little-endian; `docs/formats/log-format.md` describes the format, and only this module knows it.
 //!
-//! The one idea: a batch is valid or it is not. Its header has a checksum that covers the identity
-//! of log and segment and the checksum of its body; the body's checksum covers the headers of its
-//! runs, and each run of records brings a checksum of its own. So an appending thread computes the
-//! checksum of what it brings, the writer touches no record, and a reader verifies the run it reads
-//! without the rest of the batch.
+//! The one idea: a batch is either valid or not. The checksum of its header covers the identity of
+//! log and segment and the checksum of its body. The body's checksum covers the headers of its
+//! runs, and each run of records has a checksum of its own. So an appending thread computes the
+//! checksum of its own records, the writer touches no record, and a reader verifies the run that it
+//! reads without the rest of the batch.
 
 mod batch;
 mod layout;

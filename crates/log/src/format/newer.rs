@@ -9,13 +9,13 @@ use crate::Kind;
 pub(crate) struct Newer {
     /// Where it says so.
     pub(crate) offset: u64,
-    /// What it says.
+    /// The version or feature that the segment names.
     pub(crate) found: String,
 }
 
-/// Whether a later version has written a segment that begins with these bytes: its header and, as far as it is there,
-/// that of its first batch. A header that is whole is believed. One that is not whole may be damaged, or laid out in
-/// another way: then the segment is a later one if its first batch says so, too.
+/// Whether a later version has written a segment that begins with these bytes: the segment's header and, as far as it
+/// is there, the header of its first batch. A whole header is believed. A header that is not whole may be damaged, or
+/// have another layout: then the segment is a later one if its first batch says so, too.
 pub(crate) fn newer(bytes: &[u8]) -> Option<Newer> {
     let header = bytes.get(..SEGMENT_HEADER)?;
     let is_segment = header[..8] == SEGMENT_MAGIC;

@@ -23,7 +23,7 @@ const RECORDS_CRC: usize = 44;
 /// The position of a cursor that was deleted. No stream ever gets there.
 pub(crate) const CURSOR_GONE: u64 = u64::MAX;
 
-/// Where in the flags of a run of records it is said how these are compressed.
+/// The bits of the flags of a run of records that name its compression.
 const COMPRESSION_SHIFT: u32 = 4;
 
 /// Records as they are stored, with their checksum.
@@ -45,7 +45,7 @@ pub(crate) struct Records<'a> {
     /// The id of the last one.
     pub(crate) last_id: u64,
     pub(crate) count: u32,
-    /// As they are stored.
+    /// The frames in their stored form.
     pub(crate) frames: &'a [u8],
     pub(crate) compression: Compression,
     header: &'a [u8],
@@ -88,8 +88,8 @@ impl<'a> Records<'a> {
         prefix[0] == RECORDS
     }
 
-    /// Only the header, of which `bytes` has the [`RECORDS_HEADER`] bytes; `frames` stays empty.
-    /// With the length of the frames, and `None` if it is no run of records.
+    /// Decodes only the header, for which `bytes` has the [`RECORDS_HEADER`] bytes; `frames` stays
+    /// empty. Returns also the length of the frames; `None` if the run is no run of records.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Records<'a>, usize)> {
         let bytes = bytes.get(..RECORDS_HEADER)?;
         if bytes[0] != RECORDS {
@@ -153,7 +153,7 @@ pub(crate) enum RunView<'a> {
         name: &'a str,
         whole: &'a [u8],
     },
-    /// Everything that is known after this batch.
+    /// The whole state after this batch.
     Checkpoint {
         bytes: &'a [u8],
         form: Form,
@@ -176,7 +176,7 @@ pub(crate) enum RunView<'a> {
         position: u64,
         whole: &'a [u8],
     },
-    /// What is lost.
+    /// Lost batches and positions.
     Missing { bytes: &'a [u8], whole: &'a [u8] },
 }
 
@@ -228,7 +228,7 @@ impl Missing {
         to.extend_from_slice(&self.next.to_le_bytes());
     }
 
-    /// What the content of such a run tells: the last batch that is lost, and the positions.
+    /// Decodes the contents of such a run: the last lost batch, and the lost positions.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(u64, Vec<Missing>)> {
         let (through, rest) = bytes.split_at_checked(8)?;
         if !rest.len().is_multiple_of(MISSING_ENTRY) {
@@ -242,7 +242,7 @@ impl Missing {
 }
 
 impl<'a> RunView<'a> {
-    /// What the checksum of the batch's body covers of it.
+    /// The bytes of the run that the checksum of the batch's body covers.
     pub(crate) fn covered(&self) -> &'a [u8] {
         match *self {
             RunView::Records(run) => run.header,
@@ -375,8 +375,7 @@ impl<'a> Runs<'a> {
         Ok(run)
     }
 
-    /// After the last run: what follows it must be zeros, fewer than it takes to align the next
-    /// batch.
+    /// The bytes behind the last run must be zeros, fewer than are needed to align the next batch.
     pub(crate) fn verify_padding(&self) -> Result<(), Fault> {
         let rest = &self.body[self.at..];
         if rest.len() < super::layout::ALIGN && rest.iter().all(|&byte| byte == 0) {

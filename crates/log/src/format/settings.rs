@@ -1,4 +1,4 @@
-//! What is set about a stream, as runs and checkpoints have it.
+//! The settings of a stream, as runs and checkpoints encode them.
 
 use std::time::Duration;
 

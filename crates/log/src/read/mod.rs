@@ -1,8 +1,8 @@
 //! Reading committed records: from any thread, by reads of the files alone, without the writer.
 //!
 //! The one idea: each run of records carries a checksum of its own, so a reader verifies exactly
-//! what it returns. Where a reader stopped is remembered, so one that goes on finds its place, and
-//! the rest of a run that it has verified, without searching or summing again.
+//! what it returns. The log remembers where each reader stopped. So a reader that goes on finds its
+//! place, and the rest of a verified run, without searching or computing a checksum again.
 
 mod readers;
 mod walk;
@@ -197,7 +197,7 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    /// The oldest position of a stream; of one that is deleted, the end of all.
+    /// The oldest position of a stream; for a deleted stream, the maximum.
     fn first_of(&self, stream: u32) -> u64 {
         let catalog = self.catalog();
         let stream = catalog.streams.get(stream);

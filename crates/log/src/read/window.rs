@@ -19,7 +19,7 @@ pub(super) struct Window<'a, D: Disk> {
     /// Where the committed part of the file ends.
     pub(super) end: u64,
     base: u64,
-    /// What was read, in the first `filled` bytes; the rest is of earlier readers.
+    /// The bytes that were read, in the first `filled` bytes; the others are of earlier readers.
     bytes: Vec<u8>,
     filled: usize,
     pub(super) size: usize,

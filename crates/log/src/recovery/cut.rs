@@ -111,17 +111,18 @@ pub(super) fn settle<D: Disk>(
     Ok((loaded, cut))
 }
 
-/// Less than is reserved behind the last batch of a log that is not closed; bytes.
+/// If a log was not closed and fewer bytes than this are reserved behind its last batch, its newest
+/// segment was shortened; bytes.
 const NO_ROOM: u64 = 64;
 
-/// What is to be said if the newest segment, which was written up to `used`, was made shorter since.
+/// The finding if the newest segment, which was written up to `used`, was shortened since.
 fn shortened<F: DiskFile>(
     bytes: &mut Window<F>,
     loaded: &Loaded<F>,
     used: u64,
 ) -> io::Result<Option<Short>> {
     let last = loaded.next_batch - 1;
-    // Where the log was closed, or has been silent, or was never opened to the end, there is no doubt about what is its end.
+    // If the log was closed, was silent, or was never opened to the end, its end is not in doubt.
     let doubted = loaded
         .claimed
         .said
@@ -138,8 +139,8 @@ fn shortened<F: DiskFile>(
     }))
 }
 
-/// Has what is behind a batch stand in a segment so that a sync makes it durable, whatever became of
-/// earlier ones: the name, and the bytes up to `used`.
+/// Rewrites a segment's name and its bytes up to `used`, so that the next sync makes them durable
+/// even if an earlier sync failed.
 fn prove<D: Disk>(
     disk: &D,
     bytes: &mut Window<D::File>,
@@ -187,8 +188,8 @@ fn set_aside<D: Disk>(disk: &D, number: u64) -> io::Result<Option<String>> {
 /// Most files with torn tails that are kept; further tails are dropped.
 const TAILS_MAX: usize = 8;
 
-/// Keeps what is about to be cut off in a file of its own, if there is room for it: nothing depends
-/// on it.
+/// Keeps the tail that is about to be cut off in a file of its own, if there is space; nothing
+/// depends on that file.
 fn keep_tail<D: Disk>(
     disk: &D,
     number: u64,
@@ -214,8 +215,8 @@ fn keep_tail<D: Disk>(
     written.ok().map(|()| name)
 }
 
-/// Overwrites with zeros what is behind the good part, so that no later batch can be taken for one
-/// that follows; says whether there was anything.
+/// Overwrites the bytes behind the good part with zeros, so that no later batch can be taken for
+/// the next one; returns whether there were any.
 fn clear<F: DiskFile>(bytes: &mut Window<F>, used: u64) -> io::Result<bool> {
     let end = bytes.significant(used)?;
     let zeros = vec![0; PIECE.min((end - used) as usize)];

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use crate::Kind;
 
-/// Something that is not what was written.
+/// Bytes that differ from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
@@ -15,7 +15,7 @@ pub struct Damage {
     pub batch: u64,
     /// What should be there.
     pub expected: String,
-    /// What is there.
+    /// What was found there.
     pub found: String,
 }
 
@@ -41,7 +41,7 @@ pub enum OpenError {
     /// The system says so.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: String,
         /// Why it failed.
         source: io::Error,
@@ -68,7 +68,7 @@ pub enum OpenError {
         file: String,
         /// Bytes from its beginning.
         offset: u64,
-        /// What is there.
+        /// What was found there.
         found: String,
     },
     /// The log is of another kind than it was to be opened as.
@@ -77,9 +77,9 @@ pub enum OpenError {
          which messages are, and keys in `kv`"
     )]
     Kind {
-        /// What it is of.
+        /// The kind of the log.
         found: Kind,
-        /// What it was to be of.
+        /// The kind that was asked for.
         wanted: Kind,
     },
     /// A setting is out of its range.

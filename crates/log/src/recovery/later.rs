@@ -1,7 +1,7 @@
 //! Refusing a log that a later version has written.
 //!
-//! The one idea: a file of a later version is neither damaged nor torn. A tool that takes it for damage would cut
-//! it off, so every tool looks for it first, before it reads or changes anything else.
+//! The one idea: a file of a later version is neither damaged nor torn. A tool that took it for damage would cut
+//! it off. So every tool looks for such files first, before it reads or changes anything else.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use crate::Kind;
 use crate::disk::{Disk, DiskFile};
 use crate::format::{BATCH_HEADER, Newer, SEGMENT_HEADER, SegmentHeader, newer, number_of, u64_at};
 
-/// Refuses if a segment says that a later version has written it, or that its reader must know a feature that this
-/// version does not. What the log is of, if a segment says it.
+/// Refuses the log if a segment says that a later version has written it, or that its reader must know a feature
+/// that this version does not. Returns the kind of the log, if a segment records it.
 ///
 /// # Errors
 /// [`OpenError::Later`]; what the system says.
@@ -58,7 +58,8 @@ pub(crate) fn refuse_later_file<D: Disk>(disk: &D, file: &str) -> Result<Option<
     }
 }
 
-/// What a segment that begins like this says that the log is of, whatever number it has.
+/// The kind of the log according to a segment that begins with these bytes, whatever number the
+/// segment has.
 fn kind_in(bytes: &[u8]) -> Option<Kind> {
     let number = u64_at(bytes.get(..SEGMENT_HEADER)?, 24);
     SegmentHeader::decode(bytes, number).ok()?.kind

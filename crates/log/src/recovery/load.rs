@@ -33,7 +33,7 @@ pub(crate) struct Loaded<F> {
     pub(crate) records: u64,
     /// Segments that are good, at least at their beginning.
     pub(crate) segments: Vec<Found>,
-    /// Where the good part ends, if something follows that is bad.
+    /// The first fault, if bad bytes follow the good part.
     pub(crate) fault: Option<Damage>,
     /// The segments behind that.
     pub(crate) beyond: Vec<u64>,
@@ -67,7 +67,7 @@ pub(crate) struct Found {
     pub(crate) number: u64,
     /// Header of the segment.
     pub(crate) header: SegmentHeader,
-    /// Batches up to before this one are in it or before.
+    /// The number behind the last batch that is in the segment or before it.
     pub(crate) next_batch: u64,
     pub(crate) view: Segment,
 }
@@ -127,8 +127,8 @@ pub(crate) fn load_watched<D: Disk>(
     let claimed = claimed_by()?;
     let mut numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;
-    // If the log is written meanwhile, what was claimed before must be there now, and what was
-    // removed before may be there no more.
+    // If another process writes the log meanwhile, segments that were claimed before must exist
+    // now, and segments that were removed before may be missing.
     let now = claimed_by()?;
     let said = now.said.map_or(0, |said| said.oldest);
     let stale = numbers.extract_if(.., |number| *number < said).collect();
@@ -169,7 +169,7 @@ pub(crate) fn unreadable(number: u64, error: io::Error) -> OpenError {
     unreadable_file(&segment_name(number), error)
 }
 
-/// What the first batch of a segment says was durable before it; 0 if it says nothing.
+/// The last durable batch according to the first batch of a segment; 0 if it does not say.
 fn claim_of<D: Disk>(disk: &D, number: u64) -> u64 {
     let mut bytes = [0; BATCH_HEADER];
     let read = |file: D::File| file.read_at(&mut bytes, SEGMENT_HEADER as u64);
@@ -201,8 +201,8 @@ impl Load {
         let mut walked = Walked::default();
         let first = numbers.first().copied().unwrap_or(1);
         if first > 1 {
-            // Segments before it were removed, which is done only when this one's first batch is
-            // durable.
+            // Earlier segments were removed; a segment is removed only when the first batch of this
+            // one is durable.
             walked.claims.add(first);
         }
         walked.next_batch = first;
@@ -226,8 +226,8 @@ impl Load {
         }
     }
 
-    /// Whether the index file of a segment could be taken instead of the segment: what it tells of
-    /// is durable, ends where the next segment begins, and is of the same log.
+    /// Whether the index file of a segment can be used instead of reading the segment: its batches
+    /// are durable, end where the next segment begins, and belong to this log.
     fn remembered<D: Disk>(
         &mut self,
         disk: &D,
@@ -391,8 +391,9 @@ impl Load {
         Ok(())
     }
 
-    /// A segment whose batches stand in an earlier one. That was written later: this one was set
-    /// aside as a torn tail, and a failed sync has hidden that its name was still there.
+    /// Recognises a segment whose batches also stand in an earlier segment. The earlier one was
+    /// written later: this one was set aside as a torn tail, and a failed sync has left its name in
+    /// the directory.
     fn comes_again<F: DiskFile>(
         &mut self,
         bytes: &mut Window<F>,

@@ -1,9 +1,9 @@
-//! Opening a log: reading what is there, telling a torn tail from damage, and making the one good
-//! beginning of the other.
+//! Opening a log: reads the segments, tells a torn tail from damage, cuts off the tail, and refuses
+//! damage.
 //!
-//! The one idea: every batch says up to which batch the log was durable when it was written. What
-//! is bad and at or below such a claim was acknowledged, so it is damage and the log does not open.
-//! What is bad and above every claim was under way when the power went: it is cut off, with
+//! The one idea: every batch says up to which batch the log was durable when it was written. A bad
+//! batch at or below such a claim was acknowledged, so it is damage, and the log does not open. A
+//! bad batch above every claim was being written when the power failed: it is cut off, with
 //! everything behind it.
 
 mod cut;

@@ -12,7 +12,7 @@ pub(crate) const MOVED: &str = "moved";
 /// A segment that a repair has found under the name of another one, until it has its own.
 pub(crate) const FOUND: &str = "found";
 
-/// What a repair is about to put in the place of a segment.
+/// The file that a repair writes before it replaces a segment.
 pub(crate) const REPAIR: &str = "repair.new";
 
 /// The numbers of all segments, in order.

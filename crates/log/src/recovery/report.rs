@@ -1,8 +1,8 @@
-//! What was found when a log was opened.
+//! The findings when a log was opened.
 
 use super::error::Damage;
 
-/// What was found when the log was opened.
+/// The findings when the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// How many segments there are.
@@ -13,7 +13,7 @@ pub struct Recovery {
     pub records: u64,
     /// The last batch that another one says was durable.
     pub durable_through: u64,
-    /// What was cut off as a torn tail, if anything.
+    /// The torn tail that was cut off, if there was one.
     pub cut: Option<Cut>,
     /// The newest segment was made shorter since it was written: nothing says how much is missing, if anything.
     pub short: Option<Short>,
@@ -26,23 +26,25 @@ pub struct Recovery {
 
 /// A torn tail: what was being written when the process or the power went.
 ///
-/// Nothing on the disk says that it was acknowledged as durable. It may have been all the same, if
-/// the process was killed less than a second after its last group and the disk has damaged it since.
+/// A tail that was cut off. Nothing on the disk says that it was acknowledged as durable. It may
+/// have been acknowledged all the same, if the process was killed less than a second after its last
+/// group and the disk has damaged the group since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The first thing that is wrong; what is cut off begins with its batch.
+    /// The first fault; the cut begins with its batch.
     pub at: Damage,
     /// Bytes that were not zero behind it, in all segments.
     pub bytes: u64,
-    /// Batches behind it that were whole, but follow one that is not.
+    /// Whole batches behind the first bad one.
     pub whole_batches: u64,
-    /// The files in which what was cut off is kept, as far as there was room for it; `tidewire log
-    /// dump FILE` shows one.
+    /// The files that keep the bytes that were cut off, as far as there was space; `tidewire log
+    /// dump FILE` shows such a file.
     pub kept_in: Vec<String>,
 }
 
-/// A newest segment that ends as no crash leaves it: without the room that is reserved behind the last batch, though the log was not closed.
-/// What was cut off had no claim on it but its own, if it was of the last half second or came without a pause.
+/// A newest segment that ends as no crash leaves it: without the space that is reserved behind the last batch, though the log was
+/// not closed. Only batches of the last half second, or of an uninterrupted load, had no claim by a later batch and can be
+/// missing unnoticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Short {
     /// The file.
@@ -51,6 +53,6 @@ pub struct Short {
     pub length: u64,
     /// The last batch that is whole.
     pub last: u64,
-    /// The last batch of which something says that it was durable. What came behind `last` may have been acknowledged.
+    /// The last batch that is claimed to be durable. Batches behind `last` may have been acknowledged.
     pub durable_through: u64,
 }

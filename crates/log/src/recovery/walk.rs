@@ -16,7 +16,7 @@ use crate::state::State;
 /// What batches say about each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Claims {
-    /// The last batch that one of them says is durable.
+    /// The last batch that a claim says is durable.
     pub(crate) through: u64,
     /// How many whole batches were found by searching.
     pub(crate) found: u64,
@@ -205,7 +205,7 @@ pub(crate) fn take_batch(
     Ok(batch)
 }
 
-/// The number of a batch; of the last one that is lost, if it stands in the place of several.
+/// The number of a batch; for a gap that stands for several lost batches, the last number.
 pub(crate) fn last_of(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<u64, Bad> {
     if !batch.flags.has(Flags::GAP) {
         return Ok(batch.number);
@@ -319,7 +319,8 @@ pub(crate) fn scan_claims(
         let rest = bytes.get(here, batch.length as usize)?;
         if batch.verify(rest, 0).is_ok() {
             claims.found += 1;
-            // Whole batches are passed over as such: what they carry is not the log's own writing.
+            // Whole batches are skipped as a whole: their payload may contain bytes that look like
+            // batches.
             offset = here + u64::from(batch.length);
         }
     }

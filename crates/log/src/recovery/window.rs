@@ -58,7 +58,7 @@ impl<F: DiskFile> Window<F> {
         self.length
     }
 
-    /// The offset behind the last byte from `from` on that is not zero; `from` if there is none.
+    /// The offset behind the last non-zero byte from `from` on; `from` if there is none.
     pub(crate) fn significant(&mut self, from: u64) -> io::Result<u64> {
         let mut end = from;
         self.pieces(from, self.length, |at, piece| {

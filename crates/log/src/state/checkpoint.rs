@@ -1,4 +1,4 @@
-//! Everything that is known, written down and read.
+//! Writing the whole state as a checkpoint, and reading it.
 
 use super::State;
 use crate::format::{Form, settings, u32_at, u64_at};
@@ -153,7 +153,7 @@ fn put_name(to: &mut Vec<u8>, name: &str) {
     to.extend_from_slice(name.as_bytes());
 }
 
-/// What is left to decode.
+/// The bytes that are not decoded yet.
 struct Cut<'a>(&'a [u8]);
 
 impl<'a> Cut<'a> {
@@ -192,7 +192,8 @@ mod tests {
     use crate::tools::check;
     use crate::{Change, EmbeddedLog, Log, Mark, ProducerId};
 
-    /// As version 0.2.0 knew one that had been forgotten and had come again, when its stream was deleted.
+    /// Makes the state that version 0.2.0 had for a forgotten producer that came back, when its stream
+    /// was deleted.
     fn orphan(state: &mut State, stream: u32) -> u32 {
         let id = state.next_producer().expect("a number");
         let orphan = Producer {

@@ -1,6 +1,6 @@
-//! What the log knows beside the records: streams, producers with their marks, cursors. Appending
-//! keeps it up to date, a checkpoint writes it down, recovery builds it again from the newest
-//! checkpoint and what follows.
+//! The state of the log beside the records: streams, producers with their marks, cursors. Appending
+//! updates the state, a checkpoint saves it, and recovery rebuilds it from the newest checkpoint
+//! and the runs behind it.
 
 mod checkpoint;
 mod replay;
@@ -47,8 +47,9 @@ fn forget(forgotten: &mut VecDeque<u64>, stream: &str, producer: &Producer) {
     }
 }
 
-/// How streams are called whose names are lost: a [repair](crate::tools::repair) appends the number, which no other stream
-/// has. As its name may be any, a new stream begins behind all of them, also when they are deleted.
+/// The prefix of names for streams whose names are lost: a [repair](crate::tools::repair) appends the stream's number,
+/// which no other stream has. Such a stream may have had any name. So a new stream begins behind all nameless streams,
+/// even deleted ones.
 pub const NAMELESS: &str = "lost-stream-";
 /// Stands for the name of a stream that is lost, where hashes of names do.
 const ANY_NAME: u64 = 0;
@@ -128,7 +129,7 @@ impl State {
         &mut self.streams[id]
     }
 
-    /// Has a stream have these settings; if it is new, it begins at `first`.
+    /// Sets the settings of a stream; a new stream begins at `first`.
     pub(crate) fn set_stream(&mut self, id: u32, first: u64, settings: StreamSettings, name: &str) {
         self.administered = true;
         if !self.streams.contains(id) {
@@ -172,8 +173,8 @@ impl State {
         self.end_of_deleted(fnv(name.bytes()))
     }
 
-    /// Where a new stream of this name begins: behind the last position of one that was deleted, and of all
-    /// whose names are lost, as this may have been the name.
+    /// The first position of a new stream with this name: behind the last position of a deleted stream of
+    /// that name, and of all streams whose names are lost, because this may have been their name.
     pub(crate) fn beginning_of(&self, name: &str) -> u64 {
         let streams = self.streams.values();
         let nameless = streams.filter(|stream| stream.name.starts_with(NAMELESS));
@@ -195,7 +196,7 @@ impl State {
         }
     }
 
-    /// What a reader of later records must know.
+    /// The features that a reader of later records must know.
     pub(crate) fn needs(&self) -> Needs {
         if !self.administered {
             return Needs::default();
@@ -232,7 +233,7 @@ impl State {
         );
     }
 
-    /// A producer of the same name as this one follows it: it had been forgotten.
+    /// A producer with this one's name replaces it: this one had been forgotten.
     fn supersede(&mut self, producer: u32) {
         if let Some(producer) = self.producers.get(&producer) {
             let stream = &self.streams[producer.stream].name;
@@ -299,7 +300,7 @@ impl State {
         });
     }
 
-    /// What is known of a producer.
+    /// The mark of a producer.
     pub(crate) fn mark(&self, producer: u32) -> Mark {
         let Some(producer) = self.producers.get(&producer) else {
             return Mark::default();

@@ -1,11 +1,11 @@
-//! Building up what is known from what was written.
+//! Rebuilding the state from the runs of the log.
 
 use super::State;
 use crate::format::{CURSOR_GONE, Missing, RunView};
 
 impl State {
-    /// Applies a run that follows what is known; the reason why it does not, otherwise.
-    /// `lived_us` is the log's own clock at the time.
+    /// Applies a run to the state; an error if the run does not follow the state. `lived_us` is the
+    /// log's own clock at the time.
     pub(crate) fn replay(&mut self, run: &RunView<'_>, lived_us: u64) -> Result<(), String> {
         match *run {
             RunView::Records(run) => {

@@ -16,7 +16,7 @@ const PIECE: usize = 1 << 20;
 /// How often a log that looks damaged is looked at.
 const TRIES: u32 = 3;
 
-/// What was copied.
+/// The result of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backup {
     /// How many segments there are.
@@ -33,11 +33,12 @@ pub struct Backup {
     pub shared_bytes: u64,
 }
 
-/// A copy of the log that was made before, and how a file of it becomes one of the new copy as well.
+/// An earlier copy of the log, and how one of its files becomes a file of the new copy as well.
 pub struct Earlier<'a, D> {
     /// The earlier copy.
     pub disk: &'a D,
-    /// Gives the file of this name the same name in the new copy, such as by a hard link; whether that was possible.
+    /// Gives the file with this name the same name in the new copy, for instance by a hard link; returns whether
+    /// that was possible.
     pub share: &'a dyn Fn(&str) -> io::Result<bool>,
 }
 
@@ -59,14 +60,15 @@ pub enum BackupError {
     /// The copy cannot be written.
     #[error("cannot write the copy: {0}")]
     Copy(io::Error),
-    /// What was written is not what was read.
+    /// The bytes that were written are not the bytes that were read.
     #[error("the copy is not what was copied: {0}")]
     Differs(String),
 }
 
-/// Copies every batch that is whole and durable or being written, and reads the copy: it holds all
-/// that was acknowledged when this was called. The log may be written meanwhile; the copy is of one
-/// moment. Indexes and the file of claims are left out; opening the copy makes them.
+/// Copies every whole batch that is durable or being written, and reads the copy: it holds
+/// everything that was acknowledged before this call. The log may be written meanwhile; the copy
+/// shows one moment. Index files and the file of claims are not copied; opening the copy makes
+/// them.
 ///
 /// # Errors
 /// [`BackupError`]. A log with damage is not copied: what is wrong with it is said.
@@ -173,8 +175,8 @@ fn are_equal<F: DiskFile, G: DiskFile>(one: &F, other: &G, used: u64) -> io::Res
     Ok(true)
 }
 
-/// A batch that was read while it was written, and claimed right afterwards, looks like damage; damage
-/// stays.
+/// A batch that was read while it was being written, and claimed right afterwards, looks like damage;
+/// real damage still shows at the next try.
 fn patiently<T>(mut copy: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
     for _ in 1..TRIES {
         match steady(&mut copy) {
@@ -308,7 +310,7 @@ mod tests {
         go_on(1..=30);
         let monday = SimDisk::new(2);
         let first = backup(&disk, &monday).unwrap();
-        // As it is done behind every copy: the newest segment gets an end of its own.
+        // As after every copy: the newest segment gets an end of its own.
         drop(EmbeddedLog::open(monday.clone(), settings()).unwrap());
         go_on(31..=60);
         // A byte that neither copy nor log would ever have, in a segment that both have.

@@ -12,7 +12,7 @@ use crate::recovery::{
 use crate::view::steady;
 use crate::{Damage, OpenError};
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// How many segments there are.
@@ -23,7 +23,7 @@ pub struct Report {
     pub records: u64,
     /// The last batch that another one says was durable.
     pub durable_through: u64,
-    /// Everything that is not as it was written, in the order of the log.
+    /// All deviations from what was written, in the order of the log.
     pub problems: Vec<Problem>,
 }
 
@@ -32,10 +32,10 @@ pub struct Report {
 pub struct Problem {
     /// Where, and what.
     pub damage: Damage,
-    /// The first batch behind it that is as it was written, if there is one.
+    /// The first whole batch behind the problem, if there is one.
     pub next_good: Option<u64>,
-    /// Whether something says that the batch was durable. If nothing does it may have been all the same, within a
-    /// second before a crash; opening the log cuts it off, with all that follows.
+    /// Whether a claim says that the batch was durable. Without a claim, the batch may still have been durable if
+    /// it was written within a second before a crash; opening the log cuts it off, with all that follows.
     pub acknowledged: bool,
 }
 
@@ -53,8 +53,8 @@ fn look<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         let claimed = claims::read(disk);
         claimed.map_err(|error| OpenError::io("reading the file of claims", error))
     };
-    // Before the listing, as all that is claimed then must be there; and after it, as the log may
-    // remove segments meanwhile.
+    // The claims are read before the listing, because all claimed segments must exist then; and
+    // again after it, because the log may remove segments meanwhile.
     let before = claimed()?;
     let mut numbers =
         segments(disk).map_err(|error| OpenError::io("listing the log's directory", error))?;

@@ -17,7 +17,7 @@ pub struct StreamInfo {
     pub pins: u64,
     /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
     pub newest_us: u64,
-    /// What is set about it.
+    /// The stream's settings.
     pub settings: StreamSettings,
 }
 

@@ -1,4 +1,4 @@
-//! Everything in a log, in the order in which it was written.
+//! The contents of a log, in the order in which they were written.
 
 use std::io;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -42,7 +42,7 @@ pub enum Item<'a> {
         written_us: u64,
         /// How many records are in it.
         records: u32,
-        /// Whether it is the last one of a log that was closed in order.
+        /// Whether this is the last batch of a log that was closed in order.
         closing: bool,
     },
     /// Records of one producer.
@@ -87,7 +87,7 @@ pub enum Item<'a> {
         /// Where it stands.
         position: u64,
     },
-    /// Everything that is known after the batch was written down.
+    /// The whole state after the batch was saved here.
     Checkpoint {
         /// The streams: name and next position, by number.
         streams: Vec<(String, u64)>,
@@ -96,11 +96,12 @@ pub enum Item<'a> {
         /// Length of the checkpoint in bytes.
         length: usize,
     },
-    /// Batches from the one it is in up to this one are lost, as a repair found.
+    /// The batches from the gap's own number up to this one are lost, as a repair found.
     Missing {
         /// The last batch that is lost.
         through: u64,
-        /// What is known to be lost with them: stream, first position, position after the last.
+        /// The positions that are known to be lost with them: stream, first position, position
+        /// after the last.
         positions: Vec<(u32, u64, u64)>,
     },
     /// A stream has this name and these settings from here on.
@@ -109,7 +110,7 @@ pub enum Item<'a> {
         id: u32,
         /// Name of the stream.
         name: &'a str,
-        /// What is set about it.
+        /// The new settings.
         settings: StreamSettings,
     },
     /// A stream is deleted from here on.
@@ -124,7 +125,7 @@ pub enum Item<'a> {
         /// The first position that is kept.
         position: u64,
     },
-    /// Not what was written. What follows is the next batch of the file that is whole.
+    /// Bytes that are not what was written. The dump goes on with the next whole batch of the file.
     Problem(Damage),
 }
 
@@ -190,8 +191,8 @@ pub fn dump_file<D: Disk>(
     }
 }
 
-/// Shows a segment, or a part of one without its header; where a batch is bad it goes on with the
-/// next one that is whole.
+/// Shows a segment, or a part of one without its header; behind a bad batch the dump goes on with
+/// the next whole one.
 fn segment<F: DiskFile>(
     bytes: &mut Window<F>,
     file: &str,

@@ -1,4 +1,4 @@
-//! What is in a log.
+//! A summary of a log.
 
 use super::described::{CursorInfo, StreamInfo};
 use crate::catalog::Pins;
@@ -8,7 +8,7 @@ use crate::recovery::{Loaded, Manner, load};
 use crate::view::steady;
 use crate::{Damage, OpenError, Verify};
 
-/// What is in a log.
+/// A summary of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// The random number of the log; `None` if nothing was ever written.
@@ -21,7 +21,8 @@ pub struct Info {
     pub producers: usize,
     /// The named cursors.
     pub cursors: Vec<CursorInfo>,
-    /// What damage took of what is kept: stream, the first position and the one after the last. A repair has marked it.
+    /// Kept records that damage has destroyed: stream, first position, position after the last. A repair has marked
+    /// them. A repair has marked it.
     pub lost: Vec<(String, u64, u64)>,
     /// How many batches there are.
     pub batches: u64,
@@ -119,7 +120,7 @@ impl<F> Loaded<F> {
         info.collect()
     }
 
-    /// What damage took of what is kept, in the order of the log.
+    /// The positions that were lost in damage and would still be kept, in the order of the log.
     fn lost(&self) -> Vec<(String, u64, u64)> {
         let gaps = self.segments.iter().flat_map(|found| &found.view.gaps);
         let lost = gaps.filter_map(|gap| {

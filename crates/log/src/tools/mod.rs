@@ -1,5 +1,4 @@
-//! Tools for a log: what is in it, whether all of it is as it was written, and how to go on when it
-//! is not.
+//! Tools for a log: what is in it, whether all of it is as it was written, and how to go on if not.
 //!
 //! All but [`repair`] change nothing, take any [`Disk`], a
 //! [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk) in particular, and may be used while a process writes
@@ -34,7 +33,8 @@ pub use extract::{Extracted, extract};
 pub use info::{Info, SegmentInfo, info};
 pub use repair::{Gap, Loss, RepairError, Repaired, loss, repair};
 
-/// What a log is of, if one of its segments says it: segments of version 0.2.0 and earlier do not.
+/// The kind of a log, if one of its segments records it: segments of version 0.2.0 and earlier do
+/// not.
 ///
 /// # Errors
 /// [`OpenError::Later`] if a later version has written it; what the system says.

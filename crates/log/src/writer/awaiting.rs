@@ -35,7 +35,7 @@ impl Awaiting {
         self.runs = runs;
     }
 
-    /// That group is committed: its senders may come back, beside the ones that have come
+    /// The group is committed: its senders may come back, in addition to those that have come
     /// meanwhile.
     pub(super) fn begin(&mut self, gather: &Gather, wait: Duration) {
         let runs = self.runs.saturating_add(gather.group.runs);
@@ -82,7 +82,7 @@ impl Awaiting {
     }
 }
 
-/// For how long a group is held of a log that is synced so often.
+/// How long a group is held, in a log that is synced at this interval.
 pub(super) fn hold_of(interval: Duration) -> Duration {
     (interval / 10).min(HOLD_MAX)
 }

@@ -11,8 +11,8 @@ use crate::disk::Disk;
 use crate::note::Turn;
 use crate::{OpenError, Policy};
 
-/// How long after the last group what is durable is claimed. Until then a damaged last group cannot
-/// be told from a torn one.
+/// Time after the last group at which the log claims what is durable. Before that, a damaged last
+/// group cannot be told from a torn one.
 pub(super) const SILENCE: Duration = Duration::from_millis(500);
 
 impl<D: Disk> Writer<D> {
@@ -39,7 +39,7 @@ impl<D: Disk> Writer<D> {
         self.claim(now)
     }
 
-    /// Says what is durable, and which segment is the oldest that is to stay.
+    /// Records what is durable, and the oldest segment that must stay.
     pub(super) fn claim_from(&mut self, oldest: u64, lived_us: u64) -> Result<(), Failed> {
         self.say(oldest, lived_us)
             .map_err(|error| Failed(format!("writing the file of claims: {error}")))
@@ -71,9 +71,10 @@ impl<D: Disk> Writer<D> {
         claims.say(says, ends)
     }
 
-    /// How far streams are durable; nothing with [`Policy::Os`] if not all that was written is, as
-    /// that is not known then. If there are too many for the file, ends in the newest segment come
-    /// first: the checkpoint at its beginning tells of the others.
+    /// The durable end of each stream. With [`Policy::Os`] the list is empty unless everything
+    /// written is synced, because the ends are not known then. If there are too many for the file,
+    /// streams with an end in the newest segment come first: the checkpoint at its beginning has
+    /// the others.
     fn ends(&self) -> Vec<End> {
         let is_all = self.durable + 1 == self.next_batch;
         if !is_all && self.shared.settings.policy == Policy::Os {
@@ -82,13 +83,13 @@ impl<D: Disk> Writer<D> {
         let catalog = self.shared.catalog();
         let newest = self.active.as_ref().map(|active| active.number);
         let newest = newest.and_then(|number| catalog.segments.get(&number));
-        // What is written and synced, and not committed yet, is at the end of them; what is not synced is not
-        // committed either.
+        // Batches that are written and synced but not committed are at the end of the pending ones; a batch
+        // that is not synced is not committed either.
         let batches = self.pending.iter().filter(|_| is_all);
         let (mut pending, mut deleted) = (BTreeMap::new(), BTreeSet::new());
         for batch in batches {
             pending.extend(batch.notes.iter().map(|note| (note.stream, note.next)));
-            // A repair takes a stream that has an end for one that is there.
+            // A repair takes a stream with an end for an existing one.
             for turn in &batch.turns {
                 match *turn {
                     Turn::Deleted(stream) => _ = deleted.insert(stream),

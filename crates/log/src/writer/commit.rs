@@ -48,7 +48,8 @@ impl<D: Disk> Writer<D> {
         }
         self.durable = self.next_batch - 1;
         if self.is_newest_unsaid() {
-            // Before any caller is told of what is in it: a segment that is gone must be missed.
+            // The claim comes before any caller learns of the segment's contents: a missing segment
+            // must be noticed.
             self.claim(now)?;
         } else {
             self.claim_due = Some(now.monotonic + SILENCE);
@@ -70,9 +71,9 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// With [`Policy::Os`]: syncs the oldest segment that has been finished for a while, if there
-    /// is any. So what is durable is said some time after it was written though no caller asks for
-    /// it, and an opening need not read all there is.
+    /// With [`Policy::Os`]: syncs the oldest segment that has been complete for a while, if there
+    /// is one. So old records become durable although no caller asks for it, and an opening need
+    /// not read the whole log.
     pub(super) fn sync_settled(&mut self, now: Now) -> Result<bool, Failed> {
         if self.settled == 0 {
             return Ok(false);
@@ -95,8 +96,8 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// Sees to it that a sync of a segment proves something about what an earlier opening has written there; whether it is
-    /// there still.
+    /// Makes a sync of a segment prove something about data that an earlier opening has written; returns whether the data
+    /// is still there.
     fn prove_segment(&mut self, number: u64, used: u64) -> Result<bool, Failed> {
         if !self.shared.catalog().segments.contains_key(&number) {
             // Retention has removed it.

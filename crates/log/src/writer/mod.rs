@@ -1,7 +1,9 @@
-//! The writer: takes what has gathered, writes it, syncs it as the policy says, tells callers.
+//! The writer: takes the gathered group, writes it, syncs it according to the policy, notifies
+//! callers.
 //!
-//! The one idea: it is a state machine that is driven by steps and given the time. A thread drives
-//! it in production, a test on a simulated disk. It alone changes files after the log was opened.
+//! The one idea: the writer is a state machine that is driven by steps and given the time. A thread
+//! drives it in production, a test on a simulated disk. After the log was opened, only the writer
+//! changes its files.
 
 mod active;
 mod awaiting;
@@ -33,7 +35,7 @@ pub struct Now {
     pub unix_us: u64,
 }
 
-/// What a step of the writer did.
+/// The result of one step of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing; there is nothing to do until a caller appends.
@@ -62,17 +64,17 @@ pub struct Writer<D: Disk> {
     log: u64,
     /// What the log is of.
     kind: Option<Kind>,
-    /// Which opening of the log this is.
+    /// The number of this opening of the log.
     epoch: u32,
-    /// The log's own clock: what it showed when the log was opened, and what the monotonic one
-    /// showed at the first step.
+    /// The log's own clock: its value when the log was opened, and the monotonic clock's value at
+    /// the first step.
     lived_us: u64,
     began: Option<Duration>,
     /// `None` while there is no room for it.
     claims: Option<ClaimsFile<D::File>>,
     /// When to claim what is durable, if no group comes before.
     claim_due: Option<Duration>,
-    /// The segment that is written; `None` before the first batch of a new log.
+    /// The segment that is being written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
     spare: Option<Spare<D::File>>,
     /// The disk had no room for the spare.
@@ -97,8 +99,8 @@ pub struct Writer<D: Disk> {
     groups: u64,
     /// Finished segments that were not synced, with [`Policy::Os`], in their order.
     unsynced: Vec<u64>,
-    /// How many of them were finished when the house was kept before: the system has written these for the most part, and
-    /// one after the other is synced when there is nothing else to do.
+    /// How many finished segments there were at the previous housekeeping: the system has written most of their pages,
+    /// and they are synced one by one when there is nothing else to do.
     settled: usize,
     /// What earlier openings have written and nothing says that it is durable, with [`Policy::Os`]: the
     /// segment, and up to where. As long as there is some, a sync proves nothing.
@@ -210,7 +212,8 @@ impl<D: Disk> Writer<D> {
             .map_or(Step::Idle, Step::WaitUntil)
     }
 
-    /// When the writer took the oldest of what it has committed since this was last asked, if anything.
+    /// When the writer took the oldest batch that it has committed since the last call, if there was
+    /// one.
     pub(crate) fn committed_from(&mut self) -> Option<Duration> {
         self.committed_from.take()
     }
@@ -230,7 +233,7 @@ impl<D: Disk> Writer<D> {
         if std::mem::take(&mut self.shared.gather().is_changed) {
             self.housekeeping_due = Duration::ZERO;
         }
-        // Where one group follows the other there is never nothing to do.
+        // While one group follows the other, the writer is never idle.
         if now.monotonic >= self.housekeeping_due + TRIMMING {
             return self.keep_house(now);
         }
@@ -333,7 +336,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// After a batch was written: commits it, or sees to it that it will be.
+    /// Called when a batch was written: commits it, or makes sure that it will be committed.
     fn settle(&mut self, now: Now) -> Result<(), Failed> {
         self.taken_at.get_or_insert(now.monotonic);
         let mistakes = self.shared.settings.mistakes;
@@ -377,7 +380,7 @@ impl<D: Disk> Writer<D> {
         if self.failed {
             return Ok(());
         }
-        // Two at most: one that gathered before the gate was shut, and none after.
+        // At most two groups: one that gathered before new batches were refused, and an empty one.
         while self.write_group(now)? {}
         self.sync(now)?;
         self.commit();
@@ -401,7 +404,7 @@ impl<D: Disk> Writer<D> {
             Some(_) => self.leave_reserve(),
         }
         if let Some(active) = &self.active {
-            // The room that was reserved is given back; it is no loss if that fails.
+            // The reserved space is given back; a failure does no harm.
             let _ = active.file.truncate(active.used);
         }
         Ok(())

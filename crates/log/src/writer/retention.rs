@@ -23,7 +23,8 @@ impl<D: Disk> Writer<D> {
         gather.state.expire(since, settled, lived_us);
     }
 
-    /// Has what streams are not to keep any more said in the log; whether any of them has such limits.
+    /// Records in the log which records of streams are beyond their limits; returns whether any stream
+    /// has such limits.
     pub(super) fn trim(&self, now: Now) -> bool {
         let settings = &self.shared.settings;
         let clocks = (now.unix_us, self.lived(now));
@@ -84,7 +85,7 @@ impl<D: Disk> Writer<D> {
             // case.
             let _ = self.shared.disk.remove(&index_name(number));
             // One segment at a time, so that a crash never leaves a hole between the remaining
-            // ones.
+            // segments.
             self.shared
                 .disk
                 .sync_directory()
@@ -154,7 +155,7 @@ impl<D: Disk> Writer<D> {
     }
 }
 
-/// What a finished segment takes, with its index.
+/// Bytes on the disk of a finished segment and its index.
 fn on_disk(segment: &Segment) -> u64 {
     let entries = segment.index.entries() + segment.index.streams() + segment.left_out as usize;
     segment.used + 128 + 40 * entries as u64

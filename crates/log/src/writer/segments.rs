@@ -1,9 +1,9 @@
 //! Segments: writing a batch to the one in use, beginning the next, keeping one in reserve.
 //!
-//! The one idea: the room for what is accepted is reserved before it is accepted. Groups are small at
-//! first and grow with what comes, and so does what is reserved: the segment in use, and when a quarter
-//! of it is full a spare file. While neither could hold a group in flight and one that gathers,
-//! nothing is accepted.
+//! The one idea: space is reserved before the records that need it are accepted. Groups are small at
+//! first and grow with the load, and so does the reserved space: in the segment in use, and in a spare
+//! file when a quarter of the segment is full. While neither could hold a group in flight and one that
+//! gathers, nothing is accepted.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -209,9 +209,9 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Has as much room reserved as may be needed: for a group in flight and one that gathers, and for what
-    /// may grow beyond its limit if anything ever did, in the segment in use or behind it in the next one. If
-    /// there is none, tries again later.
+    /// Reserves as much space as may be needed: for a group in flight and one that gathers, and for growing
+    /// beyond the limit if any caller ever did, in the segment in use or in the next one. If there is no
+    /// space, tries again later.
     pub(crate) fn keep_room(&mut self, monotonic: Duration) {
         let shared = self.shared.clone();
         let settings = &shared.settings;
@@ -224,7 +224,7 @@ impl<D: Disk> Writer<D> {
             let asked = gather.looks_asked;
             (gather.limit, wanted, checkpoint, segment, growth, asked)
         };
-        // Twice as much, for a while of quiet; and the power of two keeps the calls few.
+        // Twice as much, for a while of quiet; the power of two keeps the calls few.
         let wanted = match wanted > limit {
             true => wanted
                 .next_power_of_two()
@@ -232,7 +232,7 @@ impl<D: Disk> Writer<D> {
                 .min(settings.group_bytes),
             false => limit,
         };
-        // What was not to be had, for another reason than that the disk is full.
+        // An error other than a full disk.
         let mut other = None;
         let (limit, secured) = match self.secure(wanted, 0, checkpoint) {
             Ok(()) => (wanted, Ok(())),
@@ -382,7 +382,7 @@ impl<D: Disk> Writer<D> {
         {
             let needs = active.used + room;
             if active.length < needs && needs <= full {
-                // Twice as long, so that it is seldom done, if there is that much.
+                // Twice as long if there is space, so that this is seldom done.
                 let generous = (2 * active.length).clamp(needs, full);
                 let file = active.file.clone();
                 let (taken, idle) = (active.length, active.length - active.used);
@@ -393,7 +393,7 @@ impl<D: Disk> Writer<D> {
                 };
                 match reserve(generous).or_else(|_| reserve(needs)) {
                     Ok(length) => active.length = length,
-                    // Then behind it, if there is room.
+                    // If the segment cannot grow, the space is reserved in the next one.
                     Err(error) if self.spare.is_none() => return Err(error),
                     Err(_) => {}
                 }
@@ -411,9 +411,9 @@ impl<D: Disk> Writer<D> {
         if left >= room { Ok(()) } else { secured }
     }
 
-    /// The room for groups as small as they were at first, where there is none for groups of
-    /// `limit` bytes: what is reserved for the next segment is less by as much, which counts where
-    /// segments are a large part of the disk.
+    /// Reserves space for groups of the initial size, where there is none for groups of `limit`
+    /// bytes: the next segment needs less space then, which matters where segments are a large part
+    /// of the disk.
     fn secure_less(
         &mut self,
         limit: usize,
@@ -456,15 +456,14 @@ impl<D: Disk> Writer<D> {
         self.shared.reserve.hold(&self.shared.disk, least, may_take)
     }
 
-    /// Whether there is room for groups of this size in what is left or, as the last resort, in what is held for what makes
-    /// room.
+    /// Whether there is space for groups of this size in what is left or, as the last resort, in the reserve.
     fn secure_from_reserve(&mut self, group: usize, checkpoint: u64) -> bool {
         let shared = self.shared.clone();
         let settings = &shared.settings;
         if !settings.holds_reserve {
             return false;
         }
-        // What has begun to grow has its room in any case.
+        // A caller that has begun to grow has its space in any case.
         let grows = shared.gather().growth.grown.is_some();
         let growth = if grows {
             settings.group_bytes as u64
@@ -481,7 +480,7 @@ impl<D: Disk> Writer<D> {
         left >= room || self.take_reserve(group, growth, checkpoint)
     }
 
-    /// Has what is held for what makes room be the next segment, unless there is one; whether there is.
+    /// Makes the reserve the next segment, unless there is one; returns whether there is one now.
     fn take_reserve(&mut self, group: usize, growth: u64, checkpoint: u64) -> bool {
         let shared = self.shared.clone();
         let settings = &shared.settings;
@@ -498,7 +497,7 @@ impl<D: Disk> Writer<D> {
         {
             return true;
         }
-        // A spare that is too short has nothing in it; it goes with the rename.
+        // A spare that is too short is empty; the rename removes it.
         self.shared.zeros.end();
         match shared.reserve.take(&shared.disk, least, SPARE) {
             Ok(Some((file, length))) => {
@@ -509,7 +508,7 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Has the spare, which was made of what is held for what makes room, be that again; whether it is.
+    /// Makes the spare, which was made of the reserve, the reserve again; returns whether it is.
     fn return_reserve(&mut self) -> bool {
         self.shared.zeros.end();
         if self.shared.disk.rename(SPARE, RESERVE).is_err() {
@@ -566,10 +565,10 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Has zeros written to the spare as far as the segment in use is filled. The first segment of
-    /// a log has to do without: it is unknown yet whether it will hold more than a little. So has
-    /// one that is not synced for each group: no caller waits for it, and every byte would be
-    /// written twice.
+    /// Has zeros written to the spare, as far as the segment in use is filled. The first segment of
+    /// a log gets no zeros: it is unknown yet whether it will hold more than a little. A log that
+    /// is not synced for each group gets none either: no caller waits for its syncs, and every byte
+    /// would be written twice.
     pub(super) fn keep_up(&self) {
         let waits = self.shared.settings.policy == Policy::Sync;
         if let Some(active) = self.active.as_ref().filter(|_| waits) {
@@ -578,8 +577,8 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Has the disk begin with what was written, if that is enough: a sync that comes later would have all of it to do at
-    /// once, and what is appended meanwhile would gather in memory.
+    /// Has the disk begin to write, if there is enough: otherwise a later sync would have to write everything at once,
+    /// and appended records would gather in memory meanwhile.
     pub(super) fn begin_writing(&mut self) {
         if let Some(active) = &mut self.active
             && active.used - active.begun >= BEGIN_EVERY
@@ -590,7 +589,7 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Has the spare be what is held for what makes room, if that was used.
+    /// Makes the spare the reserve, if the reserve was used.
     pub(super) fn leave_reserve(&mut self) {
         let is_used = self.shared.settings.holds_reserve && !self.shared.reserve.is_there();
         if is_used && self.spare.is_some() {
@@ -621,7 +620,7 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Keeps an error that is none of a full disk, and says whether it was such a one.
+/// Keeps an error that is not a full disk, and returns whether the error was one.
 fn keep_other(error: io::Error, other: &mut Option<io::Error>) -> bool {
     let is_other = !is_full(&error);
     if is_other {

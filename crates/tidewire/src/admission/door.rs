@@ -12,7 +12,7 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
-/// What a service knows of connections that are not yet, or never, its own.
+/// A service's part in handling connections that are not its own yet, or are refused.
 pub(crate) trait Face: Send + Sync {
     fn refusal_reply(&self, why: Refusal, from: &Peer) -> Option<Cow<'static, [u8]>>;
     fn speaks_for_others(&self, from: &Peer) -> bool;
@@ -25,8 +25,8 @@ pub(crate) type Gate = (Option<u32>, Admission);
 pub(crate) struct Door {
     name: Arc<str>,
     face: Arc<dyn Face>,
-    /// Connections that may be open at once, and that are: accepted ones from when they are, dialled ones from when
-    /// they stand.
+    /// How many connections may be open at once, and how many are open. An accepted connection counts from its
+    /// acceptance on, a dialled connection once it is established.
     most: usize,
     open: AtomicUsize,
     /// The listeners' gates first, the gates of all services last.
@@ -91,7 +91,8 @@ impl Door {
         &self.name
     }
 
-    /// What a refused client hears; `None` if the service panics about it.
+    /// The bytes with which a refused client is answered; `None` if the service panicked when asked
+    /// for them.
     pub(crate) fn reply(&self, why: Refusal, from: &Peer) -> Option<Option<Cow<'static, [u8]>>> {
         contained(|| self.face.refusal_reply(why, from))
     }
@@ -117,7 +118,7 @@ impl Door {
         Ok(())
     }
 
-    /// A connection that was counted is gone, and with it what was counted of it.
+    /// Takes a closed connection out of the counts.
     pub(crate) fn gone(&self, peer: &Peer, part: Part) {
         self.open.fetch_sub(1, Relaxed);
         if matches!(peer.origin, Origin::Accepted(_)) && !self.gates.is_empty() {
@@ -186,7 +187,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The loop that has the connection gives the place back, by [`Door::gone`] of what counts of it.
+    /// Keeps the place; the connection's loop gives it back later with [`Door::gone`].
     #[must_use]
     pub(crate) fn keep(mut self) -> Part {
         self.door = None;

@@ -110,7 +110,7 @@ mod tests {
             ("::/0", "2001:db8::/32", "[2001:db9::1]:1", true),
             ("::/0", "", "10.0.0.1:1", false),
             ("10.0.0.0/8", "10.0.0.0/8", "10.0.0.1:1", false),
-            // What stands behind the prefix of a network says nothing.
+            // Address bits behind the prefix of a network are ignored.
             ("", "10.1.2.3/8", "10.9.9.9:1", false),
             ("", "unix", "unix:", false),
             ("", "unix", "127.0.0.1:1", true),

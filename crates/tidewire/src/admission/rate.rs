@@ -76,8 +76,8 @@ impl Rate {
         self.interval_ns().saturating_mul(self.burst.into())
     }
 
-    /// When a bucket is full again of which one more is taken at `now_ns`, if there is one in it. Both are
-    /// nanoseconds; a bucket that has never been used is full since 0.
+    /// If the bucket has a token at `now_ns`, takes the token and returns the time at which the bucket is
+    /// full again. Both times are in nanoseconds; a bucket that was never used is full since time 0.
     pub(super) fn take(self, full_at_ns: u64, now_ns: u64) -> Option<u64> {
         let after = full_at_ns.max(now_ns).saturating_add(self.interval_ns());
         (after - now_ns <= self.window_ns()).then_some(after)
@@ -89,7 +89,7 @@ impl Rate {
     }
 }
 
-/// As it is read.
+/// Written in the form in which it is parsed.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.per.as_secs() {

@@ -3,7 +3,7 @@
 use super::rate::Rate;
 use crate::vocabulary::network::Network;
 
-/// Which clients may come in, how many, and how fast. What is not set is not limited.
+/// Which clients may come in, how many, and how fast. A rule that is not set limits nothing.
 ///
 /// An *address* is one of IPv4, or the first [64 bits](Rules::address_v6) of one of IPv6, because
 /// one host has all addresses that begin so. A *prefix* is a network of 256 addresses of IPv4
@@ -33,8 +33,8 @@ pub struct Rules {
     /// If there are any, only clients in one of these may come in; others:
     /// [`Refusal::Denied`](crate::Refusal::Denied).
     pub allow: Vec<Network>,
-    /// Clients in one of these may not come in. Of all networks in both lists that a client is in,
-    /// the smallest decides; if both lists have that network, the client is denied.
+    /// Clients in one of these networks are refused. If a client is in several networks of both
+    /// lists, the smallest network decides; if both lists have that network, the client is refused.
     pub deny: Vec<Network>,
     /// Bits of an IPv6 address that count as one address. Default 64: a host is given no less. 128 where hosts
     /// that share a network of 64 bits are to be told apart.
@@ -43,8 +43,8 @@ pub struct Rules {
     pub prefix_v4: u8,
     /// Bits of an IPv6 address that are its prefix. Default 48: what a site is given.
     pub prefix_v6: u8,
-    /// Addresses without a connection whose rate is remembered, 2 to 2^24; about 80 bytes each. Where more
-    /// than that have come lately, what the oldest half of them had used up is forgotten. Default 65,536.
+    /// Addresses without a connection whose rate is remembered, 2 to 2^24; about 80 bytes each. If more
+    /// addresses come, the used-up rate of the oldest half is forgotten. Default 65,536.
     pub remembered: usize,
 }
 
@@ -70,7 +70,7 @@ impl Rules {
     /// Whether these can be meant.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Why the rules are invalid, in words.
     pub fn check(&self) -> Result<(), String> {
         let zero = [
             ("connections", self.connections == Some(0)),

@@ -1,11 +1,12 @@
-//! What is known of addresses: how many connections each has, and what is left of its rate.
+//! Accounts of client addresses: how many connections each address has, and how much of its rate is
+//! left.
 //!
 //! Memory is bounded by what is open: two places for each connection, and a fixed number for
 //! addresses that have none and have used up some of their rate. The entries stand in two
-//! generations. What is looked at moves to the young one; when that is full, or old enough that
-//! every bucket of the old one is full again, the young one becomes the old, and the old one is
-//! forgotten. A client with very many addresses so has at most its own debts forgotten early, and
-//! takes no memory for it.
+//! generations. An entry that is used moves to the young generation. When the young generation is
+//! full, or every bucket of the old generation has had time to fill up, the old generation is
+//! forgotten and the young one becomes old. So a client with very many addresses takes no extra
+//! memory: only its own entries are forgotten early.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -38,7 +39,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// One more from this address, if it may.
+    /// Counts one more connection from this address, if the rules allow it.
     pub(super) fn admit(&mut self, rules: &Rules, ip: IpAddr, now_ns: u64) -> Result<(), Refusal> {
         let (address, prefix) = (rules.address(ip), rules.prefix(ip));
         let mut after = None;
@@ -127,7 +128,8 @@ impl Table {
 }
 
 impl Rules {
-    /// What is counted as the address of this one, if addresses are counted.
+    /// The address under which connections from `ip` are counted; `None` if addresses are not
+    /// counted.
     fn address(&self, ip: IpAddr) -> Option<Source> {
         let counted = self.per_address.is_some() || self.rate_per_address.is_some();
         counted.then(|| Source {
@@ -144,7 +146,7 @@ impl Rules {
     }
 }
 
-/// An address without what is not counted of it.
+/// The part of an address that is counted; the other bits are zero.
 pub(super) fn masked_by(ip: IpAddr, v4: u8, v6: u8) -> IpAddr {
     match ip.to_canonical() {
         ip @ IpAddr::V4(_) => masked(ip, v4),

@@ -61,13 +61,13 @@ use crate::vocabulary::endpoint::Endpoint;
 #[non_exhaustive]
 pub enum Placement {
     /// Each loop accepts for itself from a socket of its own (`SO_REUSEPORT`); the kernel spreads
-    /// connections by a hash. With one loop: one loop that does everything. The default.
+    /// connections by a hash. If there is one loop, it does everything. The default.
     #[default]
     Shared,
-    /// One more loop accepts and hands connections to the others in turn.
+    /// An additional loop accepts connections and hands them to the other loops in turn.
     Acceptor,
-    /// One more loop accepts and hands each connection to one of the loops that carry fewest: for connections
-    /// that live long, or of which some live much longer than others.
+    /// One additional loop accepts and hands each connection to one of the loops with the fewest connections:
+    /// for connections that live long, or whose lifetimes differ much.
     LeastConnections,
 }
 
@@ -198,8 +198,8 @@ pub struct Builder {
     listens: Vec<(u16, Listen)>,
 }
 
-/// What a turn may be set to make, or to send, bytes: from four shares of what does not count, to more than any turn
-/// should take.
+/// The range of [`Builder::turn_output`] and [`Builder::turn_send`], bytes. The lower bound is four shares of output
+/// that does not count; the upper bound is more than any turn should take.
 const TURN: RangeInclusive<usize> = 64 << 10..=1 << 30;
 
 impl Default for Builder {
@@ -333,26 +333,28 @@ impl Builder {
     /// [taken chunks](crate::Input::take), including protocols inside layers; bytes, at least 1
     /// MiB. Default: half of the machine's memory, or of what the control group may use.
     ///
-    /// From three quarters on, connections that hold more than 16 KiB are not read from until they
-    /// hold less or the shortage is over (counted as `memory_pauses`); from seven eighths on, new
-    /// ones are refused with [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit), and attempts to
-    /// connect fail (counted as `dials_refused`; a [dial](crate::Dial) tries again as it does
-    /// otherwise); beyond the limit the connections that hold most, of all loops, are closed with
-    /// [`Closed::MemoryLimit`](crate::Closed::MemoryLimit), and so is the one that holds most where
-    /// memory has been short for half a minute and nothing was given back. A warning says so, at
-    /// most once a second. Receive buffers come on top ([`buffers`](Builder::buffers)), and what
-    /// protocols keep for themselves in other forms.
+    /// When three quarters of the limit are used, connections that hold more than 16 KiB are not
+    /// read from until they hold less or the shortage is over (counted as `memory_pauses`). When
+    /// seven eighths are used, new connections are refused with
+    /// [`Refusal::MemoryLimit`](crate::Refusal::MemoryLimit), and attempts to connect fail (counted
+    /// as `dials_refused`; a [dial](crate::Dial) retries as usual). Beyond the limit, the
+    /// connections that hold most, of all loops, are closed with
+    /// [`Closed::MemoryLimit`](crate::Closed::MemoryLimit). The connection that holds most is also
+    /// closed when memory has been short for half a minute and no connection has given any back. A
+    /// warning is logged, at most once a second. Receive buffers ([`buffers`](Builder::buffers))
+    /// and what protocols allocate by themselves do not count.
     ///
     /// Output counts until it has left: a piece of more than 64 KiB as a whole, until its last byte has (see
-    /// [`Limits::output_low`]). A chunk counts for the connection that took it, until it is dropped or written; what
-    /// becomes of it while nothing happens on that connection shows in the count only when memory is short.
+    /// [`Limits::output_low`]). A chunk counts for the connection that took the chunk, until it is dropped or
+    /// written. If a chunk is dropped while nothing happens on its connection, the count is corrected only when
+    /// memory is short.
     pub fn memory(&mut self, bytes: usize) -> &mut Builder {
         self.memory = Some(bytes.max(1 << 20));
         self
     }
 
-    /// What [`memory`](Builder::memory) is unless it is set: half of the machine's memory, or of what the control group
-    /// may use, and 1 GiB where neither is known; bytes. Reads files of the system.
+    /// The default of [`memory`](Builder::memory): half of the machine's memory, or of what the control group may use,
+    /// and 1 GiB where neither is known; bytes.
     ///
     /// ```
     /// assert!(tidewire::Builder::memory_default() >= 1 << 20);
@@ -362,45 +364,47 @@ impl Builder {
         crate::memory::budget::default_limit()
     }
 
-    /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Their memory is used
-    /// only as far as it is touched. When all are taken, receiving waits until one returns. The
-    /// threads engine makes 4 for each connection.
+    /// Receive buffers of one chunk for each loop, 2 to 2048, default 128. Memory that no receive
+    /// has touched is not used. When all are taken, receiving waits until one returns. The threads
+    /// engine makes 4 for each connection.
     pub fn buffers(&mut self, n: usize) -> &mut Builder {
         self.buffers = n.clamp(2, 2048);
         self
     }
 
-    /// Output that one loop makes in a turn, for all its connections together, before it hears
-    /// others; bytes, 64 KiB to 1 GiB, default 256 KiB. With less, connections that ask for little
-    /// wait less for connections that ask for much, and the latter take more turns.
+    /// Output that one loop makes in a turn, for all its connections together, before the loop
+    /// reads from other connections; bytes, 64 KiB to 1 GiB, default 256 KiB. A lower value lets
+    /// connections with small replies wait less for connections with large replies, and makes large
+    /// replies take more turns.
     ///
-    /// While no connection waits, each is answered at once. When the budget is used up, connections
-    /// go on that made little when they were last given something; the others wait (counted as
-    /// `turn_pauses`), and are given a quarter of it at a time, the one that has had least first. A
-    /// reply that is made in one piece is made whole; output that waits up to 16 KiB for each
-    /// connection does not count, nor what is no longer than the input that it answers. A
-    /// connection that has waited for a second is logged at warn, at most every ten.
+    /// While no connection waits, each is answered at once. When the budget is used up, only
+    /// connections whose last share of output was small go on. The other connections wait (counted
+    /// as `turn_pauses`); each gets a quarter of the budget at a time, and the connection that has
+    /// had least comes first. A reply that is made in one piece is made whole. Queued output of up
+    /// to 16 KiB for each connection does not count, nor does output that is no longer than the
+    /// input that it answers. A connection that has waited for a second is logged at warn, at most
+    /// once in ten seconds.
     pub fn turn_output(&mut self, bytes: usize) -> &mut Builder {
         self.turn_output = bytes.clamp(*TURN.start(), *TURN.end());
         self
     }
 
     /// Output that one loop hands to the kernel in a turn, for all its connections together; bytes,
-    /// 64 KiB to 1 GiB, default 1 MiB. What a connection has to send up to 16 KiB goes at once and
-    /// does not count. A connection that has more waits while others do (counted as `send_pauses`),
-    /// first come, first served, and is given a quarter of it at a time, 64 KiB at least. That
-    /// share is whole, so that a reply leaves in one piece, and may be on top of what a turn sends:
-    /// the next turns send less by as much. A connection that has waited for a second is logged as
-    /// above.
+    /// 64 KiB to 1 GiB, default 1 MiB. Up to 16 KiB of a connection's output is sent at once and
+    /// does not count. A connection with more output waits while other connections wait too
+    /// (counted as `send_pauses`), first come, first served; each gets a quarter of the budget at a
+    /// time, 64 KiB at least. A share is never cut, so that a reply is sent in one piece. A share
+    /// may exceed the budget of its turn; the next turns then send less by the excess. A connection
+    /// that has waited for a second is logged at warn, at most once in ten seconds.
     pub fn turn_send(&mut self, bytes: usize) -> &mut Builder {
         self.turn_send = bytes.clamp(*TURN.start(), *TURN.end());
         self
     }
 
-    /// Input that one loop takes in a turn where more than 16 connections have some; bytes, 64 KiB to 1 GiB, default
-    /// 4 MiB. Each is given the same part of it in every turn, at least one chunk, and what it has beyond that in the
-    /// turns that follow (counted as `receive_pauses`). With epoll; io_uring has received into its [`buffers`](Builder::buffers)
-    /// before the turn, and the threads engine has one connection a loop.
+    /// Input that one loop takes in a turn when more than 16 connections have input; bytes, 64 KiB to 1 GiB, default 4 MiB. All
+    /// these connections get equal parts of the budget in each turn, at least one chunk; further input waits for the next turns
+    /// (counted as `receive_pauses`). Only the epoll engine needs this limit: io_uring has received into its
+    /// [`buffers`](Builder::buffers) before the turn, and the threads engine has one connection a loop.
     pub fn turn_receive(&mut self, bytes: usize) -> &mut Builder {
         self.turn_receive = bytes.clamp(*TURN.start(), *TURN.end());
         self
@@ -490,10 +494,10 @@ impl Builder {
         self
     }
 
-    /// Watches the loops from a thread beside them: one that is in the same turn for longer than this is stuck,
-    /// mostly in a callback. That is logged at warn, with the service and the callback, and counted
-    /// ([`Observer::stalls`]). The loops are asked four times a second how late they answer, too
-    /// ([`LoopView::lag`](crate::LoopView)). Default: not watched.
+    /// Watches the loops from a separate thread: a loop that stays in one turn for longer than `threshold` is
+    /// stuck, mostly in a callback. A stuck loop is logged at warn, with the service and the callback, and
+    /// counted ([`Observer::stalls`]). The thread also measures, four times a second, how late the loops answer
+    /// ([`LoopView::lag`](crate::LoopView)). By default the loops are not watched.
     ///
     /// At least 5 ms. A stall is seen up to a quarter of the threshold late, and up to 5 ms if that is more. Threads
     /// of single connections are watched and not asked.
@@ -507,8 +511,8 @@ impl Builder {
     }
 
     /// Logs a line for each connection when it is closed, with its service, peer, reason, bytes and seconds, at info
-    /// under the target `tidewire::connection`; at debug also one when it is opened. Where that target is filtered
-    /// out when a connection is opened, it costs next to nothing. Default: no such lines.
+    /// under the target `tidewire::connection`; at debug also one when it is opened. If a filter hides that target
+    /// when a connection is opened, the line costs next to nothing. Default: no such lines.
     ///
     /// ```
     /// use tidewire::{Builder, EngineChoice, on_input};
@@ -632,14 +636,15 @@ impl Builder {
         self
     }
 
-    /// Binds the listeners and starts the loops. A place that is in use is tried again for about a second: what a process
-    /// on io_uring held that was killed is let go of a moment after it is gone.
+    /// Binds the listeners and starts the loops. If an address is in use, binding is retried for about a second: the
+    /// kernel frees the sockets of a killed io_uring process only a moment after the process is gone.
     ///
     /// # Errors
     /// See [`StartError`]; nothing keeps running then.
     pub fn start(&mut self) -> Result<Running, StartError> {
         let (mut running, left) = self.start_loops()?;
-        // Not before: a predecessor that goes on after all needs them. What has gone need not be removed.
+        // The files are not adopted earlier, because a predecessor that resumes service needs them. A
+        // file that is already gone need not be removed.
         let adopted = left.iter().filter_map(|path| SocketFile::adopt(path).ok());
         running.files.extend(adopted);
         Ok(running)
@@ -806,8 +811,8 @@ pub struct Listening {
     pub socket: OwnedFd,
     /// Where it listens.
     pub endpoint: Endpoint,
-    /// Which of the builder's `listen` calls made it, and so for which service. Several sockets have
-    /// the same number where loops accept for themselves.
+    /// The number of the builder's `listen` call that made it; the call names the service. If loops
+    /// accept for themselves, several sockets have one number.
     pub number: u32,
     /// The socket has a file that this server made, which a successor is to
     /// [remove](Listen::owning_file).
@@ -883,11 +888,11 @@ impl Running {
         &self.addrs
     }
 
-    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), be it
-    /// in this process or another: waiting and new connections are then shared between the two.
-    /// Once the successor has them, [`hand_over`](Running::hand_over) ends this server without a
-    /// connection lost. Loops that accept for themselves have a socket each: all of them are to be
-    /// inherited, or connections that the kernel has put in the queue of one that is not are lost.
+    /// Duplicates of the listening sockets, for a successor to [inherit](Listen::inherited), in
+    /// this process or another: both then share waiting and new connections. Once the successor has
+    /// them, [`hand_over`](Running::hand_over) ends this server without a connection lost. If loops
+    /// accept for themselves, each has a socket: the successor must inherit all of them, because
+    /// connections in the queue of a missing one are lost.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -948,10 +953,10 @@ impl Running {
         path.is_some_and(|path| self.files.iter().any(|file| file.path() == path))
     }
 
-    /// Has the loops look into the queues of their listeners now: for a successor, once its
-    /// predecessor accepts no more. The kernel wakes one of two rings that wait at one socket, and
-    /// does not wake the other when that one gives up; a client that came then would wait until the
-    /// next one comes.
+    /// Has the loops look into the accept queues of their listeners now. A successor calls this
+    /// when its predecessor has stopped accepting. The kernel wakes only one of two rings that wait
+    /// at one socket, and does not wake the other ring when the first one stops waiting. Without
+    /// this call, a client that connected at that moment would wait until the next client connects.
     ///
     /// ```
     /// use std::time::Duration;
@@ -1000,8 +1005,8 @@ impl Running {
         }
     }
 
-    /// Makes an outgoing connection of `service`, on the loops in turn. What is taken here becomes a
-    /// connection, or [`Service::dial_failed`] is called.
+    /// Makes an outgoing connection of `service`, on the loops in turn. A dial that is taken here
+    /// becomes a connection, or [`Service::dial_failed`] is called.
     ///
     /// # Errors
     /// See [`NotDialled`]; the dial comes back.

@@ -28,7 +28,7 @@ use crate::reactor::env::service_bit;
 pub enum Phase {
     /// Connected clients are being taken in; after that no client is.
     Closing,
-    /// Protocols were told, or are being told; connections finish what they owe.
+    /// Protocols are being told of the stop; connections finish their replies.
     Finishing,
     /// The deadline has passed, or the end was asked for at once: what is left is cut.
     Cutting,
@@ -47,7 +47,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What is left of one service: see [`Progress`].
+/// What one service still has to finish during a stop: see [`Progress`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,7 +92,8 @@ pub struct Left {
 pub struct Progress {
     /// How far it has come.
     pub phase: Phase,
-    /// What is left of each service, in the order in which the builder was given them.
+    /// The unfinished connections of each service, in the order in which the builder was given the
+    /// services.
     pub services: Vec<Left>,
     /// Bytes that connections hold in queued output and input that is not consumed.
     pub held: u64,
@@ -200,14 +201,15 @@ impl Drain {
         self.running.clock()
     }
 
-    /// Waits until it is over, for this long at most; whether it is. With a time of zero, only looks; so it does in a
-    /// callback of one of the loops.
+    /// Waits until the stop has ended, for at most `most`; returns whether it has ended. With a time of zero, and in
+    /// a callback of one of the loops, the call returns at once.
     pub fn wait_for(&self, most: Duration) -> bool {
         self.running.has_ended(most)
     }
 
-    /// Waits until it is over. Returns the final counters. In a callback of one of the loops it
-    /// does not wait: they go on to their end by themselves, and the counters are the present ones.
+    /// Waits until the stop has ended. Returns the final counters. In a callback of one of the
+    /// loops the call does not wait: the loops end by themselves, and the counters are the present
+    /// ones.
     pub fn wait(mut self) -> Counters {
         self.running.join();
         self.running.counters()
@@ -243,8 +245,9 @@ impl Running {
     /// sent, has every connection told, waits for them to finish until the deadline, cuts the rest.
     /// Returns the final counters. [`drain`](Running::drain) also stops, and can be watched.
     ///
-    /// In a callback of one of the loops, which cannot end before it has returned, nothing is waited for: the loops are told,
-    /// and go on to their end by themselves. So it is where `Running` is dropped in a callback, which cuts all connections.
+    /// In a callback of one of the loops, the call does not wait, because that loop cannot end before the callback returns:
+    /// the loops are told to stop, and end by themselves. Dropping `Running` in a callback does not wait either, and cuts all
+    /// connections.
     pub fn stop(self, deadline: Duration) -> Counters {
         self.drain(deadline).wait()
     }
@@ -273,9 +276,10 @@ impl Running {
         Drain::new(self)
     }
 
-    /// At a stop, connections of these services that were accepted and never served are waited for this long at most, and not
-    /// until their own deadlines or the stop's. For what a successor must not be kept waiting for. To be called before the
-    /// stop begins; names that no service has are passed over.
+    /// During a stop, waits for unserved connections of these services for at most `most`, instead of until their own
+    /// deadlines or the stop's. An unserved connection was accepted, and nothing was read from it or written to it. Use this
+    /// for services whose idle clients must not keep a successor waiting. Call this before the stop begins; names of unknown
+    /// services are ignored.
     ///
     /// ```
     /// use std::time::Duration;
@@ -306,9 +310,10 @@ impl Running {
             .limit_unserved(bits, Clock::System.monotonic() + most);
     }
 
-    /// [`drain`](Running::drain), for when a successor has the [listeners](Running::listeners):
-    /// clients that wait to be accepted are left to it, and so are the files of Unix sockets. What
-    /// was accepted already ends here.
+    /// Like [`drain`](Running::drain), for a stop in which a successor has the
+    /// [listeners](Running::listeners): clients that wait to be accepted are left to the successor,
+    /// and so are the files of Unix sockets. Connections that were accepted already end in this
+    /// process.
     pub fn hand_over(mut self, deadline: Duration) -> Drain {
         self.leave_to_successor();
         self.begin_stop(deadline);

@@ -65,7 +65,7 @@ pub struct Waiter(Arc<Board>);
 struct Board {
     standing: Mutex<Standing>,
     changed: Condvar,
-    /// Clock of these loops. None where only tests wait.
+    /// Clock of these loops. `None` in some tests.
     clock: Option<Arc<StopClock>>,
 }
 
@@ -105,8 +105,9 @@ impl Waiter {
         self.0.clock.as_ref().is_some_and(StopClock::is_here)
     }
 
-    /// Blocks until all loops have ended because they were stopped, or one has failed. The others
-    /// go on then, without what that one carried or accepted: stop them.
+    /// Blocks until all loops have ended because they were stopped, or one has failed. If one loop
+    /// has failed, the other loops go on, without the connections and listeners of the failed loop;
+    /// stop them.
     ///
     /// # Errors
     /// The first loop that failed, and why. In a callback of one of the loops, that this would wait for ever.
@@ -128,8 +129,9 @@ impl Waiter {
         }
     }
 
-    /// [`wait`](Waiter::wait), for this long at most; `None` if it has passed first. With a time of
-    /// zero, only looks; so it does in a callback of one of the loops, which cannot end meanwhile.
+    /// Like [`wait`](Waiter::wait), for at most `most`; `None` if the time has passed first. With a
+    /// time of zero, and in a callback of one of the loops, the call returns at once: that loop
+    /// cannot end before the callback returns.
     pub fn wait_for(&self, most: Duration) -> Option<Result<(), LoopFailed>> {
         let began = Instant::now();
         let mut standing = lock(&self.0.standing);
@@ -146,7 +148,8 @@ impl Waiter {
         }
     }
 
-    /// Waits until no loop runs any more, whether they failed or not, for this long at most; whether that is so.
+    /// Waits until no loop runs any more, whether loops failed or not, for at most `most`; returns whether all
+    /// have ended.
     pub(crate) fn all_ended(&self, most: Duration) -> bool {
         let began = Instant::now();
         let mut standing = lock(&self.0.standing);
@@ -190,7 +193,7 @@ impl Waiter {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! The engines: which of them runs the loops, and running one loop of it.
+//! The engines: choosing one, and running one loop of it.
 
 use std::fmt;
 use std::io;
@@ -133,8 +133,8 @@ pub(crate) fn resolve(choice: EngineChoice) -> Result<Resolved, String> {
     }
 }
 
-/// Runs one loop on the calling thread until it is stopped. Says through `ready` when it is set up,
-/// or why it cannot be; what goes wrong later is the result.
+/// Runs one loop on the calling thread until it is stopped. `ready` is told when the loop is set
+/// up, or why it cannot be set up; a later failure is the result.
 pub(crate) fn run(
     engine: Engine,
     setup: LoopSetup,

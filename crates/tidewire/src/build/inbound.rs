@@ -55,13 +55,14 @@ pub enum NotInbound {
     /// All loops have ended. The connection was reset.
     #[error("the loops have ended")]
     Ended,
-    /// The socket could not be set up for the engine. It was closed.
+    /// The socket could not be set up for the engine. The socket was closed.
     #[error("cannot set up the socket: {0}")]
     Socket(#[from] std::io::Error),
 }
 
 impl Inbound {
-    /// Has a loop let in this connection, as if it had accepted it itself: the same rules count it, and may turn it away.
+    /// Has a loop take this connection as if the loop had accepted it itself: the admission rules count the connection,
+    /// and may refuse it.
     ///
     /// # Errors
     /// See [`NotInbound`].
@@ -155,12 +156,12 @@ impl Running {
         }
     }
 
-    /// [`hand_over`](Running::hand_over), for a successor that takes connections as well:
-    /// connections of which nothing was read and to which nothing was written are let go of, and
-    /// are to be taken by [`Drain::take_unserved`]. Their protocols are told that they are closed,
-    /// with [`Closed::Stopped`](crate::Closed). A connection in the table of an io_uring
-    /// ([`Builder::direct_descriptors`](crate::Builder::direct_descriptors)) stays, and is served
-    /// here.
+    /// Like [`hand_over`](Running::hand_over), for a successor that also takes connections.
+    /// Connections from which nothing was read and to which nothing was written are released; take
+    /// them with [`Drain::take_unserved`] and pass them on. The protocols of released connections
+    /// are told [`Closed::Stopped`](crate::Closed). A connection in the table of an io_uring
+    /// ([`Builder::direct_descriptors`](crate::Builder::direct_descriptors)) cannot be released,
+    /// and is served in this process.
     pub fn hand_over_unserved(self, deadline: Duration) -> Drain {
         self.clock().pass_on_unserved();
         self.hand_over(deadline)

@@ -1,4 +1,5 @@
-//! What one connection, and one loop, may use. Every limit has a default and a behaviour.
+//! Limits of one connection, and of one loop. Every limit has a default, and a documented behaviour
+//! when it is reached.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at once for one service, over all loops. One more is accepted and at once
-    /// reset (counted as refused). Default 1,000,000: descriptors run out first, and then
-    /// accepting pauses instead.
+    /// Connections open at once for one service, over all loops. A further connection is accepted
+    /// and reset at once (counted as refused). Default 1,000,000: descriptors run out first, and
+    /// then accepting pauses instead.
     pub connections: usize,
     /// Outgoing connections of one service on their way at once, on one loop: being connected, or
-    /// waiting for their next attempt. One more fails at once, counted as `dials_refused`. Default
-    /// 65,536.
+    /// waiting for their next attempt. A further dial fails at once, counted as `dials_refused`.
+    /// Default 65,536.
     pub dials: usize,
     /// Unconsumed input a connection may carry from one call of `received` to the next, and the
     /// most that [`Next::AtLeast`](crate::Next::AtLeast) may ask for. Beyond it the connection is
@@ -25,25 +26,26 @@ pub struct Limits {
     pub carried: usize,
     /// Queued output at or below which `writable` is called after it had been full. Default 64 KiB.
     ///
-    /// This and the next two count the memory that the queue ties up: bytes, and with them a whole
-    /// receive buffer for a chunk that shares it, the places of the queue, the marks of
-    /// [held](crate::Link::hold_until) output. A piece that is sent in part counts as if it were
-    /// not, because its memory is freed when its last byte has gone: shared bytes too, wherever
-    /// else they are held. Up to two blocks (64 KiB each) may come on top: the first of what is
-    /// sent of the first piece, and what is free in the last. What shared bytes keep alive besides
-    /// themselves is their owner's.
+    /// `output_low`, `output_high` and `output_hard` count the memory that the output queue ties
+    /// up, bytes: queued bytes, a whole receive buffer for each chunk that shares one, the entries
+    /// of the queue, the marks of [held](crate::Link::hold_until) output. A piece that is sent in
+    /// part counts as a whole, because its memory is freed when its last byte has been sent; shared
+    /// bytes count even if other owners hold them too. Up to two blocks (64 KiB each) do not count:
+    /// the sent part of the first piece, and the free part of the last block. Memory that shared
+    /// bytes keep alive beside themselves does not count here.
     pub output_low: usize,
-    /// Queued output at or above which [`Link::full`](crate::Link::full) is true. Default 256 KiB. Where many
-    /// connections of a loop ask for much at once, it is true from a quarter of
-    /// [`Builder::turn_output`](crate::Builder::turn_output) on that one of them has been given in its turn.
+    /// Queued output at or above which [`Link::full`](crate::Link::full) is true. Default 256 KiB. When many
+    /// connections of a loop have much output at once, `full` is true earlier: as soon as the connection has
+    /// used its share, a quarter of [`Builder::turn_output`](crate::Builder::turn_output).
     pub output_high: usize,
     /// Queued output beyond which the connection is aborted with
     /// [`Closed::OutputLimit`](crate::Closed::OutputLimit). Chunks that the protocol holds count.
-    /// Default 64 MiB. What is more than 4 GiB is taken for 4 GiB, here and of the two marks.
+    /// Default 64 MiB. Values above 4 GiB mean 4 GiB, here and in `output_low` and `output_high`.
     pub output_hard: usize,
-    /// Input taken from one connection in one turn of its loop before others get theirs.
-    /// Default 256 KiB; at least one chunk is always taken. Where more than 16 connections have some, it
-    /// may be less: [`Builder::turn_receive`](crate::Builder::turn_receive) is for all of them.
+    /// Input taken from one connection in one turn of its loop before the loop reads from other
+    /// connections. Default 256 KiB; at least one chunk is always taken. When more than 16 connections
+    /// have input, a connection may get less: [`Builder::turn_receive`](crate::Builder::turn_receive)
+    /// limits all of them together.
     pub turn_bytes: usize,
     /// Time without a byte received or sent (at most 49 days, as for `request` and `write`) after which [`Protocol::idle`](crate::Protocol::idle)
     /// is called (default: finish), or, with output waiting, the connection is aborted as stalled.
@@ -53,28 +55,30 @@ pub struct Limits {
     /// something; [`Protocol::overdue`](crate::Protocol::overdue) is called otherwise (default:
     /// cut). Default none: what waits for nothing is closed when it is idle.
     pub first_byte: Option<Duration>,
-    /// Time in which the peer must complete what it has begun to say, and for each KiB of that which
-    /// has come a second more; then [`Protocol::overdue`](crate::Protocol::overdue) is called
+    /// Time in which the peer must complete a request that it has begun, plus a second for each KiB
+    /// of the request that has come; then [`Protocol::overdue`](crate::Protocol::overdue) is called
     /// (default: cut). A request has begun when a protocol leaves input unconsumed and waits for
-    /// more, and the next one begins where it consumes some; a protocol that consumes piece by piece
-    /// says so itself ([`Link::request_began`](crate::Link::request_began)). Time in which the
-    /// connection is not read from does not count. Default 60 s.
+    /// more, and the next request begins when it consumes some. A protocol that consumes piece by
+    /// piece announces its requests itself ([`Link::request_began`](crate::Link::request_began)).
+    /// Time in which the loop does not read from the connection does not count. Default 60 s.
     pub request: Option<Duration>,
-    /// Time for which output may wait without the peer taking any of it, whatever it sends meanwhile;
-    /// the connection is aborted as stalled then. What the kernel has and the peer takes is taken, if
-    /// it is at least a KiB for each second of that time; it is first looked at after a quarter of the
-    /// time (or of `idle`, if that is less), so that a peer may have a quarter more. Default 60 s.
+    /// Time that output may wait while the peer takes none of it, even if the peer sends; then the
+    /// connection is aborted as stalled. Bytes that the peer takes out of the kernel's send buffer
+    /// count as taken, if they are at least a KiB for each second of the limit. The first look at that
+    /// buffer comes after a quarter of the limit (or of `idle`, if that is less), so a peer may have a
+    /// quarter more. Default 60 s.
     pub write: Option<Duration>,
-    /// Time for which a connection may be there. Its protocol is then told as if the loops were
-    /// [stopping](crate::Protocol::draining), and cut if it has not ended within `linger`: also one that
-    /// has finished, before or then, and whose peer still takes what is left. Without it such a peer stays
-    /// for as long as `linger` allows, at the least rate that says for hours. Default none.
+    /// Time that a connection may stay open. After this time its protocol is told to finish, as when the
+    /// loops [stop](crate::Protocol::draining), and the connection is cut if it has not ended within
+    /// `linger`. A finished connection whose peer still takes output is cut too. Without a lifetime, a
+    /// slow peer that takes just enough output for `linger` can keep a connection open for hours. Default
+    /// none.
     pub lifetime: Option<Duration>,
-    /// Time that a finished connection may go without sending any of its output, be it a byte, and then, when
-    /// all is sent, to see the peer close. Only [`lifetime`](Limits::lifetime) and a stop's deadline bound the sum. A slow reader is given all there is as long as it takes some,
-    /// be it of what the kernel has, at least a KiB for each second; one that takes nothing is cut
-    /// after at most twice this. One that is cut with output queued is counted (`cut_unsent`,
-    /// `bytes_cut`) and logged. Default 5 s.
+    /// Time that a finished connection may pass without sending a byte of its output; then, when everything is sent, the time for
+    /// the peer to close. Only [`lifetime`](Limits::lifetime) and a stop's deadline bound the sum. A slow reader gets all output
+    /// as long as it takes some, at least a KiB a second out of the kernel's buffer; a reader that takes nothing is cut after at
+    /// most twice this time. A connection that is cut with output queued is counted (`cut_unsent`, `bytes_cut`) and logged.
+    /// Default 5 s.
     pub linger: Duration,
 }
 
@@ -99,7 +103,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What is wrong with these limits, if they cannot be meant.
+    /// Returns an error text if these limits contradict each other or are out of range.
     pub(crate) fn check(&self) -> Result<(), String> {
         let zero = [
             ("connections", self.connections),
@@ -156,8 +160,8 @@ pub(crate) const READING_RATE: u128 = 1024;
 /// Largest number of new bytes in one call of `received`, on every engine, unless set otherwise with
 /// [`Builder::chunk`](crate::Builder::chunk): 68 KiB.
 ///
-/// A receive that fills its buffer does not say whether there is more, and costs one that finds nothing. So this is 64 KiB, which
-/// is as long as many messages are, and room for what frames them.
+/// A receive that fills its buffer does not say whether there is more, and costs another receive that finds nothing. So the
+/// buffer holds 64 KiB, the length of many messages, and has room for their framing.
 pub const CHUNK: usize = 68 << 10;
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 /// that does listen at a Unix socket hears of each.
 const LET_GO_PAUSES: [u64; 5] = [30, 60, 120, 240, 480];
 
-/// Socket options. They are set on the listener, from which Linux hands them to accepted sockets,
-/// and on dialled sockets before they connect. Unix sockets have a backlog and buffers; the others
-/// are TCP's, and left out there.
+/// Socket options. Options are set on the listener, from which Linux copies them to accepted
+/// sockets, and on dialled sockets before they connect. On Unix sockets, only the backlog and the
+/// buffer sizes apply; the TCP options are ignored.
 ///
 /// ```
 /// use tidewire::{Listen, TcpOptions};
@@ -38,8 +38,8 @@ pub struct TcpOptions {
     /// time. In whole seconds, from one to [`KEEPALIVE_MAX`](TcpOptions::KEEPALIVE_MAX); values
     /// beyond are clamped. Default `None`: no probes.
     pub keepalive: Option<Duration>,
-    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
-    /// Default 4096.
+    /// Connections that may wait to be accepted; the kernel limits the number to
+    /// `net.core.somaxconn`. Default 4096.
     pub backlog: i32,
     /// Kernel receive buffer in bytes. Default `None`: sized by the kernel.
     pub receive_buffer: Option<usize>,
@@ -118,11 +118,11 @@ fn probes(idle: Duration) -> TcpKeepalive {
 ///
 /// # Unix sockets
 ///
-/// A path that holds a socket on which no process listens any more, such as one left behind by a
-/// process that was killed, is taken over; if a process listens there, or if it is no socket,
-/// starting fails. The file is removed at a stop if it is still the one that was made. Loops that
-/// accept for themselves share the one socket, and the kernel does not spread its connections
-/// evenly over them: [`Placement::Acceptor`](crate::Placement::Acceptor) does.
+/// If the path holds a socket on which no process listens, for instance that of a killed process,
+/// the socket is replaced. If a process listens there, or the path is no socket, starting fails. At
+/// a stop the file is removed if it is still the file that was made. Loops that accept for
+/// themselves share one Unix socket, and the kernel does not spread its connections evenly over
+/// them: [`Placement::Acceptor`](crate::Placement::Acceptor) does.
 ///
 /// ```
 /// use tidewire::Listen;
@@ -146,7 +146,7 @@ pub struct Listen {
 /// A listener that was bound.
 pub(crate) struct Bound {
     pub(crate) endpoint: Endpoint,
-    /// One socket for each loop, in turn; there may be more sockets than loops.
+    /// One socket for each loop, in turn; surplus sockets are shared out too.
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,
@@ -258,19 +258,19 @@ impl Listen {
     }
 
     /// The file of an inherited Unix socket is removed at a stop, as if it had been bound here: for
-    /// a server that takes over from a [predecessor](crate::Listening) that made it. It is left
-    /// alone if starting fails. Of no effect without a file.
+    /// a server that takes over from a [predecessor](crate::Listening) that made it. If starting
+    /// fails, the file is left alone. Without a file this has no effect.
     #[must_use]
     pub fn owning_file(mut self) -> Listen {
         self.owns_file = true;
         self
     }
 
-    /// No other process will have the inherited sockets when the loops are stopped: a predecessor
-    /// that hands them over ends, a service manager keeps them. A stop then refuses new handshakes
-    /// while it takes in connected clients, as with what was bound here; without this it does not,
-    /// because the filter would outlast it, and a client that connects at the last moment may be
-    /// reset.
+    /// Promises that no other process keeps the inherited sockets after the loops have stopped. Do
+    /// not call this if a predecessor hands sockets over and goes on, or if a service manager keeps
+    /// them. With this promise a stop refuses new handshakes while it takes in connected clients,
+    /// as it does with sockets that were bound here. Without it the stop does not, because the
+    /// filter would outlast the stop, and a client that connects at the last moment may be reset.
     #[must_use]
     pub fn exclusive(mut self) -> Listen {
         self.exclusive = true;

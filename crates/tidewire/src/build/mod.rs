@@ -1,4 +1,4 @@
-//! Building a server: loops, listeners, outgoing connections, bounds; and what a running one is reached by.
+//! Building a server: loops, listeners, outgoing connections, limits; and the handles of a running server.
 
 pub(crate) mod builder;
 pub(crate) mod drain;

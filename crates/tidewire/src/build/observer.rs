@@ -10,7 +10,7 @@ use crate::reach::sync::{Mutex, lock};
 use crate::reactor::counters::Counters;
 use crate::reactor::life::{LoopView, Registry};
 
-/// Looks at a running server: what each loop has counted for each service. Cheap to clone; what it shows stays when
+/// Looks at a running server: what each loop has counted for each service. Cheap to clone; the counters stay when
 /// the loops have ended.
 ///
 /// ```

@@ -15,8 +15,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The file of a listening Unix socket, removed when this is dropped, unless another file is in its
-/// place. Listeners of services have one by themselves; this is for sockets beside them.
+/// The file of a listening Unix socket, removed on drop, unless another file is in its place. The
+/// builder's listeners have a `SocketFile` already; use this type for other sockets.
 ///
 /// ```
 /// use std::os::unix::net::UnixListener;
@@ -37,8 +37,8 @@ pub struct SocketFile {
     made: Made,
 }
 
-/// What tells one file from another that has taken its name. The number of an inode alone does not:
-/// it is used again as soon as it is free.
+/// Identifies a file, so that another file under the same name is noticed. The inode number alone
+/// does not suffice: the file system reuses it as soon as it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     device: u64,
@@ -66,8 +66,8 @@ pub(crate) struct Access {
 }
 
 impl SocketFile {
-    /// Binds a stream or packet socket to `path`, with this access mode, and has it listen. What a dead process has
-    /// left there is replaced.
+    /// Binds a stream or packet socket to `path`, with this access mode, and has it listen. A socket file that a
+    /// dead process has left there is replaced.
     ///
     /// # Errors
     /// `AddrInUse` if a process listens there, or if it is no socket; or what the system says.
@@ -90,8 +90,8 @@ impl SocketFile {
         access: Access,
         backlog: i32,
     ) -> io::Result<SocketFile> {
-        // Two servers that start at once must not take each other's socket, bound and not yet
-        // listening, for a dead one's.
+        // Two servers may start at once. Neither must take the other's socket, which is bound and
+        // not yet listening, for that of a dead process.
         let lock = lock_directory(path)?;
         let addr = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &addr) {
@@ -163,8 +163,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Gives the socket its owner and mode, and nothing else that has taken its name: a user that may
-/// write to the directory could put a link to another's file there.
+/// Sets owner and mode of the socket, and of nothing else under its name: a user that may write to
+/// the directory could replace the socket with a link to another user's file.
 fn give(path: &Path, access: Access) -> io::Result<()> {
     if access == Access::default() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The threads engine: one thread for each connection, each a loop of its own with one connection,
-//! waiting on its socket and on a wake-up descriptor that is made when a handle is taken.
+//! The threads engine: one thread for each connection. Each thread is a loop with one connection;
+//! it waits on its socket, and on a wake-up descriptor that is made when a handle is taken.
 
 use std::collections::HashMap;
 use std::io;
@@ -54,8 +54,7 @@ impl Spawner {
         Spawner::starting(setup, cpus, Linux.event(), Box::new(start_thread))
     }
 
-    /// An engine whose threads are started in this way; `stop` is the descriptor by which they are
-    /// stopped.
+    /// An engine whose threads `spawn` starts; `stop` is the descriptor by which they are stopped.
     pub(crate) fn starting(
         setup: LoopSetup,
         cpus: Vec<usize>,
@@ -150,7 +149,7 @@ fn carry(carrier: Carrier) {
     }
 }
 
-/// What is to carry a command, and has not begun.
+/// A connection and its thread, before the thread has begun.
 pub(crate) struct Carrier {
     setup: LoopSetup,
     /// The service of the connection. No other will come, so no other service is hosted: one that
@@ -176,7 +175,7 @@ impl Carried {
 }
 
 impl Carrier {
-    /// What it hosts, if that is not what its spawner was made with.
+    /// Sets the services that the thread hosts, if they differ from the services of its spawner.
     pub(crate) fn hosting(mut self, plan: Arc<Plan>) -> Carrier {
         self.setup.plan = plan;
         self

@@ -1,6 +1,6 @@
-//! Watching loops from beside them. A loop that is stuck in a callback cannot say so: a thread of its own looks at
-//! all of them a few times in each threshold, at what they store as they go ([`Activity`]), and asks them now and
-//! then how late they answer.
+//! Watching loops from a thread beside them. A loop that is stuck in a callback cannot report that. A separate
+//! thread looks at all loops a few times in each threshold: it reads what the loops store as they run
+//! ([`Activity`]), and now and then measures how late they answer.
 //!
 //! [`Activity`]: crate::reactor::activity::Activity
 
@@ -60,10 +60,10 @@ const PLACES_MAX: usize = 256;
 pub struct Stall {
     /// The loop's name, as in [`LoopView`](crate::LoopView).
     pub name: Arc<str>,
-    /// The service that was called last; empty if none was in that turn.
+    /// The service that was called last; empty if no service was called in that turn.
     pub service: Arc<str>,
-    /// The callback that was called last, such as `received`; `none` if none was: then it is the toolkit or the
-    /// system, or the machine has no processor for the loop.
+    /// The callback that was called last, such as `received`. `none` if no callback was called: then the
+    /// toolkit or the system takes the time, or the machine has no processor for the loop.
     pub callback: &'static str,
     /// How often.
     pub count: u64,
@@ -98,7 +98,7 @@ impl Board {
     }
 }
 
-/// The thread that watches; it ends when this is dropped.
+/// The watching thread; it ends when this value is dropped.
 pub(crate) struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -150,7 +150,7 @@ fn ask(of: &Registered) {
     }
 }
 
-/// What is known of a loop.
+/// The watching thread's state of a loop.
 struct Known {
     turns: u64,
     /// When it was last seen to go on.

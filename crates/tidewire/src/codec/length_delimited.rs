@@ -60,8 +60,8 @@ pub enum Delimited<'a> {
         /// What followed it.
         body: &'a [u8],
     },
-    /// A part of one. So many bytes are needed together to go on: return
-    /// [`Next::AtLeast`](crate::Next::AtLeast) of it.
+    /// The frame is not there whole. The codec needs this many bytes together to go on: return
+    /// [`Next::AtLeast`](crate::Next::AtLeast) with this number.
     Needs(usize),
 }
 

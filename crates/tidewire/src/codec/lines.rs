@@ -3,11 +3,12 @@
 use crate::codec::too_long::TooLong;
 use crate::protocol::input::Input;
 
-/// Takes lines out of a stream: each ends with a line feed, or carriage return and line feed. Neither is part of the line
-/// that is given, so a carriage return that means something at the end of a line is lost.
+/// Takes lines out of a stream: each ends with a line feed, or carriage return and line feed. The line end is not part of
+/// the returned line, so a carriage return that means something at the end of a line is lost.
 ///
-/// The codec looks at no byte twice: what was searched is remembered from one chunk to the next. So
-/// one `Lines` belongs to one connection, and all that the connection consumes goes through it.
+/// The codec looks at no byte twice: the position up to which it has searched is remembered from
+/// one chunk to the next. So one `Lines` belongs to one connection, and the connection consumes
+/// input only through it.
 ///
 /// ```
 /// use tidewire::codec::Lines;
@@ -56,8 +57,8 @@ impl Lines {
         Lines { max, searched: 0 }
     }
 
-    /// Consumes the next line and returns it without its end; `None` if it is not there whole. What
-    /// follows the last line feed when the peer finishes is no line.
+    /// Consumes the next line and returns it without its line end; `None` if the line is not there
+    /// whole. When the peer finishes, bytes behind the last line feed are not a line.
     ///
     /// # Errors
     /// [`TooLong`] as soon as that is certain; nothing is consumed then.

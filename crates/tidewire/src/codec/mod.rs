@@ -1,7 +1,7 @@
 //! Framing for protocols of one's own: where a message ends in a stream of bytes.
 //!
-//! Both take frames out of an [`Input`](crate::Input) without a copy, bound what a peer may make a
-//! connection carry, and find the same frames however the stream was split.
+//! Both codecs take frames out of an [`Input`](crate::Input) without a copy, bound what a peer may
+//! make a connection carry, and find the same frames however the stream was split.
 
 mod length_delimited;
 mod lines;

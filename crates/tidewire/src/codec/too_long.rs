@@ -1,7 +1,7 @@
 //! The one error of framing.
 
-/// A frame is longer than it may be; the connection cannot go on, because it is unknown where the
-/// next one begins.
+/// A frame is longer than the limit; the connection cannot go on, because the start of the next
+/// frame is unknown.
 ///
 /// ```
 /// use tidewire::Input;

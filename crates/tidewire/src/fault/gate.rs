@@ -1,4 +1,4 @@
-//! What lets the pieces of one direction pass, or holds them back.
+//! Lets the pieces of one direction pass, or holds them back.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

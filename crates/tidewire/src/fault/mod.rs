@@ -2,8 +2,8 @@
 //! the simulator.
 //!
 //! [`Faults`] is a [`Wrap`]: put it around a service with [`Layered`](crate::Layered), as the innermost layer or
-//! outside of another, on the accepting side or the dialling one. Each connection draws what happens to it from the
-//! seed and its number, so that the same order of connections, pieces and times gives the same faults.
+//! outside of another, on the accepting side or the dialling one. Each connection draws its faults from the seed
+//! and its number, so that equal orders of connections, pieces and times give equal faults.
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,8 +43,8 @@ use crate::vocabulary::time::Instant;
 use gate::{Gate, Passing};
 use rates::{Rates, Shared, one_in};
 
-/// Which faults, and how often; "one in n" is a chance of 1/n for each, and 0 is never. A *piece* is what came in one
-/// go, or what is to go out in one, after it was split.
+/// The kinds of faults and their frequencies; "one in n" is a probability of 1/n, and 0 is never. A *piece* is the
+/// data of one receive or one send, after it was split.
 ///
 /// ```
 /// use std::time::Duration;
@@ -108,9 +108,9 @@ impl Faults {
         }
     }
 
-    /// A little of everything that a connection over TCP may meet: one connection in 20 is refused;
-    /// of the pieces one in 200 is cut, one in 8 held back for 1 to 20 ms, one in 4 split into 1 to
-    /// 100 bytes. No bits are turned over, because TCP has checksums.
+    /// A few of all faults that a TCP connection may meet: one connection in 20 is refused; one
+    /// piece in 200 is cut, one in 8 is held back for 1 to 20 ms, one in 4 is split into 1 to 100
+    /// bytes. No bits are flipped, because TCP has checksums.
     #[must_use]
     pub fn usual(seed: u64) -> Faults {
         Faults::none(seed)
@@ -134,7 +134,8 @@ impl Faults {
         self
     }
 
-    /// Holds one piece in `n` back for so long, and what comes behind it in the same direction.
+    /// Holds one piece in `n` back for a time out of `delay`, together with the pieces behind it in
+    /// the same direction.
     ///
     /// # Panics
     /// If the range is empty.
@@ -333,7 +334,8 @@ impl Layer for Faulty {
             .min()
     }
 
-    /// What was held back goes on by the events that follow: output is pumped, and reading is resumed.
+    /// Pieces that were held back go on with the following events: output is pumped, and reading is
+    /// resumed.
     fn expired<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         let now = at.link().now();
         self.inwards.open(now);

@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) flips: AtomicU64,
 }
 
-/// A chance of one in `n`; none if that is 0.
+/// True with a probability of one in `n`; never if `n` is 0.
 pub(super) fn one_in(rng: &mut Rng, n: u64) -> bool {
     n > 0 && rng.below(n) == 0
 }

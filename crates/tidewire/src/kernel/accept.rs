@@ -7,10 +7,10 @@ use crate::kernel::descriptor::Descriptor;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::{Origin, Peer};
 
-/// What one attempt to accept came to.
+/// The result of one attempt to accept.
 pub(crate) enum Accepted<F> {
     Connection(F, Endpoint),
-    /// This one had gone already, or was forbidden; there may be more.
+    /// The connection had closed already, or a firewall forbids it; other connections may wait.
     Gone(io::Error),
     /// No client is waiting.
     None,
@@ -54,14 +54,14 @@ pub(crate) fn is_exhaustion(e: &io::Error) -> bool {
 }
 
 /// Tells errors of one connection from errors of accepting as such. Linux passes pending network
-/// errors of the new socket through `accept`; they mean that this one has gone.
+/// errors of the new socket through `accept`; they mean that this connection has closed.
 pub(crate) fn classify<F>(e: io::Error) -> Accepted<F> {
     use rustix::io::Errno;
     match e.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => Accepted::None,
         _ if is_exhaustion(&e) => Accepted::Exhausted(e),
-        // For example an inherited listener that another process has shut down: it would be
-        // reported for ever.
+        // For example an inherited listener that another process has shut down: it would report an
+        // error for ever.
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP) => Accepted::Broken(e),
         _ => Accepted::Gone(e),
     }

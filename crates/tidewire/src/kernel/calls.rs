@@ -1,9 +1,9 @@
 //! The system calls that drivers make, as a seam: [`Linux`](super::linux::Linux) passes them on, and
 //! the [simulated kernel](crate::sim) answers them from a seed.
 //!
-//! Drivers are generic over [`Sys`], so that a call is a call: nothing is looked up or boxed. What
-//! passes from one loop to another is a [`Descriptor`](super::descriptor::Descriptor), which knows
-//! the kernel that it belongs to.
+//! Drivers are generic over [`Sys`], so that a call is a static call: nothing is looked up or
+//! boxed. A socket that passes from one loop to another is a
+//! [`Descriptor`](super::descriptor::Descriptor), which knows the kernel that it belongs to.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -19,7 +19,7 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
 use crate::vocabulary::time::Instant;
 
-/// What comes behind the bytes of a send.
+/// What follows the bytes of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Nothing,
@@ -57,7 +57,7 @@ pub(crate) trait Sys: Clone + 'static {
     fn own(descriptor: Descriptor) -> Self::Fd;
     fn look(descriptor: &Descriptor) -> &Self::Fd;
     fn hand_over(fd: Self::Fd) -> Descriptor;
-    /// What a loop is woken by: readable once [notified](Descriptor::notify).
+    /// A descriptor that wakes a loop: readable once [notified](Descriptor::notify).
     fn event(&self) -> io::Result<Descriptor>;
 
     /// Becomes readable at the time that it is [set](Sys::set_timer) to.

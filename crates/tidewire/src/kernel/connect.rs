@@ -57,8 +57,8 @@ pub(crate) fn refused(to: &Endpoint, why: Errno) -> io::Error {
     }
 }
 
-/// What an attempt has come to. A socket that was given its own destination as its local port is
-/// connected to itself: no process listens there, and none could while it stands.
+/// The result of an attempt to connect. A socket whose local port is its own destination is
+/// connected to itself: no process listens there, and none could while the connection exists.
 pub(crate) fn outcome(socket: impl AsFd) -> Result<(), Errno> {
     rustix::net::sockopt::socket_error(&socket).and_then(|error| error)?;
     let (here, there) = (
@@ -75,7 +75,7 @@ pub(crate) fn outcome(socket: impl AsFd) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// Otherwise one address serves 28 thousand connections to all destinations together.
+    /// Otherwise one address could serve only 28 thousand connections to all destinations together.
     #[test]
     fn the_port_is_left_to_connect_for_both_families() {
         for (to, from) in [("127.0.0.1:1", "127.0.0.1:0"), ("[::1]:1", "[::1]:0")] {

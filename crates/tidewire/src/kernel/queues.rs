@@ -12,7 +12,7 @@ use crate::kernel::calls::{Behind, Sys};
 pub(crate) enum Target {
     /// A descriptor, by its number.
     Number(RawFd),
-    /// What stands at this place in the ring's table.
+    /// The socket at this place in the ring's table.
     Place(u32),
 }
 
@@ -73,11 +73,11 @@ pub(crate) enum Once {
     Now,
     /// There is probably nothing yet: wait first.
     Later,
-    /// What is there, else nothing.
+    /// Receives what is there, or nothing, without waiting.
     OrNot,
 }
 
-/// What has become of an operation.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) user_data: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Done {
     pub(crate) flags: u32,
 }
 
-/// The two queues of one ring, and what is registered with it.
+/// The two queues of one ring, and its registered resources.
 pub(crate) trait Queues {
     type Sys: Sys;
     type Buffers: Buffers;
@@ -106,8 +106,9 @@ pub(crate) trait Queues {
     /// (zero). Interrupted, timed out, and told to take completions first are no errors.
     fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Looks what has completed; whether the queue was too small for it. Nothing is lost then: the
-    /// kernel keeps the rest, and moves it over as it is entered.
+    /// Looks which operations have completed; returns whether the queue was too small for all of
+    /// them. No completion is lost then: the kernel keeps the rest, and moves it over when the ring
+    /// is entered.
     fn look(&mut self) -> bool;
 
     /// Takes one of the completions that the last [`look`](Queues::look) has found.
@@ -145,9 +146,9 @@ pub(crate) trait Queues {
 /// A group of receive buffers that the kernel picks from, in the order they were given. Dropped while
 /// registered, it leaves its memory to the kernel.
 pub(crate) trait Buffers {
-    /// Gives a buffer, named `id` in completions. The kernel sees it with the next
-    /// [`publish`](Buffers::publish), writes to it as it likes from then on, and is done with it when
-    /// a completion names it.
+    /// Gives the kernel a buffer, named `id` in completions. The kernel sees the buffer after the
+    /// next [`publish`](Buffers::publish), may write to it at any time from then on, and is done with
+    /// it when a completion names it.
     ///
     /// # Safety
     /// The memory stays valid until the group is unregistered, and no code looks at it until a

@@ -115,8 +115,8 @@ pub(crate) fn peer_name(socket: impl AsFd) -> Option<SocketAddr> {
     ]
     .into_iter()
     .find_map(|size| {
-        // SAFETY: the closure is given a storage that holds any address. The kernel writes at
-        // most `size` bytes of it and says how many; if it fails, it writes none.
+        // SAFETY: the storage that the closure is given can hold any address. The kernel writes at
+        // most `size` bytes and says how many; if the call fails, the kernel writes none.
         let named = unsafe {
             socket2::SockAddr::try_init(|storage, len| {
                 *len = size as libc::socklen_t;

@@ -17,7 +17,7 @@ use crate::kernel::queues::{Buffers, Done, Once, Operation, Queues, Target};
 /// `IORING_RECVSEND_POLL_FIRST`: expect to wait, do not try at once.
 const POLL_FIRST: u16 = 1;
 const PAGE: usize = 4096;
-/// What has a close send a reset. The kernel may look at it at any time.
+/// Makes a close send a reset. The kernel may read it at any time.
 static RESET: libc::linger = libc::linger {
     l_onoff: 1,
     l_linger: 0,
@@ -55,7 +55,8 @@ pub(crate) fn build(sizes: Sizes) -> io::Result<IoUring> {
         .setup_cqsize(sizes.completions)
         .build(sizes.submissions)?;
     let have = ring.params();
-    // All of them older than the flags above; a kernel that lacks one is not Linux as we know it.
+    // All these features are older than the flags above; a kernel that lacks one of them is not a
+    // Linux that we know.
     for (there, name) in [
         (have.is_feature_nodrop(), "NODROP"),
         (have.is_feature_submit_stable(), "SUBMIT_STABLE"),
@@ -327,7 +328,7 @@ impl Buffers for SharedBuffers {
         let at = usize::from(self.tail & (self.size - 1));
         let entries: *mut BufRingEntry = self.entries.as_mut_ptr().cast();
         // SAFETY: `at` is inside the ring. The kernel reads no entry at or after the published
-        // tail, and writes none; the tail itself lies in a field that is not touched here.
+        // tail, and writes none; the tail is a field that this write does not touch.
         let entry = unsafe { &mut *entries.add(at) };
         entry.set_addr(start as u64);
         entry.set_len(len);

@@ -1,5 +1,5 @@
-//! What a layer is asked for, and what it may do: [`Wrap`], [`Layer`], [`Around`]; and the connection that it stands
-//! in, [`LayeredConn`].
+//! The traits of a layer, [`Wrap`] and [`Layer`]; what a layer may do, [`Around`]; and the connection that a layer
+//! stands in, [`LayeredConn`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -146,8 +146,8 @@ pub trait Layer: Sized + 'static {
         let _ = at;
     }
 
-    /// Bytes have come, as in [`Protocol::received`](crate::Protocol::received). What it returns
-    /// counts unless the inner protocol waits for its output to drain.
+    /// Bytes have come, as in [`Protocol::received`](crate::Protocol::received). The returned
+    /// [`Next`] counts unless the inner protocol waits for its output to drain.
     fn received<S: Service>(
         &mut self,
         input: &mut Input<'_>,
@@ -171,9 +171,9 @@ pub trait Layer: Sized + 'static {
         }
     }
 
-    /// The peer has finished sending, and the layer around this one cannot tell whether it had more to say: see
+    /// The peer has finished sending, and the outer layer cannot tell whether the stream was complete: see
     /// [`Protocol::cut_short`](crate::Protocol::cut_short). Default: the inner protocol is told; if there is none yet,
-    /// the connection is aborted for this reason.
+    /// the connection is aborted with this reason.
     fn cut_short<S: Service>(
         &mut self,
         unread: usize,
@@ -309,7 +309,8 @@ pub struct LayeredConn<S: Service, L: Layer> {
 pub(super) enum Heard {
     /// Nothing of either.
     Nothing,
-    /// [Alone](Within::Alone): input, some of which it has consumed. So it is not waited for.
+    /// [Alone](Within::Alone): input, some of which the layer has consumed. So the loop does not
+    /// wait for more input.
     Input,
     /// [In a layer](Within::Layer): that the loops stop, or it will as soon as it was served.
     Stop,
@@ -340,7 +341,7 @@ pub(super) struct Shared<S> {
     pub(super) limits: Arc<Limits>,
 }
 
-/// A connection as its [`Layer`] sees it: the link on one side, the inner protocol on the other.
+/// A connection for its [`Layer`]: the link on one side, the inner protocol on the other.
 ///
 /// ```
 /// use tidewire::{Around, Input, Layer, Next, Service};
@@ -375,7 +376,7 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
         &mut self.cx.link
     }
 
-    /// The other end, as far as it is known.
+    /// The peer, as far as the layer knows it.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.cx.link.peer()
@@ -391,8 +392,8 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// opens its protocol inside this layer.
     ///
     /// # Errors
-    /// The inner service's [`Refusal`]. It is counted, and the connection is reset with it as the
-    /// reason.
+    /// Returns the inner service's [`Refusal`], if it refuses the connection. A refusal is counted,
+    /// and resets the connection with the refusal as its reason.
     ///
     /// # Panics
     /// If it was accepted already.
@@ -416,8 +417,8 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// Input that the layer leaves unconsumed is offered to it.
     ///
     /// # Errors
-    /// As [`accept`](Around::accept), but the peer hears the words of the inner service if it has any
-    /// ([`Service::refusal_reply`](crate::Service::refusal_reply)).
+    /// Like [`accept`](Around::accept), but a refused peer gets the inner service's reply, if there
+    /// is one ([`Service::refusal_reply`](crate::Service::refusal_reply)).
     ///
     /// # Panics
     /// As [`accept`](Around::accept).
@@ -551,8 +552,8 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     }
 
     /// Hands output of the inner protocol to `take`, piece by piece, until there is none that may be
-    /// sent, the link is full, or `take` takes less than it was given. It returns how many bytes it
-    /// took. Returns the sum.
+    /// sent, the link is full, or `take` takes less than it was given. `take` returns how many bytes
+    /// it took; the result is the sum.
     ///
     /// ```
     /// use tidewire::{Around, Closed, Input, Instant, Layer, Layered, Next, Peer, Refusal, Service, Wrap};

@@ -24,10 +24,11 @@ const ROUNDS: usize = 64;
 
 /// A protocol that runs inside another one, its *layer*.
 ///
-/// The layer is an ordinary [`Protocol`]. It feeds the inner protocol with what it makes of its own
-/// input, and sends what it makes of the inner one's output. The inner protocol cannot tell: it has
-/// a link of its own with the same contracts, driven by the same code as a connection's. Its
-/// handles reach it through the layer, which has the same `Local` and `Message`.
+/// The layer is an ordinary [`Protocol`]. The layer turns its own input into input of the inner
+/// protocol, and the inner protocol's output into its own output. The inner protocol cannot see the
+/// layer: it has a link of its own with the same contracts, driven by the same code as the link of
+/// a connection. Handles reach the inner protocol through the layer, which has the same `Local` and
+/// `Message`.
 ///
 /// The layer's part:
 ///
@@ -157,8 +158,9 @@ impl<P: Protocol> fmt::Debug for Inner<P> {
 }
 
 impl<P: Protocol> Inner<P> {
-    /// A protocol that is not open yet. Of `limits`, the output marks, the hard limit and `carried`
-    /// apply, and `first_byte` and `request`; the rest is the outer connection's affair. Output at the layer adds to that here.
+    /// Makes a protocol that is not open yet. The output marks, the hard limit, `carried`, `first_byte` and `request` of
+    /// `limits` apply to it; the outer connection has the other limits. Output that waits in the layer adds to the protocol's
+    /// own.
     #[must_use]
     pub fn new(protocol: P, limits: impl Into<Arc<Limits>>) -> Inner<P> {
         Inner {
@@ -201,8 +203,8 @@ impl<P: Protocol> Inner<P> {
         self.event(Event::Opened, cx);
     }
 
-    /// Hands bytes to the inner protocol. If it does not want any now, they are kept; a layer that
-    /// asks [`wants_input`](Inner::wants_input) first keeps what is kept bounded.
+    /// Hands bytes to the inner protocol. If the inner protocol does not want bytes now, they are
+    /// kept; a layer that asks [`wants_input`](Inner::wants_input) first bounds the kept bytes.
     pub fn received<L>(&mut self, bytes: &[u8], cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
@@ -354,7 +356,8 @@ impl<P: Protocol> Inner<P> {
         self.event(Event::Notified(key), cx);
     }
 
-    /// What it told another connection came back.
+    /// A message that the inner protocol sent to another connection could not be delivered, and
+    /// comes back.
     pub fn undelivered<L>(&mut self, to: ConnId, message: P::Message, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
@@ -440,9 +443,9 @@ impl<P: Protocol> Inner<P> {
         self.state.as_ref().is_some_and(|s| s.wants_input())
     }
 
-    /// Hands output of the inner protocol to `take`, piece by piece, until there is none that may be
-    /// sent, the layer's own link is full, or `take` takes less than it was given. It returns how many bytes
-    /// it took. Returns the sum.
+    /// Hands output of the inner protocol to `take`, piece by piece, until there is none that may be sent,
+    /// the layer's own link is full, or `take` takes less than it was given. `take` returns how many bytes
+    /// it took; the result is the sum.
     pub fn take_output<L>(
         &mut self,
         cx: &mut Cx<'_, L>,
@@ -587,8 +590,8 @@ impl<P: Protocol> Inner<P> {
 
     // ---- Inside ----
 
-    /// Calls `f` if the protocol is open. What it asks for is passed on as soon as the layer is asked
-    /// to write.
+    /// Calls `f` if the protocol is open. The requests that `f` makes through its link are passed on
+    /// when the layer is next asked to write.
     pub(crate) fn reach(&mut self, mut outer: Link<'_>, f: impl FnOnce(&mut P, Link<'_>)) {
         if let Some(state) = &mut self.state
             && state.is_open()
@@ -600,7 +603,7 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// Releases marks; the layer takes what they held as soon as it is asked to write.
+    /// Releases marks; the layer takes the released output when it is next asked to write.
     pub(crate) fn release_later(&mut self, upto: u64, outer: &mut Link<'_>) {
         if let Some(state) = &mut self.state
             && state.release(upto, outer.now())
@@ -686,14 +689,15 @@ impl<P: Protocol> Inner<P> {
             let is_new = !has_left || state.out.len() > queued;
             let unsent = outer_sends || state.out.may_send();
             if state.end_of_input_due() && may_wait && is_new && unsent {
-                // What was answered leaves before the end is told, as in `Core::settle_fully`.
+                // The replies leave before the protocol is told of the end, as in
+                // `Core::settle_fully`.
                 state.owed.add(Owed::EndInside);
                 continue;
             }
             drive::call_back(&mut inside, state, env, self.limits.carried);
             if env.has_told(state) {
-                // The message is delivered when the layer's callback has returned. What is still
-                // due comes in the next turn.
+                // The message is delivered when the layer's callback has returned. The remaining
+                // callbacks come in the next turn.
                 break;
             }
         }

@@ -25,12 +25,12 @@ use crate::vocabulary::peer::{Origin, Peer};
 /// A service with a layer around each of its connections.
 ///
 /// The inner service's [`accept`](Service::accept) is called when the layer knows the peer's
-/// identity: after a TLS handshake, after the header of the PROXY protocol. What it is told of the
-/// peer is what the layer found out, and a refusal closes the connection with its reason. The inner
-/// service's state on each loop, its messages, handles and wake-ups are as they are without the
-/// layer:
-/// [`Service::woken`] finds the inner protocols. A dialled connection that ends before the inner
-/// service has accepted it has failed: [`Service::dial_failed`] is called, with the reason.
+/// identity: after a TLS handshake, after the header of the PROXY protocol. The inner service sees
+/// the identity that the layer found out, and a refusal closes the connection with the refusal as
+/// its reason. The inner service's state on each loop, its messages, handles and wake-ups work as
+/// without the layer: [`Service::woken`] finds the inner protocols. A dialled connection that ends
+/// before the inner service has accepted it has failed: [`Service::dial_failed`] is called, with
+/// the reason.
 ///
 /// ```
 /// use std::time::Duration;
@@ -185,7 +185,7 @@ impl<S: Service, L: Layer> LayeredConn<S, L> {
         self.let_go(cx);
     }
 
-    /// Opens the protocol of a layer that has handed over; whether that was now.
+    /// Opens the protocol of a layer that has handed over; returns whether it was opened now.
     fn let_go(&mut self, cx: &mut Cx<'_, Self>) -> bool {
         match &mut self.within {
             Within::Alone(protocol) if self.layer.take().is_some() => {
@@ -314,7 +314,8 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         );
     }
 
-    /// Timers of a protocol inside share the layer's one timer, so this one is of a protocol that its layer has let go.
+    /// Timers of an inner protocol share the layer's one timer, so this timer belongs to a protocol that its layer has
+    /// released.
     fn timer_expired(&mut self, key: u64, cx: &mut Cx<'_, Self>) {
         if let Within::Alone(protocol) = &mut self.within {
             protocol.timer_expired(key, &mut cx.within());

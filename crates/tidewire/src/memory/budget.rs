@@ -215,12 +215,14 @@ impl Meter {
         now >= *self.wants_room.get_or_insert(now) + 2 * LOOK
     }
 
-    /// What a connection of this loop that holds so much is compared by: no two loops have the same.
+    /// The number by which this loop's connection that holds `bytes` is compared with connections of
+    /// other loops: no two loops have equal numbers.
     pub(crate) fn rank_of(&self, bytes: usize) -> u64 {
         (bytes.min(u32::MAX as usize) as u64) << 32 | u64::from(self.number)
     }
 
-    /// Whether it is time to count anew what connections hold: some of it changes without them.
+    /// Whether it is time to count anew what connections hold: chunks may be dropped without an
+    /// event of their connection.
     pub(crate) fn is_stale(&mut self, now: Instant) -> bool {
         let stale = now >= self.counted + LOOK;
         if stale {
@@ -229,8 +231,8 @@ impl Meter {
         stale
     }
 
-    /// The change of what this loop holds since the last time, in the sum. It is kept up by wrapping
-    /// additions, of which the result never is below zero.
+    /// Adds the change of this loop's memory since the last time to the common sum. The sum is kept
+    /// by wrapping additions; the total is never below zero.
     #[cold]
     fn publish(&mut self) {
         let change = self.held.wrapping_sub(self.published);

@@ -1,15 +1,15 @@
 //! Receive buffers: one allocation for a loop, cut into equal pieces that are leased to receive
 //! into, lent to protocols as slices, and shared as [`Chunk`]s when a protocol keeps a piece.
 //!
-//! A piece is in one of four states, told by its reference count: *free* (0), *leased* (1, held by
-//! exactly one [`Lease`], which alone may write), *shared* (any number of [`Chunk`]s, no writer),
-//! *given* to a kernel that may write at any time ([`GIVEN`]; no code here looks at it). The count
-//! returns to 0 when the last holder is dropped, on the loop's own thread: all of these types hold
-//! an `Rc` and so cannot leave it.
+//! The reference count of a piece tells its state: *free* (0), *leased* (1: one [`Lease`] holds the
+//! piece, and only the lease may write), *shared* (any number of [`Chunk`]s, no writer), *given* to
+//! a kernel that may write at any time ([`GIVEN`]; no code here looks at the bytes). The count
+//! returns to 0 when the last holder is dropped, on the loop's own thread: a holder contains an
+//! `Rc` and so cannot leave the thread.
 //!
 //! Pieces start at a stride that is not a power of two, so that the first cache lines of different
-//! pieces do not compete for the same cache sets; each has headroom in front, into which a
-//! connection's unconsumed remainder is copied so that it stays contiguous with new bytes.
+//! pieces do not compete for the same cache sets. Each piece has headroom in front; a connection's
+//! unconsumed bytes are copied into the headroom, so that they are contiguous with new bytes.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -85,9 +85,9 @@ impl Pool {
         })
     }
 
-    /// Gives a free piece away, to a kernel that receives into it in its own time: which one, and
-    /// where its space starts. It stays away until [`take_back`](Pool::take_back), and the memory
-    /// must not be freed before: keep the pool.
+    /// Gives a free piece to a kernel that receives into it at any time: returns its number, and
+    /// where its space starts. The piece stays with the kernel until
+    /// [`take_back`](Pool::take_back), and the memory must not be freed before: keep the pool.
     pub(crate) fn give(&self) -> Option<(u32, *mut u8)> {
         let id = self.0.free.borrow_mut().pop()?;
         let refs = &self.0.refs[id as usize];
@@ -194,7 +194,7 @@ impl Lease {
         }
     }
 
-    /// Whether chunks share the piece. It may then not be received into again: drop this.
+    /// Whether chunks share the piece. If so, it must not be received into again: drop the lease.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.pool.0.refs[self.id as usize].get() != 1
@@ -309,7 +309,7 @@ impl Chunk {
         Chunk { piece, _tally }
     }
 
-    /// For a queue, which counts what it holds.
+    /// Turns the chunk into a piece for an output queue, which counts the memory of its pieces.
     pub(crate) fn into_piece(self) -> Piece {
         self.piece
     }
@@ -349,8 +349,9 @@ impl Deref for Piece {
             } => {
                 let (start, len) = (*start as usize, *len as usize);
                 let cells = &pool.0.memory[start..start + len];
-                // SAFETY: this holds a reference, so the piece's count is at least 1 and no lease
-                // of it exists until every chunk is dropped; no code writes it meanwhile.
+                // SAFETY: `self` holds a reference, so the piece's count is at least 1 and there is
+                // no lease of it until every chunk is dropped; no code writes to the piece
+                // meanwhile.
                 unsafe { std::slice::from_raw_parts(cells.as_ptr() as *const u8, len) }
             }
             Piece::Heap(b) => b,

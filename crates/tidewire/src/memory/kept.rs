@@ -1,5 +1,5 @@
-//! What a protocol keeps beside its output and its carried input: the chunks that it took. An account for
-//! each connection that keeps anything.
+//! Accounts of the chunks that protocols have taken, beside their output and carried input. Each
+//! connection that has taken a chunk has an account.
 
 use std::cell::Cell;
 use std::rc::Rc;

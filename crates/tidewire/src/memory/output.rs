@@ -1,15 +1,15 @@
-//! What a connection has written and the kernel has not yet taken.
+//! Output that a connection has written and the kernel has not taken yet.
 //!
 //! Small writes are gathered into blocks that are borrowed from the loop and go back when they are
-//! sent, so an idle connection owns none. Taken chunks and shared bytes are queued as they are.
-//! A write that fits a block is never split over two, so that one acknowledgement is one piece.
-//! What is written behind a mark stays in the queue until the mark is released ([`holds`]).
+//! sent, so an idle connection owns none. Taken chunks and shared bytes are queued as they are. A
+//! write that fits a block is never split over two, so that one acknowledgement is one piece.
+//! Output that is written behind a mark stays in the queue until the mark is released ([`holds`]).
 //!
-//! What counts against a connection's marks is memory: the bytes, and what is tied up beside them. A
-//! segment is freed when its last byte is sent, so what is sent of the first one counts like what is not.
-//! The exceptions are at most a block each: room that will be used yet, in the block that is being
-//! written to, and the first 64 KiB that are sent of the first segment. (So a queue of blocks counts
-//! what it has left, and only a segment larger than any block is looked at twice.)
+//! Memory counts against a connection's marks: the queued bytes, and the memory that is tied up beside
+//! them. A segment is freed when its last byte is sent, so the sent bytes of the first segment count like
+//! unsent ones. Two exceptions, at most a block each, do not count: free room in the block that is being
+//! written to, and the first 64 KiB that are sent of the first segment. (So a queue of blocks counts its
+//! unsent bytes, and only a segment larger than any block needs a second look.)
 
 mod block;
 mod holds;
@@ -28,7 +28,7 @@ use shared::Shared;
 pub(crate) use block::Blocks;
 pub(crate) use shared::OwnerPanicked;
 
-/// A shared piece that is no longer than this is copied: that costs less than to send it apart.
+/// A shared piece that is no longer than this is copied: a copy costs less than a separate send.
 const COPIED: usize = 256;
 /// What each segment but the first takes besides its bytes: its place in the queue, which may have
 /// twice the places it needs.
@@ -89,9 +89,11 @@ pub(crate) struct Output {
     /// Bytes of `first` that are sent already.
     sent: usize,
     len: usize,
-    /// Memory that is tied up beside the bytes; what is sent of `first` and counts is part of it.
+    /// Memory that is tied up beside the unsent bytes; sent bytes of `first` that count are part of
+    /// it.
     waste: usize,
-    /// Which of it may not be sent yet. `None` for connections that never asked for that.
+    /// The parts of the queue that may not be sent yet. `None` for connections that never held
+    /// output.
     holds: Option<Box<Holds>>,
 }
 
@@ -133,7 +135,7 @@ impl Output {
         self.holds().is_some_and(Holds::any)
     }
 
-    /// What is written from now on may be sent when marks up to `mark` are released.
+    /// Output that is written from now on may be sent when marks up to `mark` are released.
     pub(crate) fn hold(&mut self, mark: u64) {
         let len = self.len;
         self.change_holds(|holds| holds.hold(mark, len));
@@ -301,7 +303,7 @@ impl Output {
             }
         }
         self.waste += self.sent_and_held();
-        // What was long once does not keep its places.
+        // A queue that was long once gives its memory back.
         if self.rest.is_empty() && self.rest.capacity() > 0 {
             self.rest = VecDeque::new();
         } else if self.rest.len() * 4 < self.rest.capacity() && self.rest.capacity() > PLACES_KEPT {
@@ -339,8 +341,8 @@ impl Output {
         self.push(Segment::Block(block));
     }
 
-    /// Queues a block that was filled in the hope of more: as it is if its size is what its bytes
-    /// need, else a copy of them.
+    /// Queues a block that was made in the hope of more output: as it is if its size fits,
+    /// otherwise a copy of its bytes.
     fn place(&mut self, block: Block, blocks: &mut Blocks) {
         let n = block.bytes().len();
         let fits = matches!(self.last(), Some(Segment::Block(b)) if b.room() >= n);
@@ -377,7 +379,7 @@ impl Output {
         match self.last() {
             None => self.first = Some(segment),
             Some(last) => {
-                // Nothing more will be written to it.
+                // Nothing more will be written to that block.
                 let room = match last {
                     Segment::Block(b) => b.room(),
                     _ => 0,

@@ -1,6 +1,6 @@
-//! Memory straight from the kernel. It comes untouched, costs nothing until it is used, and goes back
-//! when it is dropped. The allocator promises neither: what it has seen freed once it takes from its
-//! own heap the next time, clears by writing all of it, and may keep for ever.
+//! Memory straight from the kernel. The memory comes untouched, costs nothing until it is used, and
+//! goes back to the kernel on drop. The allocator guarantees none of these: it may serve a later
+//! request from its own heap, clear memory by writing all of it, and keep memory for ever.
 
 use std::cell::Cell;
 use std::ops::Deref;

@@ -1,17 +1,18 @@
-//! Tables by a small index that grow chunk by chunk: growing copies nothing, so no connection pays for
-//! the others, and what a crowd used is given back when it has left.
+//! Tables by a small index that grow chunk by chunk. Growing copies nothing, so no connection pays for
+//! the others, and memory that many connections used is given back when they have left.
 //!
 //! The lowest free place is taken first, which keeps what is in use close together.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
-/// A chunk has at most this many bytes, and more than half of it: allocators take so much from the
-/// kernel and give it back as a whole. Of its memory only what was used is resident.
+/// A chunk has at most this many bytes, and more than half of it: allocators take chunks of this
+/// size from the kernel, and give them back as a whole. Only the used part of a chunk's memory is
+/// resident.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Up to here the first chunk grows by doubling: many a table has one connection only. Then it is taken whole,
-/// so that what has been outgrown does not stay with the allocator.
+/// Up to this size the first chunk grows by doubling: many tables have one connection only. Beyond it, the
+/// chunk is allocated whole, so that outgrown pieces do not stay with the allocator.
 const DOUBLED_BYTES: usize = 4 << 10;
 
 struct Chunk<T> {
@@ -32,15 +33,17 @@ impl<T> Chunk<T> {
 }
 
 pub(crate) struct Table<T> {
-    /// The first chunk stands here, so that what is in it, in most tables all, is one step nearer.
+    /// The first chunk is part of the table, so that its entries, in most tables all, are one
+    /// pointer nearer.
     first: Chunk<T>,
     /// All others.
     more: Vec<Chunk<T>>,
     len: usize,
     /// No chunk before this one has a free place.
     open: usize,
-    /// A chunk with memory of which no place is taken. One may stay, so that connections that come and
-    /// go one at a time do not allocate: the first, which leaves the allocator the most to give back.
+    /// An allocated chunk of which no entry is in use. One such chunk may stay, so that connections
+    /// that come and go one at a time do not allocate. The first empty chunk stays: so the allocator
+    /// gets the most back.
     spare: Option<usize>,
 }
 
@@ -129,7 +132,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Puts a value where it belongs; what was there is dropped.
+    /// Puts a value at its index; an old value there is dropped.
     pub(crate) fn put(&mut self, index: usize, value: T) {
         let (at, place) = (index / Self::CHUNK, index % Self::CHUNK);
         if self.more.len() < at {

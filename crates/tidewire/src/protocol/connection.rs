@@ -1,5 +1,5 @@
-//! One connection as the author of a protocol sees it: the trait [`Protocol`], and what its
-//! callbacks are given. With a connection that is [`Cx`], without one [`Turn`].
+//! One connection as the author of a protocol sees it: the trait [`Protocol`], and the contexts of
+//! its callbacks. The context of a callback with a connection is [`Cx`], without one [`Turn`].
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
 
-/// One connection: bytes in, bytes out, and nothing else. It opens no socket, reads no clock,
-/// starts no thread, waits for nothing; [`Cx::link`] is its only way out.
+/// One connection: bytes in, bytes out, and nothing else. A protocol opens no socket, reads no
+/// clock, starts no thread, waits for nothing; [`Cx::link`] is its only way out.
 ///
 /// # Contract
 ///
@@ -59,20 +59,19 @@ use crate::vocabulary::time::Instant;
 pub trait Protocol: Sized + 'static {
     /// State shared by the service's connections on one loop.
     type Local: 'static;
-    /// What others may post to a connection, or connections of one loop [tell](Cx::tell) each other.
-    /// Handles can be taken to other threads if it is [`Send`]. One that carries a
-    /// [`Chunk`](crate::Chunk) is not, and stays on its loop.
+    /// Messages that any thread posts to a connection, or that connections of one loop
+    /// [send](Cx::tell) each other. If the type is [`Send`], handles can be taken to other threads.
+    /// A message that carries a [`Chunk`](crate::Chunk) is not `Send`, and stays on its loop.
     type Message: 'static;
 
-    /// Whether [`look_ahead`](Protocol::look_ahead) is to be called. It costs something only where this
-    /// is true.
+    /// Whether [`look_ahead`](Protocol::look_ahead) is to be called. The call costs something only
+    /// where this is true.
     const LOOKS_AHEAD: bool = false;
 
-    /// These bytes will be offered to [`received`](Protocol::received) in this turn of the loop,
-    /// behind carried ones. Called for each of the connections that have become readable together,
-    /// up to
+    /// `input` will be offered to [`received`](Protocol::received) in this turn of the loop, behind
+    /// carried bytes. Called for each of the connections that have become readable together, up to
     /// [`LOOK_AHEAD_MAX`](crate::LOOK_AHEAD_MAX) of them and one piece of each, before `received` is
-    /// called for any: a service that will look things up in memory can begin to bring all of them into
+    /// called for any: a service that will look things up in memory can begin to load all of them into
     /// the cache.
     ///
     /// The call is only a hint. If only one connection is readable, its bytes are not announced. Another connection
@@ -120,9 +119,9 @@ pub trait Protocol: Sized + 'static {
         let _ = cx;
     }
 
-    /// Bytes have come: bytes left unconsumed before, followed by new ones. What is left unconsumed
-    /// is carried to the next call; the result says when that should be. After [`Next::AfterDrain`]
-    /// there may be no bytes at all.
+    /// Bytes have come: bytes left unconsumed before, followed by new ones. Bytes that are left
+    /// unconsumed now are carried to the next call; the result says when the next call should be.
+    /// After [`Next::AfterDrain`] the input may be empty.
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next;
 
     /// Output had been full and has fallen to the low mark. If `received` returned
@@ -176,18 +175,18 @@ pub trait Protocol: Sized + 'static {
         let _ = cx;
     }
 
-    /// The peer has finished sending, and all that it sent has been offered to `received`; `unread`
-    /// bytes of it were left unconsumed. Default: finish too.
+    /// The peer has finished sending, and all its bytes were offered to `received`; `unread` bytes
+    /// were left unconsumed. Default: finish too.
     fn peer_finished(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         let _ = unread;
         cx.link.finish();
     }
 
-    /// The peer has finished sending, without the farewell by which the layer around this protocol
-    /// tells a whole stream from one that was cut: TLS, for example. Called in place of
-    /// [`peer_finished`](Protocol::peer_finished), and like it after all that came was offered to
-    /// `received`. Default: finish for this reason, which sends what was answered. A protocol whose
-    /// requests say themselves where they end may do what it does in `peer_finished`.
+    /// The peer has finished sending, without the farewell by which the outer layer tells a
+    /// complete stream from a cut one: TLS, for example, has such a farewell. Called in place of
+    /// [`peer_finished`](Protocol::peer_finished), also after all received bytes were offered to
+    /// `received`. Default: finish with this reason, which sends the replies. A protocol whose
+    /// requests mark their own ends may do here what it does in `peer_finished`.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol};
@@ -356,10 +355,10 @@ pub trait Protocol: Sized + 'static {
         cx.link.finish();
     }
 
-    /// The peer has said nothing within [`Limits::first_byte`](crate::Limits::first_byte), or has not
-    /// completed a request within [`Limits::request`](crate::Limits::request). Default: the connection
-    /// is cut for it ([`Closed::FirstByteLate`], [`Closed::RequestLate`]). A protocol may say something
-    /// and [finish](Link::finish) instead, which is recorded as the same. One that goes on gives the peer as much time again from where more of it comes.
+    /// The peer has said nothing within [`Limits::first_byte`](crate::Limits::first_byte), or has not completed a request within
+    /// [`Limits::request`](crate::Limits::request). Default: the connection is cut for it ([`Closed::FirstByteLate`],
+    /// [`Closed::RequestLate`]). A protocol may write a reply and [finish](Link::finish) instead; the recorded reason is then
+    /// also one of these. If the protocol goes on, the peer has the full time again, counted from the next bytes that it sends.
     ///
     /// ```
     /// use std::time::Duration;
@@ -482,12 +481,11 @@ pub trait Protocol: Sized + 'static {
         let _ = (to, message, cx);
     }
 
-    /// The loops are stopping, or the connection has been open for as long as
-    /// [it may](crate::Limits::lifetime). All requests received before have been offered. At a stop, a connection that was
-    /// accepted and has consumed and sent nothing yet is told only when it has, or when the stop no longer waits for it
-    /// ([`Running::limit_unserved`](crate::Running::limit_unserved)): its client was told that it is connected. Default: finish; a
-    /// protocol that still owes replies may finish later, within the stop's deadline or, at the end of
-    /// its lifetime, [`Limits::linger`](crate::Limits::linger).
+    /// The loops are stopping, or the connection has been open for as long as [it may](crate::Limits::lifetime). All requests
+    /// that arrived before were offered. An accepted connection that has consumed and sent nothing is told later: when it has, or
+    /// when the stop no longer waits for it ([`Running::limit_unserved`](crate::Running::limit_unserved)). Its client was told
+    /// that it is connected, and may be about to send. Default: finish; a protocol that still owes replies may finish later,
+    /// within the stop's deadline or, at the end of its lifetime, [`Limits::linger`](crate::Limits::linger).
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.finish();
     }
@@ -539,7 +537,7 @@ pub trait Protocol: Sized + 'static {
     }
 }
 
-/// What a callback is given.
+/// The context of a callback.
 ///
 /// ```
 /// use tidewire::{Cx, Input, Next, Protocol};
@@ -565,7 +563,7 @@ pub struct Cx<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Cx<'_, P> {
-    /// This context for a protocol inside, whose link this is too.
+    /// This context for an inner protocol that writes to this link too.
     pub(crate) fn within<Q>(&mut self) -> Cx<'_, Q>
     where
         Q: Protocol<Local = P::Local, Message = P::Message>,
@@ -633,8 +631,8 @@ impl<P: Protocol> Cx<'_, P> {
         ConnName::new(self.number(), service, self.link.state.id)
     }
 
-    /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback, once however often asked.
-    /// This is how a connection reaches the others of its loop.
+    /// Has [`Service::woken`](crate::Service::woken) called on this loop after this callback, once, however often a
+    /// callback asks for it. In `woken`, a service reaches the other connections of the loop.
     ///
     /// ```
     /// use std::time::Duration;
@@ -790,7 +788,7 @@ impl<P: Protocol> Cx<'_, P> {
     }
 }
 
-/// What a callback is given that has no open connection: [`Protocol::closed`] and
+/// The context of a callback without an open connection: [`Protocol::closed`] and
 /// [`Service::dial_failed`](crate::Service::dial_failed).
 ///
 /// ```
@@ -828,9 +826,9 @@ pub struct Turn<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Turn<'_, P> {
-    /// The name of the connection that is gone, as [`Link::id`](crate::Link::id) gave it; `None` in
-    /// [`dial_failed`](crate::Service::dial_failed), where there was none. By then the name belongs
-    /// to no connection.
+    /// The name of the closed connection, as [`Link::id`](crate::Link::id) gave it; `None` in
+    /// [`dial_failed`](crate::Service::dial_failed), where there was no connection. The name
+    /// belongs to no open connection any more.
     ///
     /// ```
     /// use std::collections::BTreeSet;
@@ -874,7 +872,8 @@ impl<P: Protocol> Turn<'_, P> {
         self.gone.map(|(id, _)| id)
     }
 
-    /// The name of the connection that is gone among those of all loops, as [`Cx::name`] gave it.
+    /// The name of the closed connection among the connections of all loops, as [`Cx::name`] gave
+    /// it.
     ///
     /// ```
     /// # use tidewire::{Protocol, Turn};
@@ -888,7 +887,7 @@ impl<P: Protocol> Turn<'_, P> {
         Some(ConnName::new(self.number(), service, self.id()?))
     }
 
-    /// The peer of the connection that is gone, as its protocol has known it; `None` in
+    /// The peer of the closed connection, as its protocol has known it; `None` in
     /// [`dial_failed`](crate::Service::dial_failed).
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
@@ -971,7 +970,7 @@ impl<P: Protocol> Turn<'_, P> {
         self.home.mail.waker.number()
     }
 
-    /// This turn for a protocol inside, whose layer this is.
+    /// This turn for an inner protocol, in whose layer this turn happens.
     ///
     /// ```
     /// use tidewire::{Closed, Cx, Input, Next, Protocol, Turn};

@@ -55,8 +55,8 @@ impl Link<'_> {
         self.own_limits();
     }
 
-    /// Time for a whole request: see [`Limits::request`](crate::Limits::request). One that is under
-    /// way has as much more.
+    /// Time for a whole request: see [`Limits::request`](crate::Limits::request). A request that is
+    /// under way gets the full new time.
     pub fn set_request_limit(&mut self, limit: Option<Duration>) {
         self.state.deadlines.set_request(limit);
         self.env.touch(self.state);
@@ -77,9 +77,10 @@ impl Link<'_> {
         }
     }
 
-    /// Says that a request has begun, of which the protocol consumes piece by piece: its limit counts
-    /// from here. Said again, it counts anew; so a protocol that is content with steady progress says
-    /// it for each large piece. Without it, a request lasts from the first byte that is left unconsumed.
+    /// Says that a request has begun whose bytes the protocol consumes piece by piece: the request's
+    /// limit counts from this call. Each further call starts the limit anew; so a protocol that is
+    /// content with steady progress calls this for each large piece. Without this call, a request lasts
+    /// from its first unconsumed byte on.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol};

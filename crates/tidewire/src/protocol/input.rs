@@ -1,12 +1,12 @@
-//! What a connection has received and its protocol has not yet consumed.
+//! Bytes that a connection has received and its protocol has not consumed yet.
 
 use crate::memory::buffer::{Chunk, Lent, Piece};
 use crate::memory::kept::Kept;
 
 /// Received bytes, lent to [`Protocol::received`](crate::Protocol::received) as one contiguous
-/// slice: what was left unconsumed before, then what is new.
+/// slice: first the bytes that were left unconsumed before, then the new ones.
 ///
-/// What is not consumed when the call returns is carried to the next one.
+/// Bytes that are unconsumed when `received` returns are carried to the next call.
 ///
 /// ```
 /// use tidewire::Input;
@@ -20,7 +20,7 @@ pub struct Input<'a> {
     bytes: &'a [u8],
     consumed: usize,
     lent: Option<&'a Lent<'a>>,
-    /// The connection's account of what it keeps; made when it first takes a chunk.
+    /// The connection's account of its taken chunks; made when it takes the first.
     kept: Option<Kept>,
 }
 

@@ -17,7 +17,7 @@ use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
 /// A connection's way out: write, set a timer, ask the time, pause or resume reading, finish or
-/// abort. Nothing here blocks or fails; what is asked for is done when the callback has returned.
+/// abort. No method blocks or fails; the loop acts on the requests when the callback has returned.
 ///
 /// After [`finish`](Link::finish) every other call but [`abort`](Link::abort) is without effect, after
 /// `abort` every one.
@@ -93,9 +93,9 @@ impl Link<'_> {
         }
     }
 
-    /// Queues a copy of `bytes`. Never fails: ask [`full`](Link::full) between messages and stop
-    /// when it says so. Output beyond the hard limit aborts the connection. A write of at most
-    /// 64 KiB is handed to the kernel in one piece where the kernel takes it.
+    /// Queues a copy of `bytes`. The call never fails: ask [`full`](Link::full) between messages
+    /// and stop when it is true. Output beyond the hard limit aborts the connection. A write of at
+    /// most 64 KiB reaches the kernel in one piece if the kernel takes it.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) {
         if self.may_queue(bytes.len()) {
@@ -104,11 +104,11 @@ impl Link<'_> {
         }
     }
 
-    /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); it returns how many
-    /// it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than is
-    /// used costs neither time nor memory. What the slice holds before is of no meaning and may
-    /// have been another connection's: `fill` counts no byte that it did not write. If it panics
-    /// nothing is queued.
+    /// Queues what `fill` writes into a slice of `most` bytes (at most 64 KiB); `fill` returns how
+    /// many it wrote. Saves the copy of [`write`](Link::write) for encoders; asking for more than
+    /// is used costs neither time nor memory. The slice may contain old bytes, even of another
+    /// connection: `fill` must count no byte that it did not write. If `fill` panics, nothing is
+    /// queued.
     ///
     /// # Panics
     /// If `most` is more than 64 KiB or `fill` claims more than `most`.
@@ -247,18 +247,19 @@ impl Link<'_> {
         input.consume(n);
     }
 
-    /// Holds back what is written from now on until marks up to `mark` are released, by
-    /// [`release`](Link::release) here, or for many at once by
-    /// [`Conns::release_all`](crate::Conns::release_all). For replies that must wait for something,
+    /// Holds back output that is written from now on until marks up to `mark` are released, by
+    /// [`release`](Link::release) here, or for many connections at once by
+    /// [`Conns::release_all`](crate::Conns::release_all). For replies that must wait for an event,
     /// such as a commit whose number is the mark.
     ///
-    /// Held output is queued output: order is kept, it counts against the marks and the hard limit,
-    /// and [`finish`](Link::finish) waits for it. Its peer cannot take it, so it is not closed for
-    /// being idle or slow meanwhile; only a stop's deadline still ends the wait.
+    /// Held output is queued output: the order is kept, held bytes count against the marks and the
+    /// hard limit, and [`finish`](Link::finish) waits for them. The peer cannot take held output,
+    /// so the connection is not closed for being idle or slow meanwhile; only a stop's deadline
+    /// ends the wait.
     ///
-    /// Marks rise: one that is not above the last, or that is released already, changes nothing.
-    /// Mark 0 is always released. Costs nothing while it is not used, and 16 bytes for each mark
-    /// that is waited for.
+    /// Marks rise: a mark that is not above the last one, or that is released already, changes
+    /// nothing. Mark 0 is always released. Holding costs nothing while it is not used, and 16 bytes
+    /// for each mark that output waits for.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -372,10 +373,10 @@ impl Link<'_> {
             || queued >= self.state.high as usize
     }
 
-    /// Says that the last message has taken so long, where it was more than a moment: that counts
-    /// like output that its connection has made. Once its share of the turn is used up, the link is
-    /// [full](Link::full), and the protocol is to leave the rest of its input as it would then.
-    /// Read the [clock](Link::clock) around messages that may take long, and not around the others.
+    /// Says that the last message has taken the time `took`, if that was more than a moment: the
+    /// time counts like output of the connection. Once the connection's share of the turn is used
+    /// up, the link is [full](Link::full), and the protocol should leave the rest of its input.
+    /// Read the [clock](Link::clock) around messages that may take long, and not around others.
     ///
     /// ```
     /// use tidewire::{Next, on_input, sim::chunking::collect};
@@ -400,9 +401,9 @@ impl Link<'_> {
     }
 
     /// Bytes of memory that this connection holds: queued output, input that is carried from one call of
-    /// [`received`](crate::Protocol::received) to the next, and [taken chunks](crate::Input::take). This is what
-    /// [`Builder::memory`](crate::Builder::memory) bounds. Within `received`, carried input does not count: it is the
-    /// input that is shown.
+    /// [`received`](crate::Protocol::received) to the next, and [taken chunks](crate::Input::take).
+    /// [`Builder::memory`](crate::Builder::memory) bounds the sum of these bytes. Within `received`, carried input
+    /// does not count, because it is the input that is shown.
     ///
     /// ```
     /// use tidewire::{Next, on_input, sim::chunking::collect};
@@ -558,9 +559,10 @@ impl Link<'_> {
     }
 
     /// Calls [`timer_expired`](crate::Protocol::timer_expired) with `key` once at `at`, or as soon as may be if that has
-    /// passed; replaces the timer of that key. A connection has as many as it sets, beside the [one](Link::set_timer) without
-    /// a key; they expire in the order of their times. Each costs two places in trees, and counts for 128 bytes among what the
-    /// connection [holds](crate::Builder::memory) until it has expired. A connection that finishes has none any more.
+    /// passed; replaces the timer with that key. A connection may set many such timers, beside the [one](Link::set_timer)
+    /// without a key; they expire in the order of their times. Each timer costs two entries in trees, and counts for 128 bytes
+    /// of what the connection [holds](crate::Builder::memory) until it has expired. When a connection finishes, its timers are
+    /// removed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -605,7 +607,7 @@ impl Link<'_> {
     /// ```
     pub fn set_keyed_timer(&mut self, key: u64, at: Instant) {
         if self.state.is_open() {
-            // One of the past cannot go before those that are due.
+            // A timer in the past must not go off before timers that are due.
             self.state.set_keyed_timer(key, at.max(self.env.now));
             self.env.touch(self.state);
         }
@@ -636,7 +638,8 @@ impl Link<'_> {
         self.env.now
     }
 
-    /// The time now, read from the clock. For measuring; some tens of nanoseconds.
+    /// The time now, read from the clock. For measurements; the call takes some tens of
+    /// nanoseconds.
     #[must_use]
     pub fn clock(&self) -> Instant {
         self.env.clock.monotonic()
@@ -725,10 +728,9 @@ impl Link<'_> {
         self.state.is_paused()
     }
 
-    /// Ends the connection in order: flushes the output (what is [held](Link::hold_until) once it is
-    /// released), half-closes, discards what the peer still
-    /// sends until it closes or the linger limit passes, then closes. No callback but `closed`
-    /// follows.
+    /// Ends the connection in order: flushes the output (the [held](Link::hold_until) part once it
+    /// is released), half-closes, discards further input until the peer closes or the linger limit
+    /// passes, then closes. No callback but `closed` follows.
     pub fn finish(&mut self) {
         let why = self.state.hint.into();
         self.state.finish(why);
@@ -739,9 +741,9 @@ impl Link<'_> {
     /// with its last request: the connection is closed once the kernel has taken the output, which saves the
     /// wait for the peer's own end. The kernel goes on to deliver what it has.
     ///
-    /// If something has come from the peer all the same, this is `finish`. What comes later resets the
-    /// connection, which may destroy output that is on its way: so not for peers that have not said it, nor
-    /// inside a layer that has a farewell of its own, such as TLS, where it is `finish` too.
+    /// If bytes have come from the peer all the same, this is `finish`. Bytes that come later reset the
+    /// connection, and a reset may destroy output that is on its way. So do not use this with peers that
+    /// may still send. Inside a layer with a farewell of its own, such as TLS, this is `finish` too.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol, service_fn};
@@ -773,11 +775,10 @@ impl Link<'_> {
         self.finish();
     }
 
-    /// Says that this side has said all, while reading goes on: flushes the output, then half-closes,
-    /// so that the peer sees the end of what it is sent. Nothing can be written afterwards; writes are
-    /// without effect. When the peer finishes too, the connection ends by itself after
-    /// [`peer_finished`](crate::Protocol::peer_finished). If it has finished already, this is
-    /// [`finish`](Link::finish).
+    /// Ends this side's output while reading goes on: flushes the output, then half-closes, so that
+    /// the peer sees EOF. Later writes have no effect. When the peer finishes too, the connection ends
+    /// by itself after [`peer_finished`](crate::Protocol::peer_finished). If the peer has finished
+    /// already, this is [`finish`](Link::finish).
     ///
     /// The limits go on to hold: output that is not taken makes the connection stalled, and a peer
     /// that says nothing any more makes it [idle](crate::Protocol::idle).
@@ -920,8 +921,8 @@ impl Link<'_> {
         self.env.touch(self.state);
     }
 
-    /// The other end is known better now. If a proxy names it, the address is counted, unless
-    /// another layer stands around this one.
+    /// The layer has learned more about the peer. If a proxy names the client, the client's address
+    /// is counted, unless another layer stands around this one.
     pub(crate) fn meet(&mut self, peer: &Peer) -> Result<(), Refusal> {
         if !self.state.flags.has(Flag::Embedded) {
             let door = self.env.door(self.state.service);
@@ -1030,7 +1031,7 @@ impl Link<'_> {
         self.state.last_progress
     }
 
-    /// The other end of the connection.
+    /// The peer of the connection.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.state.peer

@@ -1,4 +1,4 @@
-//! What a protocol is: what it is told, what it may ask for, what it reads from.
+//! What a protocol is: its callbacks, its link, its input.
 
 pub(crate) mod connection;
 mod deadlines;

@@ -64,7 +64,7 @@ pub trait Service: Send + Sync + 'static {
     ) -> <Self::Conn as Protocol>::Local;
 
     /// Makes the protocol for a new connection, accepted or dialled, or turns it away. There is no connection yet, so
-    /// nothing can be asked for on its behalf: one that needs a second one [dials](crate::Cx::dial) when it is
+    /// the protocol cannot act on it: a protocol that needs a second connection [dials](crate::Cx::dial) when it is
     /// [opened](Protocol::opened).
     ///
     /// # Errors
@@ -75,9 +75,9 @@ pub trait Service: Send + Sync + 'static {
         local: &mut <Self::Conn as Protocol>::Local,
     ) -> Result<Self::Conn, Refusal>;
 
-    /// What an accepted connection is told that is turned away, by this service, by a limit or by
-    /// [rules](crate::admission): the words of the protocol for "try again later", in a few hundred bytes. They are
-    /// sent if the kernel takes them at once, and our side is closed behind them. `None`, the default, resets the
+    /// The answer to an accepted client that is refused, by this service, by a limit or by
+    /// [rules](crate::admission): the protocol's words for "try again later", in a few hundred bytes. The bytes are
+    /// sent if the kernel takes them at once, and then our side is closed. `None`, the default, resets the
     /// connection, which costs least.
     ///
     /// Called off the loop's connections, mostly before anything is known of `from` but its address. If this panics
@@ -156,7 +156,7 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// This service was signalled on this loop, with [`LoopHandle::signal`] or
-    /// [`Cx::wake_service`](crate::Cx::wake_service); many signals may have become one call.
+    /// [`Cx::wake_service`](crate::Cx::wake_service); one call may stand for many signals.
     fn woken(&self, local: &mut <Self::Conn as Protocol>::Local, all: &mut Conns<'_, Self::Conn>) {
         let _ = (local, all);
     }
@@ -206,12 +206,12 @@ pub trait Service: Send + Sync + 'static {
         let _ = (local, all);
     }
 
-    /// A dial did not become a connection: all its attempts failed, or the connection was refused
-    /// when it stood, by a limit or by [`accept`](Service::accept). Called once for each dial that
-    /// was taken and did not become a connection, as long as its loop lives: what a loop that has
-    /// failed ([`Running::wait`](crate::Running::wait)) had under way is only counted, as
-    /// `dial_failures`, and logged. While the loops stop every dial fails; one that is made here
-    /// again and again then is dropped after a while, counted and logged like the others.
+    /// A dial did not become a connection: all its attempts failed, or the established connection
+    /// was refused, by a limit or by [`accept`](Service::accept). Called once for each dial that
+    /// was taken and did not become a connection, as long as its loop lives. Dials of a loop that
+    /// has failed ([`Running::wait`](crate::Running::wait)) are only counted, as `dial_failures`,
+    /// and logged. While the loops stop, every dial fails. A service that dials again in this
+    /// callback has its dials dropped after a while; they are counted and logged like the others.
     ///
     /// ```
     /// use std::io;
@@ -253,10 +253,10 @@ pub trait Service: Send + Sync + 'static {
         let _ = (token, error, turn);
     }
 
-    /// A loop has ended, and this is what is left of its state. The counterpart of
-    /// [`on_loop`](Service::on_loop): called once for each call of it, on the loop's own thread, when no
-    /// connection of the loop is served any more, also where the loop has failed. (It says when, because "off
-    /// the loop" means other threads here.)
+    /// A loop has ended; `local` is its state of this service. The counterpart of
+    /// [`on_loop`](Service::on_loop): called once for each call of `on_loop`, on the loop's own thread, when
+    /// no connection of the loop is served any more, even if the loop has failed. (The name says when it is
+    /// called, because "off the loop" means other threads here.)
     ///
     /// ```
     /// use std::sync::Arc;

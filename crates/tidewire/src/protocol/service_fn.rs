@@ -94,8 +94,8 @@ where
     }
 }
 
-/// A service that is one function of the input: its connections remember nothing but what they leave
-/// unconsumed. Echo, whole:
+/// A service that is one function of the input: its connections have no state except the bytes that
+/// they leave unconsumed. Echo, whole:
 ///
 /// ```
 /// use std::time::Duration;

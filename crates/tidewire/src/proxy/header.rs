@@ -17,7 +17,7 @@ const REST_MAX: usize = 4096;
 /// Bytes of one path of a Unix socket in version 2.
 const PATH: usize = 108;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// The proxy speaks for itself, such as when it looks whether the server is there.

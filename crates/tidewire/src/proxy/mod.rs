@@ -81,7 +81,8 @@ impl Proxy {
     /// How long a header may take, if [`deadline`](Proxy::deadline) says nothing else: 5 s.
     pub const DEADLINE: Duration = Duration::from_secs(5);
 
-    /// Requires a header from peers in these networks, within 5 s. Others are served without one.
+    /// Requires a header from peers in these networks, within 5 s. Peers outside of these networks
+    /// are served without a header.
     #[must_use]
     pub fn from(networks: impl IntoIterator<Item = Network>) -> Proxy {
         Proxy {

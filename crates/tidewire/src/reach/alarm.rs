@@ -1,8 +1,8 @@
 //! Waking the loops that wait for something that moves on, such as a log, each once.
 //!
-//! A loop *arms* its [`Bell`] before it asks for something, or before it looks how far things have
-//! come; whatever happens after that rings it. So no loop has to look a second time, and what moves
-//! while no loop waits wakes none.
+//! A loop *arms* its [`Bell`] before it asks for something, or before it looks at a progress; any
+//! later progress rings the bell. So no loop has to look a second time, and progress wakes no loop
+//! while none waits.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,5 +1,5 @@
-//! What a service's callbacks on one loop reach without a lock: its mailbox, its own timer, and the
-//! messages that connections of the loop [tell](crate::Cx::tell) each other.
+//! What a service's callbacks on one loop reach without a lock: the service's mailbox, its own
+//! timer, and the messages that connections of the loop [send](crate::Cx::tell) each other.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const KEPT: usize = 1024;
 /// A message from one connection of a loop to another.
 pub(crate) struct Told<M> {
     pub(crate) to: ConnId,
-    /// The sender that is given it back if it cannot be delivered.
+    /// The sender, which gets the message back if it cannot be delivered.
     pub(crate) from: Option<ConnId>,
     pub(crate) message: M,
 }
@@ -50,7 +50,7 @@ impl<M> Home<M> {
         Ok(())
     }
 
-    /// What was told so far, to be delivered now.
+    /// Takes the messages that connections have sent each other so far, for delivery now.
     pub(crate) fn take_told(&self) -> Vec<Told<M>> {
         self.told.take()
     }

@@ -1,5 +1,5 @@
-//! The three ways to reach a loop or a connection from elsewhere. They are kept apart because one
-//! bounded queue for all would lose wake-ups or refuse answers:
+//! The three ways to reach a loop or a connection from elsewhere. One bounded queue for all three
+//! would lose wake-ups or refuse answers, so they are separate:
 //!
 //! * a **signal** ([`LoopHandle::signal`]) cannot be full: many become one call of
 //!   [`Service::woken`](crate::Service::woken), which fans out;
@@ -21,7 +21,7 @@ use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::conn_name::ConnName;
 use crate::vocabulary::dial::{Dial, NotDialled};
 
-/// Best-effort posts that may wait for one service on one loop.
+/// Limit of best-effort posts that wait for one service on one loop.
 pub const POSTS_MAX: usize = 4096;
 /// Reserved places for one service on one loop, used or not.
 pub const RESERVED_MAX: usize = 65_536;
@@ -196,7 +196,7 @@ impl<M> fmt::Debug for Handle<M> {
     }
 }
 
-/// Too many posts wait already; the message comes back.
+/// Too many posts wait already; the error contains the message.
 ///
 /// ```
 /// use tidewire::{NoRoom, Handle};
@@ -238,7 +238,7 @@ impl<M> Handle<M> {
         ConnName::new(self.mail.waker.number(), self.mail.service, self.id())
     }
 
-    /// What has this connection told something that it knows by `key`.
+    /// Makes a nudge, which has this connection notified with `key`.
     pub(crate) fn nudge(&self, key: u64) -> Nudge {
         Nudge::new(self.mail.nudges.clone(), self.id, key)
     }
@@ -432,8 +432,8 @@ impl<M> LoopHandle<M> {
         self.mail.waker.number()
     }
 
-    /// What reaches the connection of this name; `None` if it is of another loop or service. If it has gone, posts to it are
-    /// dropped, as ever.
+    /// The handle of the connection of this name; `None` if the connection is of another loop or service. If the connection
+    /// has closed, posts to the handle are dropped, as with any handle.
     ///
     /// ```
     /// # use tidewire::{ConnName, Handle, LoopHandle};
@@ -447,8 +447,8 @@ impl<M> LoopHandle<M> {
         is_here.then(|| Handle::new(name.id(), self.mail.clone()))
     }
 
-    /// Makes an outgoing connection of this service on that loop. What is taken here becomes a
-    /// connection, or [`Service::dial_failed`](crate::Service::dial_failed) is called. With the
+    /// Makes an outgoing connection of this service on that loop. A dial that is taken here becomes
+    /// a connection, or [`Service::dial_failed`](crate::Service::dial_failed) is called. With the
     /// threads engine, a loop that has ended with its connection leaves dials to a new thread.
     /// Callbacks dial by [`Cx::dial`](crate::Cx::dial).
     ///

@@ -28,7 +28,7 @@ pub(crate) struct Promised {
     pub(crate) ticket: u64,
 }
 
-/// What a loop takes at once.
+/// The notifications that a loop takes at once.
 #[derive(Default)]
 pub(crate) struct Due {
     /// Names of connections, as numbers, each with a key of its own, and the places that are kept for it until it is told.
@@ -48,7 +48,7 @@ impl Nudges {
         }
     }
 
-    /// What has come since, if anything.
+    /// The notifications since the last call, if there are any.
     pub(crate) fn take(&self) -> Option<Due> {
         let any = self.filled.load(SeqCst) && self.filled.swap(false, SeqCst);
         any.then(|| std::mem::take(&mut *lock(&self.due)))
@@ -64,7 +64,7 @@ impl Nudges {
     }
 }
 
-/// One connection, and what it is to be told.
+/// A connection, and the key with which it is to be notified.
 #[derive(Clone)]
 pub(crate) struct Nudge {
     at: Arc<Nudges>,
@@ -77,7 +77,8 @@ impl Nudge {
         Nudge { at, name, key }
     }
 
-    /// Has the connection told; once, however often this is called before it is. False if its loop has ended.
+    /// Has the connection notified once, however often this is called before the notification. False if its
+    /// loop has ended.
     pub(crate) fn give(&self, promised: Option<Promised>) -> bool {
         {
             let mut due = lock(&self.at.due);
@@ -94,7 +95,8 @@ impl Nudge {
         true
     }
 
-    /// A send of this connection has found no room. Its loop counts that when it is next awake.
+    /// A send of this connection has found no room. Its loop counts the event when it is next
+    /// awake.
     pub(crate) fn delayed(&self) {
         lock(&self.at.due).delayed += 1;
         self.at.filled.store(true, SeqCst);

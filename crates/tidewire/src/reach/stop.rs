@@ -1,4 +1,4 @@
-//! When a graceful stop gives up, and what it leaves to a successor; shared by all loops.
+//! The deadline of a graceful stop, and what the stop leaves to a successor; shared by all loops.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -86,7 +86,8 @@ impl StopClock {
         !HERE.get().is_null()
     }
 
-    /// Whether the calling thread is one of those loops: it must not wait for their end, which would have to wait for it.
+    /// Whether the calling thread runs one of the loops that stop. Such a thread must not wait for their end: the loop
+    /// could not end while it waits.
     pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
         HERE.get() == Arc::as_ptr(self)
     }

@@ -2,12 +2,12 @@
 //!
 //! `pending` says that there is something to look at, `sleeping` that the loop may be blocked. A
 //! loop sets `sleeping` before it looks at `pending` a last time; a waker sets `pending` before it
-//! looks at `sleeping`. Both change `pending` in one step, though the loop changes nothing of it, so
-//! one of the two comes second there and sees all that the first had done before: either the loop
-//! sees that something is pending, or the waker that the loop sleeps. No wake-up is lost.
+//! looks at `sleeping`. Both change `pending` in one atomic step, although the loop leaves its value
+//! as it is. So one of the two is second, and sees all that the first has done: either the loop sees
+//! that something is pending, or the waker sees that the loop sleeps. No wake-up is lost.
 //!
-//! A waker outlives its loop, because handles are kept. What a loop owns through it (the wake-up
-//! descriptor, the commands that wait) is given up by [`Waker::end`].
+//! A waker outlives its loop, because handles are kept. What the loop owns through its waker (the
+//! wake-up descriptor, the waiting commands) is given up by [`Waker::end`].
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::vocabulary::endpoint::Endpoint;
 /// otherwise.
 pub(crate) const INBOX: usize = 16 << 10;
 
-/// What a loop is told to do by the builder, the acceptor or a handle.
+/// An order to a loop, from the builder, the acceptor or a handle.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Take over an accepted socket.
@@ -71,7 +71,7 @@ pub(crate) enum Unsent {
 }
 
 impl Unsent {
-    /// What is left of a dial that was not made.
+    /// The error for a dial that was not made.
     pub(crate) fn into_not_dialled(self) -> NotDialled {
         let dial = |command: Box<Command>| match *command {
             Command::Dial { dial, .. } => Box::new(dial),
@@ -302,7 +302,7 @@ impl Waker {
     }
 
     /// The loop has ended: gives up its descriptor and returns the commands that were not taken.
-    /// What is sent from now on goes to `heir`, or comes back.
+    /// Commands that are sent from now on go to `heir`, or come back.
     pub(crate) fn end(&self, heir: Option<Arc<Waker>>) -> Vec<Command> {
         let before = std::mem::replace(&mut *lock(&self.inbox), Inbox::Ended { heir });
         *lock(&self.fd) = None;

@@ -153,8 +153,8 @@ impl<P: Protocol> Slots<'_, P> {
 }
 
 impl<P: Protocol> Conns<'_, P> {
-    /// Calls `f` for each open connection. A panic in it ends that connection alone, as one in a
-    /// callback does, and the others are still called.
+    /// Calls `f` for each open connection. A panic in `f` ends only that connection, like a panic
+    /// in a callback, and the other connections are still called.
     pub fn each(&mut self, local: &mut P::Local, mut f: impl FnMut(&mut P, &mut Cx<'_, P>)) {
         let home = self.home;
         self.slots.visit(self.states, self.env, |protocol, link| {
@@ -164,8 +164,9 @@ impl<P: Protocol> Conns<'_, P> {
     }
 
     /// Releases, for every connection of this service on this loop, output that waits for marks up to
-    /// `upto`: a watermark, such as how far a log is durable. It is kept: what a connection later
-    /// holds for such a mark is not held at all. A lower one than before does nothing.
+    /// `upto`: a watermark, such as how far a log is durable. The watermark is kept: output that a
+    /// connection holds later, for a mark up to it, is not held at all. A watermark below the
+    /// previous one changes nothing.
     ///
     /// Connections that have finished are released too, and then go on to close. The cost is that of
     /// the connections that hold output; the others are not looked at.
@@ -239,8 +240,8 @@ impl<P: Protocol> Conns<'_, P> {
     }
 
     /// Has [`Service::expired`](crate::Service::expired) called once at `at` on this loop, or as soon
-    /// as may be if that has passed; replaces the timer set before. There is one for each service and
-    /// loop. It may be a little late, never early.
+    /// as may be if that has passed; replaces the timer set before. There is one such timer for each
+    /// service and loop. The timer may be a little late, never early.
     ///
     /// ```
     /// use std::time::Duration;

@@ -17,9 +17,9 @@ use crate::vocabulary::peer::{Origin, Peer};
 
 /// Connections taken from one listener in one turn.
 const BATCH: usize = 64;
-/// Most accepted at once where each needs a thread: starting one takes many times as long as
-/// accepting. If a crowd comes, all of it is taken from the kernel's queue first: a client that
-/// does not fit in there waits for seconds.
+/// Most connections accepted at once where each needs a thread: starting a thread takes many times
+/// as long as accepting. If many clients come at once, all are taken from the kernel's queue first:
+/// a client that does not fit into the queue waits for seconds.
 const CROWD: usize = 1 << 14;
 /// Connections taken from one accept queue when a stop begins: more than any queue holds.
 const SWEEP: usize = 1 << 16;
@@ -143,7 +143,7 @@ impl<D: Driver> Reactor<D> {
                 self.accepting.parting.close_all(self.driver.sys());
             }
         }
-        // What was closed before does not end the pause.
+        // Descriptors that were closed before the pause do not end it.
         self.driver.take_closed();
     }
 
@@ -174,8 +174,8 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Lets no handshake begin any more; whether some may be under way. What a successor or a service
-    /// manager has too is left alone: it lives on, and so does its queue.
+    /// Lets no new handshake begin; returns whether some may be under way. A listener that a
+    /// successor or a service manager shares is left alone: it lives on, and so does its queue.
     pub(super) fn begin_no_more(&mut self) -> bool {
         if self.setup.clock.is_shared() {
             return false;

@@ -1,5 +1,5 @@
-//! What a loop accepts, and when that pauses, because the process or the machine runs out of descriptors or
-//! memory, the kernel refuses for good, or the loops fall behind.
+//! Accepting of a loop and its pauses: when the process or the machine runs out of descriptors or memory,
+//! when the kernel refuses for good, or when the loops fall behind.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -98,7 +98,8 @@ impl Pause {
         PAUSE * (1 << self.failed.saturating_sub(FAILED).min(4))
     }
 
-    /// Ends a pause that has lasted long enough, or if something was freed; true if it did.
+    /// Ends a pause that has lasted long enough, or after a descriptor was freed; returns whether
+    /// it did.
     pub(crate) fn ended(&mut self, env: &Env, freed: bool) -> bool {
         let over = self.until.is_some_and(|until| freed || until <= env.now);
         if over {
@@ -127,8 +128,8 @@ impl Pause {
         self.failed = 0;
     }
 
-    /// An attempt has failed, and the next may not; whether too many have, one after the other. A
-    /// security module or a sandbox that forbids accepting says so each time.
+    /// Counts a failed attempt to accept; returns whether too many have failed in a row. A security
+    /// module or a sandbox that forbids accepting fails each time.
     pub(crate) fn too_many_failed(&mut self) -> bool {
         self.failed = self.failed.saturating_add(1);
         self.failed >= FAILED
@@ -144,7 +145,7 @@ pub(super) struct Newcomer<F> {
     pub(super) permit: Permit,
 }
 
-/// What a loop accepts.
+/// The accepting state of a loop.
 pub(super) struct Accepting<F> {
     /// Service and number of each listener.
     pub(super) listeners: Vec<(u16, u32)>,

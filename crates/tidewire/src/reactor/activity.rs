@@ -1,6 +1,6 @@
-//! What a loop is at, told by the loop at the cost of a store a callback, so that a watcher beside
-//! it can see that it is stuck, and where; and how late it answers, which a watcher asks now and
-//! then.
+//! What a loop is doing at present. The loop stores it, at the cost of one store for each callback,
+//! so that a watching thread sees that the loop is stuck, and where. The thread also asks now and
+//! then how late the loop answers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Lag {
 
 macro_rules! callbacks {
     ($($variant:ident $name:literal),* $(,)?) => {
-        /// What a loop may be in the middle of.
+        /// A callback that a loop may be in.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Callback { $($variant),* }
@@ -88,7 +88,7 @@ callbacks! {
 /// Written by the loop, read by others.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// What was called last in this turn: the service's number in the upper bits, the callback in the lower eight.
+    /// The last call of this turn: the service's number in the upper bits, the callback in the lower eight.
     calls: AtomicU32,
     /// When it was asked how late it is; nanoseconds, 0 if no watcher asks.
     asked_ns: AtomicU64,
@@ -112,7 +112,7 @@ impl Activity {
         self.calls.store(Callback::None as u32, Relaxed);
     }
 
-    /// What was called last in this turn: a service's number and the callback's name.
+    /// The last call of this turn: a service's number and the callback's name.
     pub(crate) fn last(&self) -> (Option<usize>, &'static str) {
         let calls = self.calls.load(Relaxed);
         let name = NAMES

@@ -3,7 +3,7 @@
 
 use crate::vocabulary::conn_id::ConnId;
 
-/// What a loop knows of the marks of its services, by their index.
+/// The released marks of a loop's services, by their index.
 #[derive(Default)]
 pub(crate) struct Barriers(Vec<Barrier>);
 

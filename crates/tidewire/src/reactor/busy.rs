@@ -1,9 +1,9 @@
 //! Adaptive busy-polling: look again for a while before going to sleep, as long as that pays.
 //!
 //! Waking an idle processor costs more than handling a small message. A loop that expects its next
-//! event soon may poll instead. Whether it pays is learnt: a poll that found nothing halves the
-//! time spent on the next one, down to nothing; a sleep that turned out shorter than the setting
-//! would have been spared, and restores it.
+//! event soon may poll instead. The loop learns whether that pays: a poll that found nothing halves
+//! the time of the next poll, down to nothing; a sleep that was shorter than the setting, which a
+//! poll would have avoided, restores it.
 
 use std::time::Duration;
 

@@ -28,9 +28,9 @@ pub(crate) struct Takes {
     pub(crate) sent: Vec<(u32, usize)>,
     /// The kernel takes nothing.
     pub(crate) is_stuck: bool,
-    /// What the peers have not taken of it.
+    /// The part of the output that the peers have not taken.
     pub(crate) untaken: Option<usize>,
-    /// For how long the loop is held up when it asks for that, and its clock.
+    /// For how long the loop is held up before it reads `untaken` and its clock.
     pub(crate) held_up: Duration,
     clock: Rc<Cell<u64>>,
 }

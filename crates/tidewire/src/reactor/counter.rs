@@ -1,8 +1,8 @@
-//! One number that one thread writes and all may read.
+//! A number that one thread writes and any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One counter with one writer.
+/// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

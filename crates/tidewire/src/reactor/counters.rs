@@ -100,8 +100,9 @@ macro_rules! counters {
                 }
             }
 
-            /// Every counter with its name, for logs and metrics pages. What is no letter or digit
-            /// in a protocol's reason is `_` in its name: `closed_because_not_TLS`.
+            /// Every counter with its name, for logs and metrics pages. Characters in a protocol's
+            /// reason that are neither letters nor digits become `_` in its name:
+            /// `closed_because_not_TLS`.
             pub fn each(&self, mut f: impl FnMut(&str, u64)) {
                 $(f(stringify!($sname), self.$sname);)*
                 $(f(stringify!($lname), self.$lname);)*

@@ -1,5 +1,5 @@
-//! The deadlines of one connection, as numbers: for the first byte, the rest of a request, the taking of
-//! output, the end. All of them share the one entry of the connection in the timer wheel.
+//! The deadlines of one connection, as numbers: the first byte, the rest of a request, taking output,
+//! the end. All deadlines share the connection's one entry in the timer wheel.
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ pub(crate) struct Deadlines {
     pub(super) write_ms: u32,
     /// See [`Awaited`]; nanoseconds.
     pub(super) at_ns: u64,
-    /// When output that is not taken has waited for too long; `u64::MAX` if none waits.
+    /// When waiting output has waited for too long; `u64::MAX` if none waits.
     pub(super) write_ns: u64,
-    /// What the kernel had that the peer had not taken, when that was last looked at.
+    /// Bytes that the kernel had and the peer had not taken, at the last look.
     untaken: Option<u32>,
-    /// When the lifetime of a connection ends that has finished; `u64::MAX` if it never does.
+    /// When the lifetime of a finished connection ends; `u64::MAX` if it has no limit.
     pub(super) lifetime_ns: u64,
 }
 
@@ -61,15 +61,16 @@ impl Deadlines {
         }
     }
 
-    /// Whether the peer has taken enough since the last look, a limit ago, now that it has this much
-    /// before it, or that cannot be seen; `None` if this is the first. Without a least rate, one that
-    /// takes a byte each time would hold a connection for as many limits as the kernel's buffer has bytes.
+    /// Whether the peer has taken enough output since the last look, one `limit` ago. `untaken` is what
+    /// the peer has not taken yet, or `None` if that cannot be seen. Returns `None` at the first look.
+    /// Without a minimum rate, a peer that takes one byte in each limit would hold a connection for as
+    /// many limits as the kernel's buffer has bytes.
     pub(crate) fn look(&mut self, untaken: Option<usize>, limit: Duration) -> Option<bool> {
         let untaken = untaken.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         let before = self.untaken.replace(untaken.unwrap_or(0))?;
         let taken = before.saturating_sub(untaken.unwrap_or(before));
         let due = limit.as_millis() * READING_RATE / 1000;
-        // More than there was it could not take.
+        // The peer cannot take more than there was.
         Some(taken > 0 && (taken == before || u128::from(taken) >= due))
     }
 
@@ -151,7 +152,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What the looks show, one after the other, at what the kernel has each time.
+    /// The results of successive looks, given the bytes in the kernel's buffer at each look.
     fn looks<const N: usize>(untaken: [Option<usize>; N]) -> [Option<bool>; N] {
         let mut deadlines = Deadlines::new(&Limits::default());
         untaken.map(|n| deadlines.look(n, 5 * SECOND))

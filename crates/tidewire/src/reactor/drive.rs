@@ -1,5 +1,5 @@
-//! Which callbacks a connection's record calls for, and making them: the one mechanism for
-//! connections of a loop and for [protocols inside protocols](crate::Inner), so that the same
+//! Decides which callbacks a connection's record calls for, and makes them. The code serves
+//! connections of a loop and [protocols inside protocols](crate::Inner) alike, so that the same
 //! contracts hold for both.
 
 use crate::protocol::input::Input;
@@ -108,14 +108,16 @@ pub(crate) fn call_back<C: Callbacks + ?Sized>(
     if more_due && env.making.admits(state) {
         call_for_more(protocol, state, env, carried_max);
         if state.end_of_input_due() && state.out.may_send() {
-            // What was answered leaves before the end is told: a protocol may abort then.
+            // The replies leave before the protocol is told of the peer's end: a protocol may abort
+            // then.
             return;
         }
     } else if !more_due {
         call_for_more(protocol, state, env, carried_max);
     }
     if env.has_told(state) {
-        // What it told is delivered before it hears of the end, after which nothing is delivered to it.
+        // Messages that the connection sent are delivered before it is told of the end; afterwards
+        // nothing is delivered to it.
         return;
     }
     if state.end_of_input_due() {
@@ -171,8 +173,8 @@ fn call_for_more<C: Callbacks + ?Sized>(
     }
 }
 
-/// Offers `bytes` behind carried ones, or keeps them if they may not be offered now, or not before
-/// it is the connection's turn to make more.
+/// Offers `bytes` behind carried ones, or keeps them if they may not be offered now, or if the
+/// connection must wait for its turn to make output.
 pub(crate) fn receive<C: Callbacks + ?Sized>(
     protocol: &mut C,
     state: &mut State,

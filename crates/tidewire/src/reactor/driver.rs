@@ -15,19 +15,19 @@ use crate::reactor::state::State;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
-/// What a driver does for a connection when asked by the core.
+/// The operations that a driver carries out for a connection when the core asks.
 pub(crate) trait Transport {
     /// Sends output, or starts to, until there is none, the kernel takes no more, or the
     /// connection's [share](Env::share_of) of the turn is sent; reports by [`Env::sent`] and by
     /// [`State::block_sending`], or by [`Env::failed`].
     ///
-    /// This and `set_reading` are called for nearly everything that is received, so they are given
-    /// the record instead of looking it up.
+    /// `flush` and `set_reading` are called for nearly everything that is received, so they are
+    /// given the record instead of looking it up.
     fn flush(&mut self, state: &mut State, env: &mut Env);
     /// Receives, or stops to. Called often with the same value.
     fn set_reading(&mut self, state: &mut State, env: &mut Env, on: bool);
-    /// Bytes that the kernel has of this connection and the peer's side has not taken; `None` if
-    /// that is unknown.
+    /// Bytes that the kernel holds for this connection and the peer has not taken; `None` if that
+    /// is unknown.
     fn untaken(&mut self, index: u32) -> Option<usize>;
     /// Whether nothing that the peer has sent waits to be received, as far as the kernel has said.
     fn has_emptied(&self, index: u32) -> bool;
@@ -48,7 +48,7 @@ pub(crate) trait Transport {
 /// A descriptor of a driver's kernel.
 pub(crate) type Fd<D> = <<D as Driver>::Sys as Sys>::Fd;
 
-/// What has happened that is the loop's to deal with.
+/// An event that the loop has to act on.
 pub(crate) enum Outcome<F> {
     /// A client was accepted, or accepting failed, at the listener of this number.
     Accepted(usize, Accepted<F>),
@@ -58,8 +58,9 @@ pub(crate) enum Outcome<F> {
     AlarmOver,
 }
 
-/// What a loop waits, receives and sends with. What happens to connections it tells the core
-/// (`received`, `sent`, `input_ended`, `failed`, `connected`, ...), the rest the loop.
+/// The driver with which a loop waits, receives and sends. The driver reports events of connections
+/// to the core (`received`, `sent`, `input_ended`, `failed`, `connected`, ...), and all other
+/// events to the loop.
 pub(crate) trait Driver: Transport {
     /// The kernel that it is of.
     type Sys: Sys;
@@ -79,7 +80,7 @@ pub(crate) trait Driver: Transport {
     fn submit(&mut self) -> io::Result<()>;
     /// Whether something has happened; does not wait.
     fn has_news(&mut self) -> bool;
-    /// Has a wait end at this time, however long it is allowed to take. There is one such time, the last
+    /// Has a wait end at this time, even if it may take longer. There is one such time: the last one
     /// that was set. False if the driver cannot.
     fn set_alarm(&mut self, at: Instant) -> bool;
     /// Waits until something happens, or for as long as `timeout` says.
@@ -109,7 +110,7 @@ pub(crate) trait Driver: Transport {
     fn accepting_over(&self) -> bool;
     /// Accepts at once, or finds that no client waits.
     fn accept_now(&mut self, listener: usize) -> Accepted<Fd<Self>>;
-    /// Accepts on this one no more. The others keep their numbers.
+    /// Stops accepting on this listener. The other listeners keep their numbers.
     fn leave_listener(&mut self, listener: usize);
     fn close_listeners(&mut self);
     /// Whether a descriptor was closed since the last call.

@@ -292,7 +292,7 @@ impl Env {
         0
     }
 
-    /// Counts such a panic for a connection that is gone.
+    /// Counts a panic of a callback for a connection that is closed.
     #[cold]
     pub(crate) fn count_owner(&self, state: &State) {
         self.counters.panics.add(1);

@@ -1,17 +1,17 @@
-//! What the record of a connection says of it: phases and stages as enums, the rest as sets of facts.
+//! The parts of a connection's record: phases and stages as enums, other facts as sets.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 use crate::vocabulary::closed::Closed;
 
-/// Where a connection is in its life. The two that are [open](crate::reactor::state::State::is_open) stand first, so that one
-/// comparison tells them.
+/// The phase of a connection's life. The two [open](crate::reactor::state::State::is_open) phases come first, so that one
+/// comparison recognises them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// The connection has failed. What its peer had sent before is still offered, as long as its
-    /// protocol takes it; then it is dead.
+    /// The connection has failed. Data that its peer had sent before is still offered, as long as
+    /// its protocol takes it; then the connection is dead.
     Failing {
         why: Closed,
         rest: Rest,
@@ -44,7 +44,7 @@ pub(crate) enum Rest {
     Read,
 }
 
-/// What a protocol that finishes was led to it by. A byte, where a [`Closed`] takes many.
+/// The reason that led a protocol to finish. A hint takes one byte, a [`Closed`] many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     Finished,
@@ -68,7 +68,7 @@ impl From<Hint> for Closed {
     }
 }
 
-/// What a connection that finishes waits for once its output has been sent.
+/// What a finishing connection waits for once its output has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The peer's end, so that no reset destroys what is on its way.
@@ -91,7 +91,7 @@ pub(crate) enum Writing {
     Shut,
 }
 
-/// What is known of the peer's end of sending. Only goes forward.
+/// What is known about the peer's end of sending. The value only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerEnd {
     /// The peer sends, as far as is known.
@@ -112,7 +112,7 @@ pub(crate) enum Told {
     Finished,
 }
 
-/// What is owed to a protocol as soon as it may be given.
+/// A callback that is due to a protocol as soon as it may be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owed {
     /// Carried bytes are to be offered again although nothing new came.
@@ -123,8 +123,8 @@ pub(crate) enum Owed {
     Writable,
     /// `draining`, when carried input has been offered: a graceful stop wants it.
     Draining,
-    /// A protocol inside a layer hears of its peer's end once what it has answered was given to the
-    /// kernel. Of its layer's connection: it is to be told then.
+    /// A protocol inside a layer is told of its peer's end when its replies were given to the
+    /// kernel. This entry of the layer's connection says that the inner protocol must be told then.
     EndInside,
 }
 
@@ -135,7 +135,7 @@ impl Fact for Owed {
     }
 }
 
-/// What a connection is beside its phase.
+/// A fact about a connection beside its phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Flag {
     /// In the list of connections to settle.
@@ -162,14 +162,14 @@ pub(crate) enum Flag {
     OverShare,
     /// The connection made much when it was last given something, or was not given anything yet.
     Heavy,
-    /// A layer's: what it sends was made inside, and was held against it there.
+    /// The connection has a layer: its output was made inside, and was charged there.
     Around,
     /// A layer's: what is inside takes no input before its output has drained, or more may be made.
     HeldInside,
     /// A proxy's, whose own address the rules do not count: see [`Part::Nameless`](crate::admission::Part).
     Nameless,
-    /// Accepted, and its protocol has consumed no input and sent no output yet. A stop serves such a connection first: its
-    /// client was told that it is connected.
+    /// The connection was accepted, and its protocol has consumed no input and sent no output yet. A stop serves such a
+    /// connection first: its client was told that it is connected.
     Unserved,
 }
 
@@ -180,7 +180,7 @@ impl Fact for Flag {
     }
 }
 
-/// What is needed before `received` may be called again.
+/// The condition for the next call of `received`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appetite {
     /// New bytes, and at least this many together with carried ones.
@@ -193,7 +193,7 @@ impl Appetite {
     /// For any.
     pub(crate) const SOME: Appetite = Appetite::Bytes(NonZeroU32::MIN);
 
-    /// For so many, but for some; from 4 GiB on, for whatever comes beyond that.
+    /// Waits for `bytes` bytes; from 4 GiB on, for anything beyond that.
     #[inline]
     pub(crate) fn of(bytes: usize) -> Appetite {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);

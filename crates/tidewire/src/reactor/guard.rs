@@ -1,5 +1,5 @@
-//! What is not the loop's own runs under guard: a panic in it ends one connection, or is counted, and the
-//! loop goes on.
+//! Code that is not the loop's own runs under guard: a panic in it ends one connection, or is counted,
+//! and the loop goes on.
 
 use crate::contained::contained;
 use crate::reactor::counters::LoopCounters;
@@ -23,7 +23,7 @@ pub(crate) fn guarded<R>(
     result
 }
 
-/// Runs what is a service's and no connection's; a panic in it is counted.
+/// Runs code of a service that belongs to no connection; a panic in it is counted.
 pub(crate) fn counted<R>(counters: &LoopCounters, what: &str, f: impl FnOnce() -> R) -> Option<R> {
     let result = contained(f);
     if result.is_none() {
@@ -33,7 +33,8 @@ pub(crate) fn counted<R>(counters: &LoopCounters, what: &str, f: impl FnOnce() -
     result
 }
 
-/// Drops what is a protocol's: a message that is not delivered, what a loop has left.
+/// Drops a value of a protocol: a message that was not delivered, or the state of a loop that has
+/// ended.
 pub(crate) fn discard<T>(what: &str, value: T, counters: &LoopCounters) {
     counted(counters, what, || drop(value));
 }

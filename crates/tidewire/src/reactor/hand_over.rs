@@ -56,7 +56,7 @@ impl<D: Driver> Reactor<D> {
         let Waiting { last, commands } = &mut self.waiting;
         while let Some(command) = commands.pop_front() {
             if *turn == Turn::LeastConnections {
-                // The one before it is the last that was served.
+                // The loop before the chosen one counts as the last that was served.
                 *last = before_least(loops, *last);
             }
             match offer(loops, last, command) {

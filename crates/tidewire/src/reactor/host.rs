@@ -1,5 +1,5 @@
-//! One service on one loop, with its types erased: the loop knows it as a [`Host`], and one
-//! virtual call serves a whole batch of input. [`HostOf`] is the same with its types.
+//! One service on one loop, with its types erased: the loop sees a [`Host`], and one virtual call
+//! serves a whole batch of input. [`HostOf`] is the implementation with the types.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -345,7 +345,8 @@ impl<S: Service> Host for HostOf<S> {
             if contained(|| service.expired(local, &mut all)).is_none() {
                 env.counters.panics.add(1);
                 tracing::error!("a service panicked in `expired`");
-                // What is done at intervals sets the timer when it has done it, and would never be done again.
+                // A service that works at intervals sets the timer at the end of its work; a timer that is
+                // lost here would never be set again.
                 let timer = &self.home.timer_ns;
                 if timer.get() == u64::MAX {
                     timer.set((env.now + AGAIN).as_nanos());

@@ -1,4 +1,5 @@
-//! What others leave for the loop: mail for its services, sockets to adopt, connections to make.
+//! Work from other threads for the loop: messages for its services, sockets to adopt, connections
+//! to make.
 
 use crate::kernel::accept;
 use crate::kernel::calls::Sys;

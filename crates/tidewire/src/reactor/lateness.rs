@@ -1,4 +1,5 @@
-//! What a connection's peer owes by when, as far as its record knows, and whether it is late with that.
+//! What a connection's peer has to do by which time, as far as the connection's record knows, and
+//! whether the peer is late.
 
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ impl State {
         self.deadlines.awaited = Awaited::Nothing;
     }
 
-    /// `received` has returned. What it left waits for the rest: that is a request that has begun,
-    /// unless the protocol says itself when they do.
+    /// `received` has returned. Unconsumed bytes wait for the rest of a request: so a request has
+    /// begun, unless the protocol itself says when requests begin.
     #[inline]
     pub(crate) fn note_request(&mut self, now: Instant, progress: bool) {
         let owes_nothing = self.carry.is_empty() && self.deadlines.awaited == Awaited::Nothing;
@@ -70,8 +71,8 @@ impl State {
         }
     }
 
-    /// The kernel takes no more. That alone says little of the peer: the kernel's buffer has megabytes, and
-    /// a third of it must be free before it takes more.
+    /// The kernel takes no more. That alone says little about the peer: the kernel's buffer has megabytes,
+    /// and a third of it must be free before the kernel takes more.
     #[inline(never)]
     fn begin_to_watch(&mut self, now: Instant) {
         // On a ring this is called for nearly every message: its send is under way.
@@ -126,7 +127,8 @@ impl State {
         is_ours
     }
 
-    /// What the peer is late with, if it is to blame: while nothing is read from it, it is not.
+    /// What the peer is late with; `None` while the loop does not read from the peer, because then
+    /// the peer is not to blame.
     pub(crate) fn is_late(&mut self, now: Instant) -> Option<Hint> {
         if self.awaited_ns() > now.as_nanos() {
             return None;

@@ -1,5 +1,6 @@
-//! What a loop leaves behind, in whatever way it ends: its counters are added to the counters of
-//! the loops before it, its descriptor is closed, and what waited for it is not forgotten.
+//! What a loop leaves behind when it ends, for whatever reason: its counters are added to the
+//! counters of ended loops, its descriptor is closed, and commands that waited for it are handed
+//! on.
 
 use std::sync::Arc;
 
@@ -113,7 +114,7 @@ impl Registered {
     }
 }
 
-/// What a loop has counted: see [`Observer::loops`](crate::Observer::loops).
+/// The counters of a loop: see [`Observer::loops`](crate::Observer::loops).
 ///
 /// ```
 /// use tidewire::{Builder, EngineChoice, LoopView};
@@ -128,12 +129,13 @@ impl Registered {
 pub struct LoopView {
     /// `loop-0` and so on, `accept`, or `threads` for the connections of the threads engine together.
     pub name: Arc<str>,
-    /// The system's number of its thread, as in `/proc/self/task`; `None` if there is none any more, or more
-    /// than one.
+    /// The system's number of the loop's thread, as in `/proc/self/task`; `None` if the thread has ended, or
+    /// there are several.
     pub thread: Option<u32>,
-    /// What it counts for itself; what is counted for services is zero here.
+    /// The loop's own counters; the counters of services are zero here.
     pub counters: Counters,
-    /// What it counts for each service, in the order of [`Observer::services`](crate::Observer::services).
+    /// The loop's counters for each service, in the order of
+    /// [`Observer::services`](crate::Observer::services).
     pub services: Vec<Counters>,
     /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
     pub lag: Lag,
@@ -186,7 +188,7 @@ impl Registry {
         &self.live
     }
 
-    /// What each loop has counted, including ended loops; loops of one name are one.
+    /// The counters of each loop, including ended loops; loops with the same name are added up.
     pub(crate) fn views(&self) -> Vec<LoopView> {
         let mut views = self.ended.clone();
         for registered in &self.live {

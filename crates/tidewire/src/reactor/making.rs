@@ -1,15 +1,15 @@
 //! How much output a turn makes, and in which order: by what connections have had.
 //!
-//! A connection that asks for much is answered a share at a time. While no connection waits and the
-//! turn's budget lasts, each is served at once, and this costs nothing. After that, only
-//! connections are served at once that made little when they were last given something. The others
-//! wait in a queue in the order of fair queueing (a virtual clock that each byte moves on by as
-//! much as falls to one waiting connection; a connection's bytes add to the time at which it comes
-//! next). So a newcomer comes before connections that have had something, and none waits for ever.
-//! A connection whose share is used up sees a link that is full, as if its output had not drained.
+//! A connection with large replies makes its output a share at a time. While no connection waits
+//! and the turn's budget lasts, each connection is served at once, at no extra cost. After that,
+//! only connections whose last share was small are served at once. The other connections wait in a
+//! queue, ordered by fair queueing: a virtual clock advances with each byte by the part that falls
+//! to one waiting connection, and a connection's own bytes move its next turn back. So a new
+//! connection comes before connections that have had output, and none waits for ever. A connection
+//! whose share is used up sees a link that is full, as if its output had not drained.
 //!
-//! Output of up to [`small`](MakeShares::small) bytes in a connection's queue does not count, nor what is
-//! no longer than the input that it answers: that has a budget already.
+//! Queued output of up to [`small`](MakeShares::small) bytes does not count, nor does output that is no
+//! longer than the input that it answers: the input has a budget already.
 //!
 //! Time counts as output does, where a protocol [says](crate::Link::spend) that a message took long: a turn's budget is
 //! [some milliseconds](TURN_TIME) of it.
@@ -30,12 +30,12 @@ const TURN_TIME: Duration = Duration::from_millis(2);
 /// Shares of the bytes that may be made in one turn of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MakeShares {
-    /// By all connections together. It is exceeded by one share and one reply, and by connections
-    /// that made little before at most once more.
+    /// Bytes that all connections together may make. The budget may be exceeded by one share and
+    /// one reply, and by connections with small shares at most once more.
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
-    /// Queued output that is no longer than this does not count.
+    /// Queued output up to this length does not count.
     pub(crate) small: usize,
 }
 
@@ -66,7 +66,7 @@ struct Served {
     left: usize,
 }
 
-/// What is left of a turn's budget, and which connections wait for some of it.
+/// The rest of a turn's budget for making output, and the connections that wait for a share.
 pub(crate) struct Making {
     shares: MakeShares,
     counters: Arc<LoopCounters>,
@@ -108,8 +108,8 @@ impl Making {
         }
     }
 
-    /// Each turn has the whole budget. This happens when a connection asks for what is left, and
-    /// not when a turn begins: in turns in which all make little, none asks.
+    /// Each turn has the whole budget. The budget is renewed when a connection asks for a share,
+    /// not when a turn begins: in turns with small output only, no connection asks.
     fn renew(&mut self) {
         let turn = self.counters.turns.value();
         if turn != self.turn {
@@ -136,8 +136,8 @@ impl Making {
         high.min(small.saturating_add(1))
     }
 
-    /// Whether the next connection is served at once, as far as can be told without looking: what
-    /// was spent in an earlier turn may still keep it shut.
+    /// Whether the next connection is served at once, as far as that is known without looking:
+    /// debts of an earlier turn may still delay it.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         !self.closed
@@ -186,7 +186,7 @@ impl Making {
         self.renew();
         let free = bytes.min(self.fed);
         if !state.flags.has(Flag::Embedded) {
-            // Otherwise the layer sets what it makes of this against the same input.
+            // Otherwise the layer's output would be set against the same input a second time.
             self.fed -= free;
         }
         self.hold_against(state, bytes - free);
@@ -265,8 +265,8 @@ impl Making {
         Some(index)
     }
 
-    /// Has one that [`next`](Making::next) gave make what is its share, by settling it. That costs
-    /// something even if it makes little, so that it comes to an end.
+    /// Has a connection that [`next`](Making::next) gave make its share, by settling it. Settling
+    /// costs something even if the connection makes little, so that a round comes to an end.
     pub(crate) fn begin_serving(&mut self, index: u32) -> isize {
         let left = self.shares.one.max(1);
         self.served = Some(Served { index, left });
@@ -421,7 +421,7 @@ mod tests {
             many.comes(which);
         });
         for _ in 0..20 {
-            // This connection answers with so little that it is never charged.
+            // This connection's replies are so small that it is never charged.
             assert!(many.making.lets_in(&mut many.states[9]));
             many.goes_on();
         }
@@ -453,7 +453,7 @@ mod tests {
         }
         let made: Vec<_> = many.made.iter().zip(&first).map(|(n, f)| n - f).collect();
         let (least, most) = (made.iter().min().unwrap(), made.iter().max().unwrap());
-        // What the first had before others waited is charged to it.
+        // Output that the first connection made before others waited is charged to it.
         let apart = 2 * SHARES.all + SHARES.one + 800;
         assert!(most - least <= apart, "{made:?}");
         assert!(*least > 40_000, "{made:?}");
@@ -563,7 +563,7 @@ mod tests {
             many.making.charge(&mut many.states[0], 5000);
             assert_eq!(many.making.left, SHARES.all as isize);
         }
-        // What is left of it is not another's.
+        // The rest of one connection's share does not go to another connection.
         for (which, fed) in [(0, 5000), (1, 1)] {
             assert!(many.making.lets_in(&mut many.states[which]));
             many.making.feed(fed);

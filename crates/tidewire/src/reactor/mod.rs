@@ -2,8 +2,8 @@
 //! with.
 //!
 //! * [`turn`], [`wait`]: round and round.
-//! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: what is
-//!   known of that.
+//! * [`accept`], [`hand_over`]: connections that come in, and where they go; [`accepting`], [`waiting`]: the
+//!   state of both.
 //! * [`inbox`]: what others leave for the loop.
 //! * [`making`], [`sending`]: how much output a turn makes, and how much it sends; [`queueing`]:
 //!   connections that wait long for that.
@@ -85,7 +85,8 @@ pub(crate) struct Reactor<D: Driver> {
     wakeable: bool,
     /// The wait may have lasted.
     slept: bool,
-    /// What the driver's alarm is set to, until that has passed, or the driver says that it is over.
+    /// The time that the driver's alarm is set to, until the time has passed or the driver reports
+    /// that the alarm is over.
     alarm: Option<Instant>,
     busy: BusyPoll,
     accepting: Accepting<Fd<D>>,
@@ -151,8 +152,8 @@ impl<D: Driver> Reactor<D> {
         })
     }
 
-    /// Runs until the last connection is gone and no command waits. What comes later is left to the
-    /// acceptor.
+    /// Runs until the last connection is gone and no command waits. Commands that come later are
+    /// left to the acceptor.
     pub(crate) fn run_until_empty(self, acceptor: &Arc<Waker>) -> io::Result<()> {
         self.until_the_end(|reactor| {
             while !reactor.emptied(acceptor) {

@@ -1,8 +1,8 @@
 //! Clients that were refused with a word, until they have had time to read it.
 //!
-//! A socket that is closed with input unread resets its connection, and a reset can overtake what
-//! was said. So it is kept for a moment with our side closed: nothing waits for it, and it costs a
-//! descriptor and nothing else. Few are kept; in a flood each so has less time, and at the worst
+//! Closing a socket with unread input resets its connection, and a reset can overtake a reply that
+//! was just sent. So the socket is kept for a moment with our side closed: nothing waits for it,
+//! and it costs only a descriptor. Few sockets are kept; in a flood each has less time, at worst
 //! none.
 
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ use crate::vocabulary::time::Instant;
 
 /// How long they are kept.
 const TIME: Duration = Duration::from_secs(1);
-/// How many are, on one loop.
+/// Most sockets that one loop keeps open so.
 const MOST: usize = 64;
-/// Most that is taken of what one has sent, so that the end is an orderly one; bytes.
+/// Most input that is discarded of one closing socket, so that its close is orderly; bytes.
 const TAKEN: usize = 16 << 10;
 
 /// Sockets of one loop, oldest first.
@@ -84,7 +84,7 @@ fn close<S: Sys>(sys: &S, socket: &S::Fd) {
     }
 }
 
-/// What a call comes to that nothing interrupts.
+/// Repeats a call until it is not interrupted.
 fn again(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
     loop {
         match call() {

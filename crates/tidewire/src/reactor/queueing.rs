@@ -1,5 +1,5 @@
-//! How long connections wait for their share of a loop's turns. One of them at a time is timed, so that it costs
-//! nothing to be one of many.
+//! How long connections wait for their share of a loop's turns. One waiting connection at a time is timed, so
+//! that waiting costs the many others nothing.
 
 use std::time::Duration;
 
@@ -33,14 +33,15 @@ impl Queueing {
         self.timed.get_or_insert((last, now));
     }
 
-    /// The turn of this connection has come, if it is still there: for how long it has waited, if it is the one that is
-    /// timed.
+    /// The turn of connection `index` has come, if it is still open: returns how long it has waited, if it is the
+    /// connection that is timed.
     pub(crate) fn served(&mut self, index: u32, now: Instant) -> Option<Duration> {
         let timed = self.timed.take_if(|(timed, _)| *timed == index);
         timed.map(|(_, since)| now.since(since))
     }
 
-    /// Says it if that was long, and was not said just now; `limit` is what the metrics call it.
+    /// Logs a long wait, unless one was logged just before; `limit` is the limit's name in the
+    /// metrics.
     pub(crate) fn tell(&self, limit: &str, waited: Option<Duration>, now: Instant) {
         if let Some(waited) = waited
             && waited >= LONG

@@ -1,10 +1,10 @@
 //! How much a turn sends: a budget that all connections of a loop share, so that a turn ends soon,
 //! however much the kernel would take.
 //!
-//! What is small is sent at once and costs nothing of it, so that a connection that asks for little
-//! never waits for others that asked for much. A connection that wants to send more queues while
-//! others wait, and each is given a share when its turn has come; alone, it has all that is left,
-//! or a share if that is more.
+//! Small output is sent at once and does not use the budget, so that a connection with little
+//! output never waits for connections with much. A connection with more output queues while other
+//! connections wait, and gets a share when its turn has come. Alone, it gets the rest of the
+//! budget, or a share if that is more.
 //!
 //! A share is whole, also where less of the budget is left: a reply that is no longer than a share leaves in one piece.
 //! What that takes too much is missing in the next turns.
@@ -24,7 +24,7 @@ pub(crate) struct SendShares {
     pub(crate) all: usize,
     /// By one while others wait.
     pub(crate) one: usize,
-    /// Output that is no longer than this does not count.
+    /// Output up to this length does not count.
     pub(crate) small: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for SendShares {
 /// A share without a bound, for a connection that has little to send.
 pub(crate) const FREE: usize = usize::MAX;
 
-/// What is left of a turn's budget, and which connections wait for some of it.
+/// The rest of a turn's budget for sending, and the connections that wait for a share.
 pub(crate) struct Sending {
     shares: SendShares,
     counters: Arc<LoopCounters>,
@@ -107,8 +107,8 @@ impl Sending {
         }
     }
 
-    /// Has one that [`next`](Sending::next) gave send, by settling it. That costs something even if
-    /// what it sends is small, so that it comes to an end.
+    /// Has a connection that [`next`](Sending::next) gave send its share, by settling it. Settling
+    /// costs something even if the connection sends little, so that a round comes to an end.
     pub(crate) fn begin_serving(&mut self) -> isize {
         self.serving = true;
         self.left
@@ -121,9 +121,9 @@ impl Sending {
         }
     }
 
-    /// How many bytes this connection may send now: [`FREE`], or what is to be
-    /// [charged](Sending::charge) as it is sent; 0 if its turn has to come first, which it waits for
-    /// from here on.
+    /// How many bytes this connection may send now: [`FREE`], or a number that is
+    /// [charged](Sending::charge) as the bytes are sent. 0 if the connection has to wait for its
+    /// turn; it is in the queue from then on.
     #[inline]
     pub(crate) fn share_of(&mut self, state: &mut State) -> usize {
         if state.out.len() <= self.shares.small {

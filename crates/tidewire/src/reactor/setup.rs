@@ -1,4 +1,4 @@
-//! What a loop is started with.
+//! The parts with which a loop is started.
 
 use std::io;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::reactor::random::Rng;
 
 /// A listening socket of one loop.
 pub(crate) struct Listener {
-    /// The loop's own, and closed by it. Others may look at it until then.
+    /// The loop owns this socket and closes it. Other threads may look at the socket until then.
     pub(crate) socket: Arc<Descriptor>,
     pub(crate) service: u16,
     pub(crate) number: u32,
-    /// TCP, and no other process has it: what is done to it ends with this loop.
+    /// A TCP listener that no other process shares: changes to it end with this loop.
     pub(crate) is_private: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Fleet {
 /// How the next loop is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// One after the other.
+    /// To the loops one after the other.
     Next,
     /// To the loop that carries fewest.
     LeastConnections,
@@ -44,8 +44,8 @@ pub(crate) enum Turn {
 
 /// What gives connections threads of their own.
 pub(crate) trait Spawn: Send + Sync {
-    /// Starts a thread that carries out `command` and lives until its connections are gone. It
-    /// wakes `acceptor` when it ends, and leaves it what was asked too late.
+    /// Starts a thread that carries out `command` and lives until its connections are gone. The
+    /// thread wakes `acceptor` when it ends, and leaves commands that came too late to it.
     fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()>;
     /// Stops all of them, and later ones.
     fn stop(&self, how: Stop);
@@ -139,7 +139,7 @@ impl LoopSetup {
                     memory: self.plan.memory.clone(),
                 };
                 let mut core = Core::new(&plan, waker, counters, clock, rng);
-                // The acceptor counts what it refuses for them.
+                // The acceptor counts the refusals of all loops.
                 self.plan
                     .hosts
                     .iter()

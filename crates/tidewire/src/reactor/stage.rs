@@ -11,7 +11,7 @@ pub(super) enum Stage {
     LastCall {
         until: Instant,
     },
-    /// What has been accepted is still being reported, but not for longer than this.
+    /// Accepted connections are still being reported, but not for longer than this.
     Closing {
         until: Instant,
     },

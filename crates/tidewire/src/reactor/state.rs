@@ -1,8 +1,8 @@
-//! One connection as the loop sees it, whatever its protocol and whatever its engine.
+//! One connection as the loop sees it, with any protocol and any engine.
 //!
-//! Callbacks never act on sockets. They change this record through [`Link`](crate::Link); when
-//! the callback has returned, the loop *settles* the connection: it looks at the record and does
-//! what it calls for.
+//! Callbacks never act on sockets. Callbacks change this record through [`Link`](crate::Link). When
+//! a callback has returned, the loop *settles* the connection: it looks at the record and does what
+//! the record calls for.
 
 use std::io;
 
@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) writing: Writing,
     pub(crate) out: Output,
     pub(crate) carry: Vec<u8>,
-    /// What its protocol keeps beside; none if it never kept anything.
+    /// The chunks that the connection's protocol keeps; `None` if it never kept any.
     pub(crate) kept: Option<Kept>,
     /// Bytes that the connection of a protocol inside it holds, where it is a layer's.
     pub(crate) inside: u32,
@@ -55,9 +55,10 @@ pub(crate) struct State {
     pub(crate) peer: Peer,
     /// The earliest of its protocol's timers.
     pub(crate) timer: Option<Instant>,
-    /// All of them, where one with a key was set.
+    /// All timers, if one with a key was set.
     pub(crate) timers: Option<Box<Timers>>,
-    /// When a byte was last received or sent; of a layer's connection, one that what is inside was given, or one sent.
+    /// The time at which a byte was last received or sent. For a connection with a layer, the inner protocol must have
+    /// received or sent it.
     pub(crate) last_progress: Instant,
     /// When the present phase ends by force: the linger limit, a dial's next step, or an open
     /// connection's lifetime.
@@ -69,7 +70,8 @@ pub(crate) struct State {
     pub(crate) wheel_ns: u64,
     pub(crate) low: u32,
     pub(crate) high: u32,
-    /// From here on what is queued counts for what a turn makes: the high mark, or what is not little.
+    /// Queued output above this many bytes counts for the turn's budget: the high mark, or the size of
+    /// output that is small.
     pub(crate) mark: u32,
     /// Output may not grow beyond this. 0 once this side writes no more: see `Link::may_queue`.
     pub(crate) hard: u32,
@@ -77,7 +79,8 @@ pub(crate) struct State {
     pub(crate) hint: Hint,
     /// While it finishes.
     pub(crate) awaits: Awaits,
-    /// Which delivery of its loop takes what it told another connection last: see [`Env::has_told`](crate::reactor::env::Env).
+    /// The number of the delivery that takes this connection's latest messages to other connections: see
+    /// [`Env::has_told`](crate::reactor::env::Env).
     pub(crate) tells: u32,
     pub(crate) peer_end: PeerEnd,
     pub(crate) told: Told,
@@ -85,11 +88,11 @@ pub(crate) struct State {
     pub(crate) flags: Set<Flag>,
     /// The attempts of a dialled connection that is not yet established.
     pub(crate) attempts: Option<Box<Attempts>>,
-    /// What its line in the log will say; none where there is no such line.
+    /// The facts for the connection's access-log line; `None` if no such line is logged.
     pub(crate) tally: Option<Box<Tally>>,
 }
 
-/// What a connection has come to.
+/// Counts of a connection for its log line.
 pub(crate) struct Tally {
     pub(crate) opened: Instant,
     /// Bytes.
@@ -143,7 +146,7 @@ impl State {
         }
     }
 
-    /// Whether its protocol is still given what comes, and what it says counts.
+    /// Whether the protocol still gets input, and its requests still count.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Failing { .. })
@@ -169,14 +172,14 @@ impl State {
         self.was_opened() && !matches!(self.phase, Phase::Buried(_))
     }
 
-    /// What the rules have counted of it when it was let in.
+    /// Sets as what the admission rules counted the connection when it came in.
     pub(crate) fn counts_as(&mut self, part: Part) {
         if part == Part::Nameless {
             self.flags.add(Flag::Nameless);
         }
     }
 
-    /// What it is counted as, for when it has gone.
+    /// As what the connection is counted, for taking it out of the counts when it closes.
     pub(crate) fn counted_as(&self) -> Part {
         match self.flags.has(Flag::Nameless) {
             true => Part::Nameless,
@@ -282,8 +285,9 @@ impl State {
         if let Appetite::Bytes(n) = self.appetite
             && need > room
         {
-            // By doubling, so that a long frame is moved a few times only, and no further than its end. Not
-            // to its end at once: what is announced costs the peer nothing, and would count for memory.
+            // Room grows by doubling, so that a long frame is moved only a few times, and never beyond the
+            // frame's end. Room for the whole frame is not reserved at once: announcing a length costs the
+            // peer nothing, and the room would count for memory.
             let room = (2 * room).min(n.get() as usize).max(need);
             self.carry.reserve_exact(room - self.carry.len());
         }
@@ -340,8 +344,8 @@ impl State {
     }
 
     /// Whether input has to wait until output has drained, or until it is this connection's turn to
-    /// make more. Only what is to be answered waits for a turn: a connection that always has
-    /// something to write would always wait, and never be read from.
+    /// make more. Only input that leads to replies waits for a turn: a connection that always has
+    /// output would otherwise never be read from.
     #[inline]
     pub(crate) fn holds_input_back(&self) -> bool {
         let is_put_off = self.flags.has(Flag::AwaitsMaking) && self.owed.has(Owed::Replay);
@@ -355,8 +359,8 @@ impl State {
         !self.flags.has_none(&off)
     }
 
-    /// What is inside this layer takes input, or does not before its output has drained; whether it does again: what the
-    /// layer has left of its own input is offered once more then.
+    /// Sets whether the protocol inside this layer takes input. Returns whether it takes input again: then the layer's
+    /// own unconsumed input is offered once more.
     pub(crate) fn hold_inside(&mut self, on: bool) -> bool {
         let again = self.flags.has(Flag::HeldInside) && !on;
         if again {
@@ -366,7 +370,8 @@ impl State {
         again
     }
 
-    /// Has `received` called with what is there as soon as may be, if draining was what it waited for.
+    /// Has `received` called with the carried input as soon as may be, if the connection waited for
+    /// its output to drain.
     pub(crate) fn end_drain_wait(&mut self) {
         if self.appetite == Appetite::Drain {
             self.appetite = Appetite::SOME;
@@ -472,8 +477,8 @@ impl State {
         }
     }
 
-    /// The kernel says that the connection is broken. That is no reason to lose what the peer had sent before: see
-    /// [`takes_the_rest`](State::takes_the_rest).
+    /// The kernel says that the connection is broken. That is no reason to lose data that the peer had sent
+    /// before: see [`takes_the_rest`](State::takes_the_rest).
     pub(crate) fn fail(&mut self, kind: io::ErrorKind, rest: Rest) {
         let why = Closed::from_error(kind);
         match self.phase {
@@ -492,8 +497,8 @@ impl State {
         }
     }
 
-    /// Whether a connection that has failed is to be given what is left of its input. Not if its protocol takes none for now,
-    /// and will not either: output drains no more, and no peer is left to wait for.
+    /// Whether a failed connection still gets the rest of its input. It does not if its protocol takes no input now: no
+    /// output drains any more, and there is no peer left to wait for, so it would never take any.
     pub(crate) fn takes_the_rest(&self, rest: Rest) -> bool {
         self.appetite != Appetite::Drain
             && self.flags.has_none(&[Flag::Paused, Flag::AwaitsMemory])
@@ -546,7 +551,7 @@ impl State {
                 self.owed.add(Owed::Replay);
                 Appetite::of(n)
             }
-            // Asking again for what is there, without consuming any of it, would spin.
+            // Asking again for bytes that are there already, without consuming any, would spin.
             Next::AtLeast(n) => Appetite::of(n.max(self.carry.len() + 1)),
             Next::AfterDrain if !self.out.is_empty() || self.is_put_off() => Appetite::Drain,
             // Nothing is queued that could drain: wait for bytes instead of spinning.

@@ -83,7 +83,7 @@ impl<D: Driver> Reactor<D> {
         self.close_listeners();
         // The acceptor has ended before, but what it sent may have come after the last look.
         self.obey();
-        // What has been received already is not in the kernel's hands any more.
+        // Data that was received already does not count as the kernel's.
         self.hear();
         self.open = None;
         if mistaken(Mistake::SweepLeftOut) {
@@ -93,8 +93,8 @@ impl<D: Driver> Reactor<D> {
         self.driver.sweep(&mut self.core);
     }
 
-    /// When a stop goes on by itself. Once its deadline has passed, everything is cut, and the cut
-    /// connections say when that is done.
+    /// The time at which a stop takes its next step by itself. Once the deadline has passed,
+    /// everything is cut, and the cut connections report when they are closed.
     pub(super) fn next_of_stop(&self) -> Option<Instant> {
         let deadline = self.setup.clock.deadline();
         let next = match self.stage {

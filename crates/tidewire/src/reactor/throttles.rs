@@ -1,4 +1,5 @@
-//! What is counted each time, and logged so that a flood of it does not become one of lines.
+//! Events that are counted each time, and logged rarely, so that a flood of events does not flood
+//! the log.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use crate::reactor::throttle::Throttle;
 use crate::vocabulary::closed::{Closed, Refusal};
 use crate::vocabulary::time::Instant;
 
-/// One line for each reason a second, over all loops: each connection has one of its own with the threads engine.
+/// One log line a second for each reason, over all loops, because the threads engine has one loop for each
+/// connection.
 pub(crate) struct Throttles {
     refusals: [Throttle; Refusal::KINDS],
     ends: [Throttle; Closed::KINDS],

@@ -1,5 +1,5 @@
-//! The timers of one connection beyond its first: each has a key of the protocol's. All of them share the connection's one
-//! entry in the timer wheel, which stands for the earliest.
+//! The timers of one connection beyond its first: each timer has a key that the protocol chose. All timers share the
+//! connection's one entry in the timer wheel, which stands for the earliest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::vocabulary::time::Instant;
 /// Timers of one connection that expire before others get their turn.
 const EXPIRE_MAX: usize = 256;
 
-/// What a timer counts for among what its connection holds, in bytes: its two places in trees that are half full.
+/// Bytes for which a timer counts in what its connection holds: its two entries in half-full trees.
 const SIZE: usize = 128;
 
 /// The timers of a connection that has set one with a key.
@@ -105,7 +105,7 @@ mod tests {
         Instant::from_nanos(ns)
     }
 
-    /// What expires by `now`, `None` for the timer that has no key.
+    /// The timers that expire by `now`: their keys, `None` for the timer without a key.
     fn expire(timers: &mut Timers, now: u64) -> Vec<Option<u64>> {
         let due = std::iter::from_fn(|| timers.take_due(at(now)));
         due.map(|due| match due {

@@ -1,4 +1,5 @@
-//! What a connection's record says of its protocol's timers: one, which is a time, or several, which have keys.
+//! The timers of a protocol in its connection's record: one timer without a key, which is a time, or several
+//! timers with keys.
 
 use crate::reactor::drive::Event;
 use crate::reactor::state::State;

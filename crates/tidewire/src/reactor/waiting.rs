@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::reach::waker::{Command, Unsent, Waker};
 
-/// What is to be handed to other loops.
+/// Commands that are to be handed to other loops.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// The loop that was given something last.
@@ -21,8 +21,8 @@ impl Waiting {
     }
 }
 
-/// The number of the loop before the one that carries the fewest connections; of several with as
-/// few, before the one that has waited longest.
+/// The number of the loop before the loop with the fewest connections. Of several such loops, the
+/// one that has waited longest counts.
 pub(super) fn before_least(loops: &[Arc<Waker>], last: usize) -> usize {
     let places = (1..=loops.len()).map(|i| (last + i) % loops.len());
     let least = places.min_by_key(|at| loops[*at].carried()).unwrap_or(0);

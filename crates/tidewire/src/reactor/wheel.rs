@@ -1,14 +1,14 @@
 //! Deadlines of a loop's connections: a hierarchical timer wheel.
 //!
 //! The idea a reader needs: **re-arming is lazy, and the caller is the lazy one.** A connection
-//! whose deadline moves with every message (an idle limit) just stores the new deadline; when the
-//! wheel fires for the old one, the loop looks at what is stored and arms again if it lies ahead.
-//! The wheel thus sees one operation per timeout, not one per message.
+//! whose deadline moves with every message (an idle limit) just stores the new deadline. When the
+//! wheel fires for the old deadline, the loop looks at the stored one, and arms the timer again if
+//! that lies ahead. The wheel thus sees one operation for each time-out, not one for each message.
 //!
-//! After Varghese and Lauck, *Hashed and hierarchical timing wheels* (SOSP 1987). Level 0 has a slot for
-//! each of the next 64 ticks, level 1 for each of the next 64 stretches of 64 ticks, and so on. A key sits at
-//! the level that its distance asks for and moves down ("cascades") when the wheel reaches the start of its
-//! slot. One bitmap a level says which slots hold anything, so empty time costs nothing, however long.
+//! After Varghese and Lauck, *Hashed and hierarchical timing wheels* (SOSP 1987). Level 0 has a slot for each
+//! of the next 64 ticks, level 1 for each of the next 64 stretches of 64 ticks, and so on. A key sits at the
+//! level that its distance asks for and moves down ("cascades") when the wheel reaches the start of its slot.
+//! One bitmap a level says which slots are in use, so empty time costs nothing, however long.
 
 use std::mem;
 
@@ -75,8 +75,8 @@ impl Wheel {
         }
     }
 
-    /// Puts `key` at `deadline_ns`, moving it if it was already in. A deadline that has passed fires at the
-    /// next [`expire`](Wheel::expire), after what was due before. Takes constant time.
+    /// Puts `key` at `deadline_ns`, moving it if it was there already. A deadline that has passed fires at
+    /// the next [`expire`](Wheel::expire), after earlier deadlines. Takes constant time.
     ///
     /// # Panics
     ///
@@ -93,8 +93,8 @@ impl Wheel {
             };
             self.nodes.put(index, idle);
         }
-        // Not before the present tick, even if the wheel lags behind it: keys that are armed for the past
-        // again and again must not hold it up there and starve what is due later.
+        // The slot is never before the present tick, even if the wheel lags behind it: keys that are
+        // armed for the past again and again must not hold the wheel up there and starve later timers.
         let slot = self.slot_for(deadline_ns, self.now_ns >> TICK_SHIFT);
         self.nodes[index].deadline_ns = deadline_ns;
         if self.nodes[index].slot != slot {
@@ -127,9 +127,9 @@ impl Wheel {
     /// Until when the loop may sleep: the earliest time at which [`expire`](Wheel::expire) may have something
     /// to do, `None` if nothing is armed.
     ///
-    /// Never later than the earliest deadline rounded up to the tick (if that has passed: than the time of the
-    /// last `expire`). It may be earlier, when a slot has to cascade; a lone deadline within reach costs at
-    /// most one such wake-up a level.
+    /// The time is never later than the earliest deadline rounded up to the tick (if that has passed: than the
+    /// time of the last `expire`). The time may be earlier, when a slot has to cascade; a lone deadline within
+    /// reach costs at most one early wake-up a level.
     pub(crate) fn next(&self) -> Option<u64> {
         // Saturates for deadlines in the last tick that a u64 can tell, which are as good as never.
         self.next_tick().map(|tick| tick.saturating_mul(TICK_NS))
@@ -196,8 +196,8 @@ impl Wheel {
                 continue;
             }
             let shift = SLOT_BITS * level as u32;
-            // At level 0 the slot of the present tick is due now. Above, the present slot has been emptied
-            // when it began, so what it holds belongs to its next turn, 64 slots ahead.
+            // At level 0 the slot of the present tick is due now. Above level 0, the present slot was
+            // emptied when it began, so its contents belong to its next turn, 64 slots ahead.
             let first = (self.tick >> shift) + u64::from(level > 0);
             let ahead = occupied
                 .rotate_right(first as u32 % SLOTS as u32)

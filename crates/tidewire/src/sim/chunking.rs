@@ -1,9 +1,9 @@
 //! One connection, fed its input in given pieces: for the property that **chunking is invisible
 //! in meaning**.
 //!
-//! A connection of the service under test runs on the production loop, on virtual time, against a
-//! peer that sends exactly the pieces it is told to and takes output as slowly as it is told to.
-//! [`collect`] returns what came out; [`assert_invisible`] compares many splits with the whole.
+//! A connection of the tested service runs on the production loop, on virtual time. Its peer sends
+//! exactly the given pieces and takes output as slowly as it is told to. [`collect`] returns the
+//! output; [`assert_invisible`] compares many splits with the whole.
 //!
 //! ```
 //! use tidewire::sim::chunking;
@@ -61,7 +61,7 @@ const UNPACED: usize = 1 << 31;
 /// fails: its protocol spins.
 const TURNS_MAX: usize = 10_000_000;
 
-/// What one connection made of its input.
+/// The output that one connection made of its input, and how it ended.
 ///
 /// ```
 /// use tidewire::sim::chunking::{Collected, collect};
@@ -76,7 +76,8 @@ const TURNS_MAX: usize = 10_000_000;
 pub struct Collected {
     /// All bytes that it sent.
     pub output: Vec<u8>,
-    /// Why it ended; `None` if it was refused, or still open when nothing was left to happen.
+    /// Why the connection ended; `None` if it was refused, or was still open at the end of the
+    /// simulation.
     pub closed: Option<Closed>,
 }
 
@@ -340,8 +341,9 @@ pub fn splits(seed: u64, len: usize) -> Vec<usize> {
 /// meaning of the output is: the output itself for echo, a set of ids for acknowledgements.
 ///
 /// Let `input` end with the request that has the longest reply, longer than [`Limits::output_high`] (256 KiB) if there is such
-/// a request: a protocol that does not go on when its output has drained, or ends with its peer before the reply is whole, is
-/// found by what is missing then. Behind another request it may be told to go on by that one's bytes.
+/// a request. Then a protocol that does not go on when its output has drained, or that ends with its peer before the reply is
+/// whole, is found: output is missing. If another request followed, its bytes could make such a protocol go on, and the fault
+/// would stay hidden.
 ///
 /// # Panics
 /// If two meanings differ; the message has the round, the splits and both meanings, and says where to find the

@@ -1,4 +1,4 @@
-//! What a simulation is like: the network, and the machines on it.
+//! The conditions of a simulation: the network, and the machines on it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -21,16 +21,16 @@ pub struct Conditions {
     pub latency: RangeInclusive<Duration>,
     /// A piece travels with 1 to this many bytes.
     pub segment_max: usize,
-    /// One call receives 1 to this many bytes, one chunk at most.
+    /// One call receives between 1 and this many bytes, one chunk at most.
     pub receive_max: usize,
-    /// One call sends 1 to this many bytes; then the writer is told to wait for as long as
-    /// `latency` says.
+    /// One call sends between 1 and this many bytes; then the writer has to wait for a time out of
+    /// `latency`.
     pub accept_max: usize,
     /// The buffer of each sender.
     pub send_buffer: usize,
-    /// The buffer of each receiver. What it has no room for stays with the sender.
+    /// The buffer of each receiver. Bytes for which the buffer has no room stay with the sender.
     pub receive_buffer: usize,
-    /// One of so many pieces is lost and the connection with it: both ends see a reset. 0 for
+    /// One piece in this many is lost and the connection with it: both ends see a reset. 0 is
     /// never.
     pub reset_one_in: u64,
     /// One of so many attempts to connect is refused. 0 for never.
@@ -39,9 +39,9 @@ pub struct Conditions {
     pub chunk: usize,
     /// Receive buffers of each loop, at least 2.
     pub buffers: usize,
-    /// One of so many turns of a loop is late by up to four times the longest latency, as where
-    /// others have the processor: what happens meanwhile the loop finds all at once. One of these
-    /// is that of all loops. 0 for never.
+    /// One turn of a loop in this many is late by up to four times the longest latency, as on a
+    /// machine where other processes have the processor. The loop then finds all events of that
+    /// time at once. One late turn in this many makes all loops late together. 0 is never.
     pub late_one_in: u64,
     /// What the kernel does to loops.
     pub kernel: KernelFaults,

@@ -103,8 +103,9 @@ impl Sim {
     }
 
     /// Adds `n` loops that carry connections together, placed as a [`Builder`](crate::Builder) places them, with a
-    /// loop that accepts for them where it has one. All are meant by the id, also by what stops or kills them.
-    /// Threads are not placed: of [`Shape::Threads`] it is one loop, with one for each connection.
+    /// loop that accepts for them where it has one. The id stands for all of them, also in calls that stop or kill
+    /// them. Threads are not placed: with [`Shape::Threads`] this is one acceptor loop, and one loop for each
+    /// connection.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -220,8 +221,8 @@ impl Sim {
         LoopId(actor)
     }
 
-    /// Puts a service on a loop. To have the same service on several, or to keep a hold of it, put
-    /// an `Arc` of it there.
+    /// Puts a service on a loop. To have one service on several loops, or to keep a reference to
+    /// it, put an `Arc` of it there.
     ///
     /// # Panics
     /// If the limits cannot be meant: where a [`Builder`](crate::Builder) would not start.
@@ -357,7 +358,7 @@ impl Sim {
         local.downcast_mut().expect("the id says what type it is")
     }
 
-    /// What one loop counted, or [several](Sim::add_loops) together.
+    /// The counters of one loop, or of [several](Sim::add_loops) together.
     #[must_use]
     pub fn counters(&self, at: LoopId) -> Counters {
         let mut sum = Counters::default();

@@ -1,5 +1,5 @@
 //! A machine: production loops on a [simulated kernel](super::kernel), on one thread and on virtual
-//! time. Which loop goes on is drawn from the seed, at every point where a real one might wait.
+//! time. The seed decides which loop goes on, at every point where a real one might wait.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ use crate::sim::trace::files;
 use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::time::Instant;
 
-/// What a look for news costs a loop that polls busily; nanoseconds.
+/// Time that one look for events costs a loop that polls busily; nanoseconds.
 const LOOK_NS: u64 = 1000;
 
 /// A loop, and its thread as the machine schedules it.
@@ -57,7 +57,7 @@ pub(crate) struct Machine {
     acceptors: Acceptors,
 }
 
-/// What a machine is to run.
+/// The program that a machine runs.
 pub(crate) struct Program {
     pub(crate) shape: Shape,
     /// Loops that serve; more than one are handed connections by a loop that accepts, or

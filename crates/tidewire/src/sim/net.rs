@@ -1,7 +1,7 @@
 //! The network between the ends: streams, handshakes, what is under way and when it gets there.
 //!
-//! Nothing here knows protocols. The owner of an end, a loop or a [plain](super::plain) peer, calls
-//! [`Net`] as it would call a kernel, and finds in its inbox what a kernel would have told it.
+//! The network knows no protocols. The owner of an end, a loop or a [plain](super::plain) peer,
+//! calls [`Net`] like a kernel, and finds in its inbox the events that a kernel would report.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -97,7 +97,7 @@ pub(super) enum News {
     Writable,
 }
 
-/// What a write came to.
+/// The result of a write.
 pub(super) enum Written {
     Took(usize),
     /// News of [`News::Writable`] will follow.
@@ -105,7 +105,7 @@ pub(super) enum Written {
     Broken(io::ErrorKind),
 }
 
-/// What a read came to.
+/// The result of a read.
 pub(super) enum Read {
     Got(usize),
     End,
@@ -114,7 +114,7 @@ pub(super) enum Read {
     Broken(io::ErrorKind),
 }
 
-/// What a reader that does not read may notice all the same.
+/// What an end that does not read may notice about the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Fine,
@@ -122,7 +122,7 @@ pub(super) enum Status {
     Broken(io::ErrorKind),
 }
 
-/// What is at an endpoint.
+/// The state of an endpoint.
 pub(super) enum Place {
     /// A listener, with room for another connection.
     Room,
@@ -178,7 +178,7 @@ enum Arrival {
     Reset {
         at: End,
     },
-    /// The other side of a Unix socket is closed.
+    /// The other end of a Unix socket is closed.
     HangUp {
         at: End,
     },
@@ -425,7 +425,7 @@ impl Net {
         self.streams[end.stream as usize].sides[end.side as usize].hung_up
     }
 
-    /// What is at an endpoint.
+    /// The state of an endpoint.
     pub(super) fn place(&self, at: &Endpoint) -> Place {
         match self.listeners.get(at) {
             Some(&listener) if self.is_full(listener) => Place::Full,
@@ -555,7 +555,7 @@ impl Net {
     }
 
     fn reset_arrives(&mut self, at: End) {
-        // Some systems still show what had arrived before, some do not.
+        // Some systems still show the bytes that had arrived before a reset, others do not.
         let forgets = self.rng.below(2) == 0;
         let side = self.side(at);
         if side.gone || side.broken.is_some() {

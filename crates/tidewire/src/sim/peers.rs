@@ -33,7 +33,7 @@ where
 }
 
 impl Sim {
-    /// Connects a plain peer to an endpoint. It reads all that comes.
+    /// Connects a plain peer to an endpoint. The peer reads everything.
     ///
     /// # Panics
     /// If text was given that is no endpoint.
@@ -95,7 +95,7 @@ impl Sim {
         self.on_plain(peer, |plain, _| plain.unsent())
     }
 
-    /// Has the peer half-close once all is sent. It goes on reading.
+    /// Has the peer half-close when all its bytes are sent. The peer goes on reading.
     pub fn finish(&mut self, peer: PlainId) {
         self.on_plain(peer, Plain::finish);
     }

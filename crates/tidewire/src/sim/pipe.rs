@@ -1,7 +1,7 @@
 //! One direction of a simulated stream: a send buffer, a wire and a receive buffer in a row.
 //!
-//! All bytes live in one queue. Its front has *arrived*, its middle is *in flight*, its rest waits
-//! in the send buffer; so no byte can be lost, doubled or overtaken on its way.
+//! All bytes live in one queue. The front of the queue has *arrived*, the middle is *in flight*,
+//! the rest waits in the send buffer; so no byte can be lost, doubled or overtaken.
 
 use std::collections::VecDeque;
 

@@ -4,9 +4,9 @@ use crate::sim::world::LoopId;
 use crate::sim::world::Sim;
 
 impl Sim {
-    /// The process of this loop dies, as by SIGKILL: nothing more is called, what was not sent is lost,
-    /// and the kernel closes what it had open. A process of several loops dies with all of them. Another
-    /// may listen where it did ([`Sim::listen_at`]).
+    /// The process of this loop dies, as by SIGKILL: no more callbacks are made, unsent output is lost,
+    /// and the kernel closes the process's sockets. If the process has several loops, all of them die.
+    /// Another process may listen at its addresses ([`Sim::listen_at`]).
     ///
     /// ```
     /// use std::time::Duration;

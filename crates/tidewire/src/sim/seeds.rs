@@ -1,4 +1,4 @@
-//! Which seeds a test tries, and what it says of one that fails.
+//! Which seeds a test tries, and its report of a seed that fails.
 
 use std::fmt;
 use std::ops::Range;
@@ -111,7 +111,7 @@ fn lowest_failing<E: fmt::Display>(
 /// Runs one seed.
 ///
 /// # Errors
-/// What the run says, or what it panicked with.
+/// The result of the run, or the message of its panic.
 ///
 /// ```
 /// use tidewire::sim::try_seed;

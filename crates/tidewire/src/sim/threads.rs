@@ -31,7 +31,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// The threads of a loop that is set up so; and how it is set up then.
+    /// The threads of a loop with this setup; and the setup for the acceptor loop.
     pub(super) fn of(setup: LoopSetup, kernel: &Shared) -> (LoopSetup, Threads) {
         let starting = Arc::new(Mutex::new(Vec::new()));
         let start = {
@@ -101,7 +101,7 @@ impl Threads {
         lock(&self.registry).sum()
     }
 
-    /// All of them end where they are.
+    /// All threads end at once.
     pub(super) fn end(&mut self) {
         self.nodes.iter_mut().for_each(Node::end);
         self.nodes.clear();

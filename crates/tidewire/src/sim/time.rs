@@ -37,8 +37,8 @@ impl Sim {
         Instant::from_nanos(self.time.get())
     }
 
-    /// One turn of a loop or a peer that has something to do (which one, is drawn), or else one
-    /// step of time to the next arrival or deadline. False if nothing is left to happen.
+    /// Makes one turn of a loop or a peer that has something to do, chosen at random; if none has,
+    /// moves time to the next arrival or deadline. False if nothing is left to happen.
     ///
     /// # Panics
     /// If a driver asks of the kernel what no kernel lets pass, such as two sends of one connection

@@ -1,5 +1,5 @@
-//! The simulation as tests see it: what it is made of, and what happened in it. Its [loops](super::loops),
-//! its [peers](super::peers) and its [time](super::time) are beside.
+//! The simulation as tests see it: its parts, and its events. Its [loops](super::loops), its
+//! [peers](super::peers) and its [time](super::time) are beside.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -64,9 +64,9 @@ pub(super) struct Running {
 /// Loops that are reached by the name of one.
 #[derive(Default)]
 pub(super) struct Team {
-    /// The others.
+    /// The loops that run in the same process.
     pub(super) others: Vec<LoopId>,
-    /// The one by whose name they are reached accepts for the others, and carries nothing.
+    /// The loop that gives the group its name accepts for the others, and has no connections.
     pub(super) has_acceptor: bool,
     /// How many they were asked for.
     pub(super) dials: usize,
@@ -85,8 +85,8 @@ impl Running {
 /// Number of the kernel's inbox on the network. The inbox of actor `i` is the one after number `i`.
 const KERNEL: usize = 0;
 
-/// A simulated network with loops on it. Single-threaded, on virtual time, everything drawn from
-/// one seed: the same seed and the same calls give the same run, to the nanosecond.
+/// A simulated network with loops on it. The simulation runs on one thread, on virtual time, with
+/// one seed: equal seeds and equal calls give equal runs, to the nanosecond.
 ///
 /// Virtual time moves only when no loop has anything to do, or the ones that have are
 /// [late](Conditions::late_one_in); a turn of a loop takes none. Messages
@@ -271,9 +271,9 @@ impl Sim {
         self.kernel.borrow_mut().net.lose(stream);
     }
 
-    /// Has the kernel do this to the loops from now on, instead of what the conditions say. The queues of loops of
+    /// Sets the kernel's faults from now on, in place of those of the conditions. The queues of loops of
     /// [`Shape::Completion`](super::Shape::Completion) stay as they were when the loop was added. All loops of a
-    /// simulation share the kernel's descriptors; one that is added must find some.
+    /// simulation share the kernel's descriptors; a loop that is added needs some.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,9 +1,9 @@
-//! What goes over connections, for people: in words and as pcap, of any service, on every engine and in the
-//! simulator.
+//! Shows what connections send and receive, in words and as pcap, for any service, on every engine and in
+//! the simulator.
 //!
-//! [`Tracer`] is a [`Wrap`](crate::Wrap): put it around a service with [`Layered`](crate::Layered). Outside of TLS
-//! it sees records, inside of it what they say. What the whole network of a simulation sees, [`Sim::words`](crate::sim::Sim::words) and
-//! [`Sim::pcap`](crate::sim::Sim::pcap) tell.
+//! [`Tracer`] is a [`Wrap`](crate::Wrap): put it around a service with [`Layered`](crate::Layered). Outside of TLS a tracer sees
+//! records, inside of TLS it sees the plain bytes. [`Sim::words`](crate::sim::Sim::words) and
+//! [`Sim::pcap`](crate::sim::Sim::pcap) show what the whole network of a simulation sees.
 //!
 //! ```
 //! use std::time::Duration;

@@ -81,7 +81,7 @@ impl Out {
     }
 }
 
-/// Writes all of it, or nothing more at all. Where it cannot be written, there is no trace any more.
+/// Writes all bytes, or ends the trace. After a failed write, nothing more is traced.
 fn put(sink: &mut Option<Sink>, bytes: &[u8], left: &mut u64) {
     let Some(open) = sink else { return };
     let len = bytes.len() as u64;

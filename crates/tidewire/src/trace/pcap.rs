@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::vocabulary::endpoint::Endpoint;
 
-/// What a file begins with: magic number for nanoseconds, version 2.4, two fields that are not used, the longest
-/// packet, the link type.
+/// The file header: magic number for nanoseconds, version 2.4, two unused fields, the longest packet, the link
+/// type.
 pub(crate) const HEADER: [u8; 24] = {
     let words: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, LINKTYPE_RAW];
     let mut bytes = [0; 24];
@@ -81,7 +81,8 @@ impl Flow {
         tcp.extend_from_slice(&self.next[side].to_be_bytes());
         let seen = if flags & ACK > 0 { self.next[other] } else { 0 };
         tcp.extend_from_slice(&seen.to_be_bytes());
-        // Five words of header; a window that is always open; the checksum, for now; nothing urgent.
+        // The header has five words; then a window that is always open, the checksum (0 for now),
+        // and no urgent data.
         tcp.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(payload);
         let counted = payload.len() as u32 + u32::from(flags & (SYN | FIN) > 0);

@@ -50,7 +50,7 @@ struct Shared {
 }
 
 impl Tracer {
-    /// The tracer of a service that is called so in words. It writes nothing until it is told where to.
+    /// A tracer with this name in its words. The tracer writes nothing until it is told where to.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Tracer {
         Tracer {
@@ -164,9 +164,9 @@ impl Wrap for Tracer {
 pub struct Traced {
     shared: Arc<Shared>,
     flow: Flow,
-    /// Which one this is: 0 has connected.
+    /// The side of the connection: 0 is the side that has connected.
     side: u8,
-    /// What this side is called, and the other.
+    /// The names of this side and of the other.
     names: [String; 2],
     heard_end: bool,
 }

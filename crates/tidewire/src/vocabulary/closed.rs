@@ -22,7 +22,7 @@ use std::io;
 pub enum Closed {
     /// This side finished: all output was delivered to the kernel, and the peer closed its side.
     Finished,
-    /// This side aborted; the peer sees a reset.
+    /// This side aborted the connection; the peer sees a reset.
     Aborted,
     /// The protocol ended the connection and gave a reason of its own.
     ByProtocol(&'static str),
@@ -45,8 +45,8 @@ pub enum Closed {
     OutputLimit,
     /// The protocol left more input unconsumed, or asked for more, than may be carried.
     CarriedLimit,
-    /// All connections together held more memory than they may, and this one much of it: see
-    /// [`Builder::memory`](crate::Builder::memory).
+    /// All connections together held more memory than they may, and this connection held much of
+    /// it: see [`Builder::memory`](crate::Builder::memory).
     MemoryLimit,
     /// A callback of the protocol panicked.
     Panicked,
@@ -211,7 +211,7 @@ pub enum Refusal {
     AcceptRate,
     /// More connections come from its address than rules allow.
     AddressRate,
-    /// The client is in a network that is not let in, or in no network that is.
+    /// The rules refuse the client's network, or do not list it.
     Denied,
 }
 

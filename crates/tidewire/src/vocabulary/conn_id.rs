@@ -3,12 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Names a connection among the connections of its loop, for as long as the loop lives: an index
-/// that is reused and a generation that is not (until 2^32 connections later).
+/// Names a connection among the connections of its loop, for as long as the loop lives: an index,
+/// which is reused, and a generation, which is not (until 2^32 connections later).
 ///
-/// Another loop has other connections under the same names. So a name stays on its loop: it cannot be sent to another thread, nor be
-/// kept where several loops look: for that it has a [`ConnName`](crate::ConnName). What reaches a connection from anywhere is its
-/// [`Handle`](crate::Handle).
+/// Each loop numbers its connections separately, so the same name stands for different connections on different loops. So a
+/// `ConnId` stays on its loop: it cannot be sent to another thread, nor be kept where several loops look. A
+/// [`ConnName`](crate::ConnName) can. A connection's [`Handle`](crate::Handle) reaches it from anywhere.
 ///
 /// ```
 /// use tidewire::on_input;
@@ -66,9 +66,9 @@ impl ConnId {
         }
     }
 
-    /// The name as a number, for [`Dial::token`](crate::Dial::token): so the connection that is
-    /// made knows for which one. Nothing keeps a number on its loop: keep the loop's beside it
-    /// where that is not plain.
+    /// The name as a number, for [`Dial::token`](crate::Dial::token): so the new connection knows
+    /// for which connection it was dialled. The type system does not keep a number on its loop:
+    /// store the loop's number beside it where the loop is not obvious.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::vocabulary::conn_id::ConnId;
 
-/// Names a connection of a server among those of all its loops and services, and is used for no other one (until 2^32
-/// connections later): for maps that loops share, for lines in a log. It can be sent anywhere.
+/// Names a connection among all loops and services of a server; no other connection gets the name (until 2^32
+/// connections later). For maps that loops share, and for log lines. A name can be sent to any thread.
 ///
 /// What reaches the connection is a [handle](crate::LoopHandle::handle), which its loop's handle makes from the name. Within
 /// its loop a connection has a shorter name, a [`ConnId`].

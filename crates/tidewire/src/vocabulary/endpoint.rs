@@ -327,7 +327,7 @@ impl From<EndpointError> for io::Error {
     }
 }
 
-/// For `TcpStream::connect` and its like; an error for Unix sockets.
+/// For `TcpStream::connect` and similar functions; an error for Unix sockets.
 impl ToSocketAddrs for Endpoint {
     type Iter = std::option::IntoIter<SocketAddr>;
 

@@ -1,4 +1,5 @@
-//! The words that all other rooms use: names, ends, addresses, times. Nothing here depends on them.
+//! The types that all other modules use: names, ends, addresses, times. This module depends on no
+//! other.
 
 pub(crate) mod answer;
 pub(crate) mod closed;

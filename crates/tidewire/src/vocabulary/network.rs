@@ -67,7 +67,7 @@ pub(crate) fn masked(ip: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// As it is read.
+/// Written in the form in which it is parsed.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

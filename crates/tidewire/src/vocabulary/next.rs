@@ -1,4 +1,4 @@
-//! What a protocol wants next.
+//! When a protocol wants its next call of `received`.
 
 /// When `received` wants to be called again.
 ///
@@ -22,12 +22,13 @@
 pub enum Next {
     /// When anything new has come.
     More,
-    /// When this many unconsumed bytes are there together, so that a large frame is not looked at
-    /// again for every chunk. At most [`Limits::carried`](crate::Limits::carried).
-    /// Of a frame beyond 4 GiB, what comes after these is offered as it comes.
+    /// Call again when this many unconsumed bytes are there together, so that a large frame is not
+    /// parsed again for every chunk. At most [`Limits::carried`](crate::Limits::carried). A frame
+    /// beyond 4 GiB is offered in pieces: its bytes after these are offered as they come.
     AtLeast(usize),
-    /// When output has drained, with the bytes left unconsumed, be there none, and without waiting for new ones. Until
-    /// then the peer's end is not told: a reply that goes on so is whole before it.
+    /// Call again when output has drained, with the unconsumed bytes, even if there are none, and without waiting for
+    /// new ones. Until then the protocol is not told of the peer's end, so a reply that is continued in this way is
+    /// complete before it.
     AfterDrain,
     /// After [`Link::resume`](crate::Link::resume); as [`Link::pause`](crate::Link::pause) and
     /// [`Next::More`].

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::vocabulary::endpoint::Endpoint;
 
-/// The other end of a connection: where it comes from, how it came about, and what is known beyond
-/// that. Cheap to clone; a connection of which nothing more is known owns nothing for it.
+/// The other end of a connection: its address, whether it connected or was dialled, and its
+/// identity. Cheap to clone; a connection without an identity allocates nothing for it.
 ///
 /// ```
 /// use tidewire::{Identity, Origin, Peer};
@@ -22,7 +22,7 @@ use crate::vocabulary::endpoint::Endpoint;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peer {
-    /// The other end of the connection itself, which may be a proxy's.
+    /// The other end of the connection itself; this may be a proxy.
     pub endpoint: Endpoint,
     /// How the connection came about.
     pub origin: Origin,
@@ -45,8 +45,8 @@ pub enum Origin {
     Dialled(u64),
 }
 
-/// What is known of a peer beyond where it comes from: from the kernel, or from its first bytes as
-/// a layer read them. Clones share it.
+/// What is known of a peer beyond its address: from the kernel, or from its first bytes as a layer
+/// read them. Clones share it.
 ///
 /// ```
 /// use tidewire::{Identity, Origin, Peer};
@@ -69,8 +69,8 @@ pub struct Identity {
     pub alpn: Option<Box<[u8]>>,
     /// The certificates that the peer has shown and that were verified, its own first (DER).
     pub certificates: Vec<Box<[u8]>>,
-    /// The process at the other end of a Unix socket, as the kernel knows it from when it connected
-    /// or listened.
+    /// The process at the other end of a Unix socket, as the kernel recorded it when that process
+    /// connected or listened.
     pub process: Option<Process>,
 }
 
@@ -126,7 +126,7 @@ impl Peer {
         self
     }
 
-    /// What is known of it beyond its endpoint; all empty if nothing is.
+    /// The peer's identity beyond its endpoint; all fields are empty if nothing is known.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.identity.as_deref().unwrap_or(&NOBODY)
@@ -145,9 +145,9 @@ impl Peer {
         self.identity().original.as_ref()
     }
 
-    /// Whether the client is on this machine, as far as addresses tell: loopback, 127.0.0.0/8 or
-    /// ::1, or a Unix socket. Where a proxy is in between, both it and the client that it names must be on
-    /// this machine; a client that it does not name is not.
+    /// Whether the client is on this machine, as far as addresses show: loopback, 127.0.0.0/8 or ::1, or a
+    /// Unix socket. Behind a proxy, both the proxy and the client that it names must be on this machine; a
+    /// client that the proxy does not name counts as remote.
     #[must_use]
     pub fn is_local(&self) -> bool {
         let local = |endpoint: &Endpoint| {

@@ -1,4 +1,4 @@
-//! The admin listener of `serve`: where it is, which clients may ask it, and what it shows.
+//! The admin listener of `serve`: its address, the clients that may use it, and what it shows.
 
 use std::io;
 
@@ -27,7 +27,7 @@ impl Levels for OfLogging {
     }
 }
 
-/// What is to be seen of a server with these settings.
+/// Makes the panel for a server with these settings.
 pub(crate) fn panel(plan: &Plan, logging: &Logging) -> Panel {
     let panel = Panel::new(plan.shown(&Found::default()));
     panel.set_levels(OfLogging(logging.levels()));

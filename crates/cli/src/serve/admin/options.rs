@@ -66,7 +66,7 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
-    /// What must be there for a flag of this name to have an effect.
+    /// What a flag of this name needs to have an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         (flag != "admin").then_some(Need::Admin)
     }
@@ -115,7 +115,7 @@ impl AdminOptions {
         }
     }
 
-    /// What stands in front of it, where `tls` is said of all listeners.
+    /// The layers in front of the admin listener; `tls` are the settings for all listeners.
     pub(crate) fn front(&self, tls: &TlsOptions) -> Result<Front, Failure> {
         let own = self.own_files();
         let (said, beyond) = match &self.admin {

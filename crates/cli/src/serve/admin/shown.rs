@@ -12,10 +12,10 @@ use crate::serve::logs::options::PolicyName;
 use crate::serve::product::Plan;
 use crate::serve::settings::schema::Shown;
 
-/// What is known only once it is there.
+/// Facts that are known only when the server runs.
 #[derive(Default)]
 pub(crate) struct Found<'a> {
-    /// Where the admin listener is; `None` if there is none.
+    /// The address of the admin listener; `None` if there is none.
     pub(crate) admin: Option<&'a Endpoint>,
     /// The loops, and where they listen.
     pub(crate) loops: Option<(&'a Observer, &'a [Endpoint])>,
@@ -122,7 +122,7 @@ impl Plan {
     }
 }
 
-/// Puts what is in force over what is said; null hides all of it.
+/// Replaces given values by the values in force; null removes all of them.
 fn over(said: &mut Value, in_force: Value) {
     match (said, in_force) {
         (Value::Object(said), Value::Object(in_force)) => said.extend(in_force),

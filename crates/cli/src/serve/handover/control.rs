@@ -77,8 +77,8 @@ pub(crate) fn path(asked: Option<&ControlAt>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Listens, unless that is off; goes on with what a predecessor has handed over. The default is left out where it
-/// cannot be had, what was asked for must be there.
+/// Listens on the control socket, unless it is off; continues with a socket that a predecessor has handed over.
+/// If the default socket cannot be made, the server starts without it; a socket that a flag names must work.
 pub(crate) fn open(
     asked: Option<&ControlAt>,
     handed: Option<Handed>,

@@ -11,12 +11,12 @@ use crate::serve::handover::upgrade::Upgrade;
 /// How soon it is looked whether a successor is late.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The control socket, and the successor that is being heard; one at a time.
+/// The control socket, and the present successor; there is one at a time.
 pub(crate) struct Handing {
     control: Option<Control>,
     upgrade: Upgrade,
     successor: Option<Session>,
-    /// What it has said first.
+    /// The successor's first message.
     hello: Option<Hello>,
     /// The successor has been offered the listeners.
     offered: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Handing {
     astray: bool,
 }
 
-/// What a successor wants.
+/// What a successor asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// The listeners.
@@ -61,7 +61,7 @@ impl Handing {
         }
     }
 
-    /// What is to be polled.
+    /// The descriptors to poll.
     pub(crate) fn fds(&self) -> (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>) {
         let control = self.control.as_ref().map(AsFd::as_fd);
         (control, self.successor.as_ref().map(AsFd::as_fd))
@@ -166,7 +166,8 @@ impl Handing {
         self.hello.as_ref().is_some_and(takes)
     }
 
-    /// Lets the successor go: what is here is its from now on. What connections are passed on by, if it takes them.
+    /// Releases the successor: it owns the listeners from now on. Returns the session on which connections are
+    /// passed on, if the successor takes them.
     pub(crate) fn let_go(&mut self) -> Option<Session> {
         let takes = self.takes_connections();
         let session = self.successor.take().and_then(|mut session| {
@@ -180,7 +181,7 @@ impl Handing {
         session
     }
 
-    /// Refuses the successor that is heard, and that may have the listeners still.
+    /// Refuses the present successor, which may hold the listeners already.
     pub(crate) fn pass_over(&mut self, why: &str) {
         tracing::warn!(why, "a successor does not take over");
         self.refuse(why);

@@ -47,7 +47,8 @@ impl Inherited {
         self
     }
 
-    /// The service manager's, as if `--listen` had asked for them. What it passes on has to be served.
+    /// The sockets of the service manager, as if `--listen` had asked for them. Each socket that the
+    /// manager passes on has to be served.
     pub(crate) fn given(&self) -> Result<Vec<ListenAt>, String> {
         let services = self.all.iter().filter(|handed| {
             handed.is_given && handed.service != ADMIN && handed.service != Control::SERVICE
@@ -73,9 +74,9 @@ impl Inherited {
         services.map(listen).collect()
     }
 
-    /// Finds the place in the settings of every listener. Whatever was handed over must be served by the same service
-    /// as before, because connections may wait there; what is new in the settings is bound as usual. A place with
-    /// port 0 takes any port of its service and address.
+    /// Matches every inherited socket with a listener of the settings. A socket from a predecessor must be served by
+    /// the same service as before, because connections may wait there; listeners without an inherited socket are
+    /// bound as usual. A listener with port 0 takes any port of its service and address.
     pub(crate) fn settle(&self, endpoints: &mut [Endpoint]) -> Result<(), String> {
         let mut taken = vec![false; endpoints.len()];
         // Exact matches come first.
@@ -103,7 +104,7 @@ impl Inherited {
         Ok(())
     }
 
-    /// What was handed over for an endpoint, if anything.
+    /// The inherited sockets of an endpoint, if there are any.
     pub(crate) fn listen(&mut self, endpoint: &Endpoint) -> Option<Listen> {
         let at = self
             .all
@@ -118,12 +119,12 @@ impl Inherited {
         self.all.iter().any(|of| of.is_given && of.service == ADMIN)
     }
 
-    /// What was handed over for the control socket.
+    /// Takes the inherited control socket, if there is one.
     pub(crate) fn take_control(&mut self) -> Option<Handed> {
         self.take(Control::SERVICE)
     }
 
-    /// What was handed over for the admin listener, and where that is.
+    /// Takes the inherited admin listener and its address, if there is one.
     pub(crate) fn take_admin(&mut self) -> Option<(tidewire::Endpoint, Listen)> {
         let handed = self.take(ADMIN)?;
         Some((handed.at.clone(), listen(handed, self.shared)))
@@ -251,7 +252,8 @@ mod tests {
         let all = [("echo", "127.0.0.1:7"), ("kv/resp", "127.0.0.1:9")];
         let found = settled(&["kv/resp=0", "echo=7", "echo=0"], &all).unwrap();
         assert_eq!(found, ["127.0.0.1:9", "127.0.0.1:7", "127.0.0.1:0"]);
-        // Two of one service: the one that is said exactly is not given away.
+        // Two sockets of one service: the one whose port is named exactly is not given to another
+        // listener.
         let all = [("echo", "127.0.0.1:8"), ("echo", "127.0.0.1:7")];
         let found = settled(&["echo=7", "echo=0"], &all).unwrap();
         assert_eq!(found, ["127.0.0.1:7", "127.0.0.1:8"]);
@@ -274,7 +276,7 @@ mod tests {
         );
         let e = wrong(&["echo=0"], ("echo", "127.0.0.2:7"));
         assert!(e.contains("127.0.0.2:7"), "another address: {e}");
-        // Not two with one place.
+        // Two sockets do not go to one listener.
         let two = [("echo", "127.0.0.1:8"), ("echo", "127.0.0.1:9")];
         assert!(settled(&["echo=0"], &two).is_err());
     }
@@ -290,7 +292,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        // Not a predecessor's: the settings decide about these.
+        // These are not a predecessor's: the settings decide about them.
         let others = Inherited::new(vec![handed("gopher", "0.0.0.0:7", false)]);
         assert!(others.given().unwrap().is_empty());
     }

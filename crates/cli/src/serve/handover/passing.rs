@@ -40,8 +40,8 @@ impl Passing {
         self.session.is_some() && !self.waiting.is_empty()
     }
 
-    /// Passes on what the loops have let go of. Called again and again until they have ended, and until the successor has
-    /// what it has room for.
+    /// Passes connections that the loops have released on to the successor. Call this again until the loops have ended
+    /// and the successor has taken everything.
     pub(crate) fn go_on(&mut self, drain: &Drain, settings: &Settings) {
         if self.session.is_some() {
             let service = |listener: u32| settings.endpoints[listener as usize].kind.to_string();
@@ -102,7 +102,8 @@ impl Passing {
     }
 }
 
-/// The successor: lets in what follows, on a thread of its own, until the other server has ended.
+/// In the successor: takes connections from the other server, on a thread of its own, until the
+/// other server has ended.
 pub(crate) fn take_in(mut following: Following, inbound: Inbound, settings: &Settings) {
     let endpoints = settings.endpoints.iter();
     let places: Vec<_> = endpoints

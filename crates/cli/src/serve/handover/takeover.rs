@@ -96,7 +96,8 @@ impl Takeover {
         Ok(())
     }
 
-    /// Says that this process serves; from then on the running server ends. What connections follow by, if it passes some on.
+    /// Says that this process serves; from then on the running server ends. Returns the channel on which connections follow,
+    /// if the other server passes some on.
     pub(crate) fn serving(self) -> Result<Option<Following>, Failure> {
         self.claim.serving().map_err(|e| failed(&e.to_string()))
     }

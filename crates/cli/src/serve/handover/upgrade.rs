@@ -22,7 +22,7 @@ impl Upgrade {
         }
     }
 
-    /// Starts it. It asks for the listeners as any other successor does.
+    /// Starts the successor. The successor asks for the listeners like any other.
     pub(crate) fn begin(&self, control: Option<&Control>) {
         let Some(control) = control else {
             tracing::error!(
@@ -42,7 +42,7 @@ impl Upgrade {
         args.push(control.path().into());
         let mut command = Command::new(program);
         command.args(&args);
-        // These variables name this process.
+        // These variables describe this process, not the successor.
         for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(name);
         }

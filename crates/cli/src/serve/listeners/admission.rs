@@ -1,4 +1,5 @@
-//! Which clients are let in, and how many: of all services, of some, and of one listener.
+//! Admission settings: which clients may connect, and how many, for all services, for some, and for
+//! one listener.
 
 use std::str::FromStr;
 
@@ -88,7 +89,7 @@ impl ListenerRules {
 }
 
 impl AdmissionOptions {
-    /// What must be there for a flag of this name to have an effect.
+    /// What a flag of this name needs to have an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         match flag {
             "address-v6" => Some(Need::Addresses),
@@ -122,7 +123,7 @@ impl AdmissionOptions {
         !self.max_per_prefix.is_empty()
     }
 
-    /// Connections of a service that may be open at once, if that is said.
+    /// Most open connections of a service, if a flag sets it.
     pub(crate) fn connections(&self, kind: Kind) -> Option<usize> {
         of(&self.max_connections, kind)
     }

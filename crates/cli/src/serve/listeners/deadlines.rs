@@ -10,7 +10,7 @@ use crate::serve::listeners::scoped::{Scope, Scoped, of, scopes};
 use crate::serve::settings::defaults::{secs, with_default};
 use crate::span::Span;
 
-/// What is said; where nothing is, the service decides.
+/// The given deadlines; for the others the service decides.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Deadlines {
     /// Closes connections on which nothing moves for this long.
@@ -115,7 +115,7 @@ impl Deadlines {
         or(&self.lifetime, kind, own)
     }
 
-    /// What is said of requests of this service, if anything.
+    /// The given time limit for requests of this service, if there is one.
     pub(crate) fn said_of_requests(&self, kind: Kind) -> Option<Span> {
         of(&self.whole_request, kind)
     }

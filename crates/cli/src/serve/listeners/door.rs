@@ -5,8 +5,8 @@ use tidewire::{Builder, Layered, Limits, Listen, Service, ServiceId};
 
 use crate::serve::listeners::fronts::{Fronts, ProxyFront, TlsFront};
 
-/// A service of the loops. Where none of its listeners asks for a layer there is none, and it costs
-/// nothing.
+/// A service of the loops with its layers. If none of its listeners asks for a layer, there is no
+/// layer and no cost.
 pub(crate) struct Door {
     is_layered: bool,
     listen: AddListener,

@@ -18,12 +18,13 @@ pub(crate) struct Endpoint {
     pub(crate) by_name: bool,
     /// What its `--listen` says of TLS and of proxies.
     pub(crate) shield: Shield,
-    /// What stands in front of it, all settings considered.
+    /// The layers in front of this listener, after all settings.
     pub(crate) front: Front,
 }
 
 impl Endpoint {
-    /// What stands in front of it, where `tls` and `proxy_from` hold for all that say nothing else.
+    /// The layers in front of this listener; `tls` and `proxy_from` apply where the listener has no
+    /// setting of its own.
     pub(crate) fn front_of(
         &self,
         tls: &TlsOptions,
@@ -50,9 +51,9 @@ impl Endpoint {
     }
 }
 
-/// What is to listen where. Services that are named in neither list are left out; if none is named
-/// at all, the services run that are for every server. A service with places of its own gets none
-/// by default.
+/// The listeners of all services, with their addresses. Services that are named in neither list are
+/// left out; if none is named at all, the services run that every server has. A service that has
+/// addresses of its own gets no default address.
 ///
 /// # Errors
 /// A host has no address.

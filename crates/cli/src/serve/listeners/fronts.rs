@@ -15,7 +15,7 @@ use crate::serve::listeners::tls::{Front, Handshake, TlsFiles};
 /// The admin listener's number here: it is on a loop of its own, whose listeners have other numbers.
 const ADMIN: u32 = u32::MAX;
 
-/// What stands in front of the listeners, by their numbers. Clones share it.
+/// The layers in front of the listeners, by the listeners' numbers. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fronts {
     handshake: Handshake,
@@ -59,8 +59,8 @@ impl Fronts {
         self.put(ADMIN, front)
     }
 
-    /// Reads all files again; new connections see what they say now. How many listeners that is: what
-    /// is no good leaves everything as it was.
+    /// Reads all files again; new connections use the new contents. Returns how many listeners use
+    /// them; if a file is invalid, nothing changes.
     pub(crate) fn reload(&self) -> Result<usize, Failure> {
         let before = self.at.read().unwrap_or_else(PoisonError::into_inner);
         let mut after = before.clone();

@@ -1,5 +1,5 @@
-//! Which clients are let in. A service without a secret serves only this host, unless `--open` says
-//! that all clients that reach it may use it; and a secret guards every port of what it guards.
+//! Which clients may use a service. A service without a secret serves only this host, unless
+//! `--open` lets in all clients that reach it. A secret applies to every port of its service.
 
 use crate::secret;
 use crate::serve::listeners::endpoint::Endpoint;

@@ -15,7 +15,8 @@ const HELD_BACK: u64 = 64;
 const HELD_BACK_A_LOOP: u64 = 6;
 
 impl Settings {
-    /// Connections of all services together that the limit of descriptors allows; `None` if it does not matter.
+    /// Connections of all services together that the limit of descriptors allows; `None` if descriptors are not
+    /// the limit.
     pub(crate) fn connections_by_descriptors(&self) -> Option<usize> {
         if self.direct_descriptors {
             // These limits are in tables of their own.

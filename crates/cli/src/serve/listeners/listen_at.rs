@@ -1,5 +1,5 @@
-//! One `--listen`: a service, a place, and what stands in front of it. In the configuration file it may
-//! be a table as well as a text.
+//! One `--listen`: a service, an address, and the layers in front of it. In the configuration file it
+//! may be a table instead of a text.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -34,8 +34,8 @@ pub(crate) enum Place {
     Host(HostPort),
 }
 
-/// What is asked to stand between a listener and its service. What is not said here is as the settings
-/// of all listeners say.
+/// The layers that are asked for between a listener and its service. Settings that are absent here
+/// come from the settings of all listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shield {
     /// Whether TLS is spoken. By default, on TCP where there is a certificate.
@@ -115,7 +115,7 @@ struct Table {
     tls_client_ca: Option<PathBuf>,
     #[serde(default, deserialize_with = "networks")]
     proxy_from: Option<Vec<Network>>,
-    // One by one, because `flatten` would let unknown keys pass.
+    // Each key by itself, because `flatten` would accept unknown keys.
     max_connections: Option<usize>,
     max_per_address: Option<u32>,
     max_per_prefix: Option<u32>,

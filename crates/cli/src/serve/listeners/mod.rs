@@ -1,4 +1,4 @@
-//! Listeners: which service listens where, and what stands in front of it.
+//! Listeners: which service listens at which address, and the layers in front of it.
 
 pub(crate) mod admission;
 pub(crate) mod deadlines;

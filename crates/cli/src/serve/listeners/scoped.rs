@@ -16,7 +16,7 @@ pub(crate) struct Scoped<T> {
     pub(crate) value: T,
 }
 
-/// What a setting is for.
+/// The services that a setting applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Every service, by itself.
@@ -74,7 +74,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Scoped<T> {
     }
 }
 
-/// One value, or a list of them; each a text or a number.
+/// One value, or a list of values; each a text or a number.
 pub(crate) fn several<'de, D: Deserializer<'de>, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     T: FromStr<Err: fmt::Display>,

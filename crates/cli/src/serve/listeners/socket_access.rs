@@ -1,12 +1,12 @@
-//! Which users may connect to a Unix socket that is listened on: `?mode=0660&owner=USER:GROUP`
-//! behind its path.
+//! Which users may connect to a listening Unix socket: `?mode=0660&owner=USER:GROUP` behind its
+//! path.
 
 use std::fmt;
 
 use nix::unistd::{Group, User};
 use tidewire::Listen;
 
-/// Mode and owner of a socket's file; what is not said is as the system makes it.
+/// Mode and owner of a socket's file; parts that are not given are the system's choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SocketAccess {
     mode: Option<u32>,
@@ -96,7 +96,7 @@ impl SocketAccess {
     }
 }
 
-/// As it is read.
+/// In the form in which it is parsed.
 impl fmt::Display for SocketAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = |id: Option<u32>| id.map_or(String::new(), |id| id.to_string());

@@ -1,4 +1,4 @@
-//! What stands in front of services: TLS and the PROXY protocol, as each listener asks for it.
+//! The layers in front of services: TLS and the PROXY protocol, as each listener asks for them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// What must be there for a flag of this name to have an effect.
+    /// What a flag of this name needs to have an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         // A key and authorities are looked for where there is a certificate.
         (flag == "tls-cert").then_some(Need::Tls)
@@ -44,7 +44,8 @@ impl TlsOptions {
         *self != TlsOptions::default()
     }
 
-    /// These, and where one is absent, that of `base`. A certificate and its key go together.
+    /// These settings, and for absent ones the settings of `base`. A certificate and its key go
+    /// together.
     pub(crate) fn over(self, base: TlsOptions) -> TlsOptions {
         let (cert, key) = match (&self.cert, &self.key) {
             (None, None) => (base.cert, base.key),
@@ -97,7 +98,7 @@ impl Default for Handshake {
     }
 }
 
-/// Both in seconds.
+/// Both times in seconds.
 impl fmt::Display for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} and {}", secs(self.tls), secs(self.proxy))
@@ -153,7 +154,7 @@ impl TlsFiles {
     }
 }
 
-/// What stands in front of one listener.
+/// The layers in front of one listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Front {
     pub(crate) tls: Option<TlsFiles>,
@@ -189,7 +190,7 @@ impl Front {
         }
     }
 
-    /// For the line that says where it listens.
+    /// A description for the line that announces the listener.
     pub(crate) fn described(&self) -> String {
         let mut text = match &self.tls {
             Some(_) if self.asks_for_certificates() => " tls=client-certificates",
@@ -234,7 +235,7 @@ mod tests {
         assert!(options("", "", "a").files().is_err());
         assert!(options("", "", "").files().unwrap().is_none());
         assert!(options("c", "k", "a").files().unwrap().is_some());
-        // Not one of the flags with the other of the file.
+        // A certificate from the flags is not combined with a key from the file.
         let mixed = options("c2", "", "").over(options("c", "k", "a"));
         assert_eq!(mixed, options("c2", "", "a"));
         let flags = options("", "", "a2").over(options("c", "k", "a"));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How often a reason that stays is told.
 const REPEATED: Duration = Duration::from_secs(60);
 
-/// What was told so far.
+/// The state that was last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Blocked(Option<Told>);
 

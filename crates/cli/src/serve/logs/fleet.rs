@@ -18,8 +18,8 @@ const NODES_MAX: usize = 1024;
 /// How long handing over may take: a node needs a moment, and the group's client gives up a member after five minutes.
 const HAND_OVER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
-/// The fleet of --fleet, in which this server has the place of its partition, or that of --fleet-address; `None` if there is
-/// no such flag, or nothing is replicated.
+/// The fleet of --fleet; this server's place in it is its partition's, or that of --fleet-address. `None` without the flag,
+/// or if nothing is replicated.
 pub(crate) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
     let Some(home) = &options.replicate else {
         return Ok(None);

@@ -8,18 +8,18 @@ const REPEATED: Duration = Duration::from_secs(60);
 /// After so long without a refusal, there is room again, or no client asks for any.
 const OVER: Duration = Duration::from_secs(10);
 
-/// What was told so far.
+/// The state that was last reported.
 #[derive(Debug)]
 pub(crate) struct Full {
     what: What,
     /// Refusals seen, and told.
     seen: u64,
     told: u64,
-    /// When it was told last, and when there was a refusal last; `None` while all is well.
+    /// Times of the last report and of the last refusal; `None` while nothing is full.
     full: Option<(Instant, Instant)>,
 }
 
-/// What is full.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     /// The disk of the log.

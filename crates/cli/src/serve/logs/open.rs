@@ -66,8 +66,8 @@ pub(crate) struct OpenLog {
 }
 
 impl OpenLog {
-    /// Opens it, says what was found, and how far it is where that takes long. While another process has it open,
-    /// `awaits` is asked whether to try again, which it may put off for a while.
+    /// Opens the log, logs what was found, and reports the progress if that takes long. While another process has
+    /// the log open, calls `awaits`, which waits a while and says whether to try again.
     pub(crate) fn open(
         options: &LogOptions,
         owners: Option<&Owners>,
@@ -85,7 +85,7 @@ impl OpenLog {
         Ok(log)
     }
 
-    /// Opens one with these settings; what is new in it is told as for [`open`](OpenLog::open).
+    /// Opens a log with these settings; new findings are reported as in [`open`](OpenLog::open).
     pub(crate) fn open_at(
         directory: PathBuf,
         settings: Settings,
@@ -143,7 +143,7 @@ impl OpenLog {
         PolicyName(self.log.policy())
     }
 
-    /// What it shows of itself.
+    /// The log's part of the metrics.
     pub(crate) fn watched(&self) -> WatchedLog {
         WatchedLog {
             log: self.log.clone(),
@@ -356,7 +356,7 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
 mod tests {
     use super::*;
 
-    /// What is exported in seconds is counted in the parts that the log has.
+    /// The exported buckets are the log's, in seconds.
     #[test]
     fn the_bounds_are_the_logs() {
         let bounds = tidewire_log::COMMIT_BOUNDS.map(|bound| bound.as_secs_f64());

@@ -121,7 +121,7 @@ pub(crate) struct LogOptions {
     pub(crate) on_failure: OnLogFailure,
 }
 
-/// What a record of the home's topic holds.
+/// The form of a record of the home's topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RecordForm {
     /// Consecutive messages of one producer.
@@ -130,7 +130,7 @@ pub(crate) enum RecordForm {
     Message,
 }
 
-/// What follows a failure of the log.
+/// How the server reacts to a failure of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnLogFailure {
     /// The server stops in order, and says that it failed, so that its supervisor can act.
@@ -180,7 +180,7 @@ pub(crate) enum VerifyName {
 }
 
 impl LogOptions {
-    /// What must be there for a flag of this name to have an effect.
+    /// What a flag of this name needs to have an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         match flag {
             // The flag says where there is to be one.
@@ -268,7 +268,7 @@ impl LogOptions {
 /// the next one.
 const SEGMENTS_LEAST: u64 = 4;
 
-/// What a group needs besides its largest record.
+/// Bytes that a group needs besides its largest record.
 const GROUP_EXTRA: usize = 4096;
 
 #[cfg(test)]

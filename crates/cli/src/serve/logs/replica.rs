@@ -86,7 +86,7 @@ impl Replica {
         Ok(Replica(running))
     }
 
-    /// Where it shows how it does.
+    /// The replicator's state, for the metrics.
     pub(crate) fn shown(&self) -> Shown {
         self.0.shown()
     }

@@ -88,7 +88,7 @@ struct AckOptions {
 }
 
 impl AckOptions {
-    /// What a port of this kind speaks.
+    /// The protocol of a port of this kind.
     fn classic(&self, kind: Kind, settings: &Settings) -> Classic {
         let own = Classic::preset(dialect(kind));
         Classic {

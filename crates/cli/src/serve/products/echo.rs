@@ -35,7 +35,7 @@ struct EchoOptions {}
 #[derive(Debug, clap::Args)]
 struct DiscardOptions {}
 
-/// These services count nothing.
+/// Counters for services that count nothing.
 struct Uncounted;
 
 impl Serving for Uncounted {}

@@ -73,7 +73,7 @@ struct HttpOptions {
     #[arg(id = "http-streamed", long = "http-streamed", value_name = "SIZE", default_value_t = Size(HttpSettings::default().streamed))]
     streamed: Size,
 
-    /// What they come to.
+    /// The checked settings.
     #[arg(skip)]
     plan: HttpSettings,
 }

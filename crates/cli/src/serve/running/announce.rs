@@ -9,7 +9,7 @@ use crate::serve::listeners::tls::Front;
 use crate::serve::logs::open::Logs;
 use crate::serve::product::Plan;
 
-/// One line for each listener, for people and for programs that started this one.
+/// Logs one line for each listener, for people and for programs that started this one.
 pub(crate) fn announce(
     plan: &Plan,
     running: &Running,

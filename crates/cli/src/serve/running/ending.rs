@@ -1,4 +1,4 @@
-//! A server that ends: what is left is shown, and a successor gets what it waits for.
+//! The end of a server: shows which connections are left, and gives a successor what it waits for.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::serve::running::services::Services;
 
 /// How often it is told how far it has come.
 const SHOW: Duration = Duration::from_secs(1);
-/// How long a successor may be kept waiting for the loops to accept no more. They need moments, unless they are stuck.
+/// How long a successor waits until the loops have stopped accepting. The loops need moments, unless they are stuck.
 const LET_GO: Duration = Duration::from_secs(6);
 /// How long a successor that awaits a log may be kept waiting for clients of its services that have connected and said
 /// nothing yet.
 const UNSERVED: Duration = Duration::from_secs(2);
-/// How long the loops may take to cut what is left. One that has not ended by then is in a callback that does not return, and
-/// no thread can be ended from outside.
+/// How long the loops may take to cut the remaining connections. A loop that has not ended by then is in a callback that does
+/// not return, and no thread can be ended from outside.
 const STUCK: Duration = Duration::from_secs(30);
 /// How long a successor may have done nothing with the logs that it was given: it opens them at once.
 const UNTOUCHED: Duration = Duration::from_secs(10);
@@ -66,7 +66,8 @@ pub(crate) struct Ending<'a> {
 enum Successor {
     /// The listeners are closed, or a successor serves there.
     Settled,
-    /// A successor needs the logs first. These are kept for the case that it dies.
+    /// A successor needs the logs first. The listeners are kept for the case that the successor
+    /// dies.
     AwaitsLogs(Inherited),
     /// The successor may have the logs, and has not said yet that it serves.
     Starts(Inherited, Start),
@@ -126,7 +127,7 @@ impl<'a> Ending<'a> {
         }
         let mut passing = Passing::new(None, &places);
         if why == Why::Succeeded {
-            // Once it says that it serves, new connections are the successor's.
+            // Once the successor says that it serves, it gets the new connections.
             let began = Instant::now();
             while drain.progress().phase == Phase::Closing && began.elapsed() < LET_GO {
                 drain.wait_for(Duration::from_millis(1));
@@ -265,9 +266,9 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Whether the successor hangs and has none of the logs, so that they can be opened here again.
-    /// One that holds a log may be reading it, for as long as that takes; if it hangs, an operator
-    /// has to end it, because two must not write one log.
+    /// Whether the successor hangs and holds none of the logs, so that this server can open them
+    /// again. A successor that holds a log may be reading it, which can take long. If it hangs, an
+    /// operator has to end it, because two processes must not write one log.
     fn has_nobody_started(&mut self, handing: &Handing) -> bool {
         let Successor::Starts(_, start) = &mut self.successor else {
             return false;
@@ -356,7 +357,8 @@ fn outcome(failure: Option<&str>, loops: &Waiter) -> Result<End, Failure> {
     Ok(End::Over)
 }
 
-/// What waits to be accepted is the successor's, and, where it takes them, connections of which nothing was read.
+/// The successor gets connections that wait to be accepted and, if it takes them, connections from which nothing
+/// was read.
 fn hand_over(running: Running, handing: &Handing, deadline: Duration) -> Drain {
     match handing.takes_connections() {
         true => running.hand_over_unserved(deadline),
@@ -398,7 +400,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
     const DOOMED: &str = "doomed";
 
-    /// A log that breaks when it is told something of a certain service. That is in no callback, so the loop ends.
+    /// A log that panics when it is told about a certain service. This does not happen in a callback, so the loop
+    /// ends.
     struct Log;
 
     #[derive(Default)]

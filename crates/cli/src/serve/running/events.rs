@@ -24,7 +24,7 @@ pub(crate) struct Events {
 /// After a wait that has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What has happened.
+/// Events since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     /// A signal asks for the end.
@@ -56,7 +56,7 @@ impl Events {
         })
     }
 
-    /// What is to be rung when loops have ended; one that was there before counts no more.
+    /// The alarm to ring when loops have ended; an earlier alarm does not count any more.
     pub(crate) fn alarm(&mut self) -> io::Result<Alarm> {
         let (caught, alarm) = Caught::alarm()?;
         self.loops = Some(caught);

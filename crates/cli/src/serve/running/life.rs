@@ -1,5 +1,5 @@
-//! A server from its start to its end. There may be another one after it in the same process: when a successor that
-//! was to take over has died on the way.
+//! A server from its start to its end. Another server may follow in the same process: if a successor was to take
+//! over and has died.
 
 use std::io;
 use std::path::Path;
@@ -67,9 +67,10 @@ pub(crate) enum Origin {
 }
 
 impl<'a> Life<'a> {
-    /// Opens what it needs, and starts the loops: before keys are recovered, unless another server
-    /// may serve them meanwhile. One that returns after a takeover that has failed awaits that the
-    /// successor lets go of the logs: it was refused, and ends, but may have opened one meanwhile.
+    /// Opens what the server needs and starts the loops. The loops start before keys are recovered,
+    /// unless another server may still serve these keys. A server that returns after a failed
+    /// takeover waits until the successor releases the logs: the successor was refused and ends,
+    /// but may have opened a log meanwhile.
     pub(crate) fn begin(
         plan: &'a Plan,
         sources: &'a Sources,
@@ -324,7 +325,7 @@ impl<'a> Life<'a> {
                     }
                 }
             }
-            // Each of them is to be told of.
+            // Each failure is reported.
             let failed = self
                 .logs
                 .each()
@@ -351,14 +352,14 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What a successor leaves behind that serves without having asked for the logs, as a reason to refuse it. A successor of
-    /// 0.3.0 or later finds that out by itself and ends.
+    /// What a successor would leave behind that serves without having asked for the logs, as a reason to refuse it. A
+    /// successor of version 0.3.0 or later finds that out by itself and ends.
     fn left_behind(&self) -> Option<String> {
         let logs = self.plan.log_directories();
         (!logs.is_empty()).then(|| takeover::leaves_behind(&logs, &self.plan.store_directories()))
     }
 
-    /// What was followed is this server's now, with its log.
+    /// The followed store is this server's now, with its log.
     fn adopt(&mut self) {
         for (name, log) in self.services.taken_over() {
             let watched = log.watched();
@@ -392,7 +393,7 @@ impl<'a> Life<'a> {
         self.manager.ready();
     }
 
-    /// What a successor has to know.
+    /// The facts that a successor needs.
     fn offer(&self) -> Offer {
         let most = self.plan.stop_deadline.0;
         Offer {
@@ -419,7 +420,7 @@ impl<'a> Life<'a> {
 /// A server with a loop missing is worse than none: connections hang, and no supervisor restarts
 /// it.
 fn watch(ended: impl FnOnce() + Send + 'static, alarm: Arc<Alarm>) {
-    // Not joined: it ends with the loops.
+    // The thread is not joined: it ends with the loops.
     std::thread::spawn(move || {
         ended();
         alarm.ring();

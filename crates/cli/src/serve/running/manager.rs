@@ -1,5 +1,5 @@
-//! The service manager: what it passes on, and what it is told (systemd, and managers with its
-//! protocol).
+//! The service manager: the sockets that it passes on, and the notifications to it (systemd, and
+//! managers with its protocol).
 
 use std::collections::HashMap;
 use std::env;
@@ -72,7 +72,7 @@ impl Manager {
         tell(&[NotifyState::Stopping, extend(most + EXTEND_BY)]);
     }
 
-    /// Another process is the server now. It says itself that it is ready.
+    /// Another process is the server now. That process announces its readiness itself.
     pub(crate) fn succeeded_by(&self, pid: u32) {
         self.stop_beat();
         tell(&[NotifyState::MainPid(pid)]);
@@ -117,7 +117,7 @@ struct Beat {
 impl Beat {
     fn start(every: Duration, mut beat: impl FnMut() + Send + 'static) -> Beat {
         let (stop, stopped) = channel::<()>();
-        // Not joined: it ends when the sender is dropped.
+        // The thread is not joined: it ends when the sender is dropped.
         std::thread::spawn(move || {
             beat();
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {

@@ -34,7 +34,8 @@ impl Services {
             logs,
             doors: Vec::new(),
         };
-        // One service each, however many places it listens at, so that its limits count all of them.
+        // One service for all its addresses, so that its limits count the connections of all of
+        // them.
         let mut all: Vec<(&'static Service, Box<dyn Serving>)> = Vec::new();
         for Endpoint { kind, .. } in &plan.endpoints {
             if !all.iter().any(|(known, _)| *known == kind.service) {
@@ -144,7 +145,7 @@ impl Services {
         self.each().find_map(Serving::failure)
     }
 
-    /// What a restart would forget, as a reason not to.
+    /// What a restart would lose, as a reason not to restart.
     pub(crate) fn forgets(&self) -> Option<String> {
         self.each().find_map(Serving::forgets)
     }

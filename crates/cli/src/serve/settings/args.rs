@@ -25,7 +25,7 @@ use crate::span::Span;
 /// The secret of the admin listener; those of services are theirs.
 pub(crate) const ADMIN_TOKEN: &str = "admin-token";
 
-/// What is shown below the options.
+/// The text below the options.
 fn notes() -> String {
     let ports = |kind: Kind| {
         let ports: Vec<String> = kind.ports().iter().map(u16::to_string).collect();
@@ -90,7 +90,7 @@ pub(crate) struct Flags {
     pub(crate) options: Options,
 }
 
-/// What a turn of a loop makes, sends and receives.
+/// Default bytes that a turn of a loop makes, sends and receives.
 const TURN_OUTPUT: Size = Size(256 << 10);
 const TURN_SEND: Size = Size(1 << 20);
 const TURN_RECEIVE: Size = Size(4 << 20);
@@ -98,13 +98,13 @@ const TURN_RECEIVE: Size = Size(4 << 20);
 /// When a loop counts as stuck.
 const STALL: Duration = Duration::from_millis(100);
 
-/// What a graceful stop may take.
+/// Default time of a graceful stop.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Silence after which the kernel asks TCP clients whether they are still there: Redis's.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// Everything that may be set of the frame; absent means that the system or each service decides.
+/// All settings of the frame; for absent ones the system or each service decides.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Services to run.

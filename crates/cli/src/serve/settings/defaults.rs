@@ -1,4 +1,5 @@
-//! Defaults in help. They have one place in the code: help says what the parser takes where nothing is said.
+//! Defaults in the help. A default has one place in the code: the help shows the value that the parser uses
+//! if a flag is absent.
 
 use std::fmt;
 use std::time::Duration;

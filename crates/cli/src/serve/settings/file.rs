@@ -1,6 +1,6 @@
-//! The configuration file: a TOML file whose keys are the names of the flags. It is read into what could stand on a
-//! command line; beside that it has what no flag can say. Everything that is wrong with it is found at once, each with
-//! its line.
+//! The configuration file: a TOML file whose keys are the names of the flags. The file is turned into words that could
+//! stand on a command line, and into settings that no flag can express. All mistakes in a file are found at once, each
+//! with its line.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -18,19 +18,19 @@ use crate::serve::listeners::listen_at::ListenAt;
 use crate::serve::product::{FileKey, entries};
 use crate::serve::settings::schema::{Said, Schema, Setting};
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     pub(crate) said: Vec<Said>,
     pub(crate) beside: Vec<Beside>,
 }
 
-/// What no flag can say: in the file alone.
+/// A setting that no flag can express, so it stands in the file only.
 #[derive(Debug)]
 pub(crate) enum Beside {
     /// Listeners, of which some are tables.
     Listen(Vec<ListenAt>),
-    /// What a product is told.
+    /// A setting of a product.
     Product(&'static Service, &'static FileKey, Box<dyn Any>),
 }
 
@@ -86,7 +86,7 @@ impl File {
         }
     }
 
-    /// What it says, and all that is wrong with it.
+    /// The settings in the text, and all mistakes in it.
     pub(crate) fn parse(schema: &Schema, text: &str) -> (File, Vec<Problem>) {
         let mut reading = Reading {
             schema,

@@ -22,7 +22,8 @@ use crate::span::Span;
 /// What `serve` does.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// As they were asked for. What is also below is complete and checked there.
+    /// The settings as they were asked for. The fields below hold the completed and checked values
+    /// of some of them.
     options: Options,
     pub(crate) endpoints: Vec<Endpoint>,
     /// Listeners that the service manager has passed on.
@@ -30,18 +31,18 @@ pub(crate) struct Settings {
     pub(crate) admin_is_given: bool,
     /// Where the control socket is, once it is open.
     pub(crate) control_path: Option<PathBuf>,
-    /// The most that may be open; `None` for no limit.
+    /// The limit of open descriptors; `None` for no limit.
     pub(crate) descriptors: Option<u64>,
     pub(crate) handshake: Handshake,
     pub(crate) workers: usize,
     /// Memory of all connections together; bytes.
     pub(crate) memory: Option<usize>,
-    /// What a turn of a loop makes, sends and receives; bytes.
+    /// Bytes that a turn of a loop makes, sends and receives.
     pub(crate) turn_output: usize,
     pub(crate) turn_send: usize,
     pub(crate) turn_receive: usize,
     pub(crate) tcp: TcpOptions,
-    /// What stands in front of the admin listener.
+    /// The layers in front of the admin listener.
     pub(crate) admin_front: Front,
     /// The servers that share the topic of the log of messages.
     pub(crate) fleet: Option<Fleet>,
@@ -197,7 +198,7 @@ fn check_cpus(asked: &[usize]) -> Result<(), Failure> {
     }
 }
 
-/// What a turn may take of something.
+/// Checks how many bytes a turn may handle.
 fn of_turn(what: &str, size: Size) -> Result<usize, Failure> {
     let (least, most) = (Size(64 << 10), Size(1 << 30));
     match usize::try_from(size.0) {

@@ -2,14 +2,14 @@
 
 use crate::serve::listeners::kind::Named;
 
-/// What must be there for a flag of the frame to have an effect. Which flag needs what stands beside the flags.
+/// What a flag of the frame needs to have an effect. Which flag needs what is written beside the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A service whose clients send messages.
     Messages,
     /// Whatever writes to the log of messages, or to one of its own.
     Log,
-    /// Anything that has a home.
+    /// A log or a store with a home.
     Home,
     /// A log of messages that has one.
     Replicated,

@@ -1,4 +1,4 @@
-//! Settings: one schema, which is the flags; where they come from, and what they come to.
+//! Settings: one schema, which is the flags; their sources, and their checked values.
 
 pub(crate) mod args;
 pub(crate) mod defaults;

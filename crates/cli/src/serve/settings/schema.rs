@@ -1,6 +1,6 @@
-//! The settings of `serve`: its flags are the schema. What a setting is called in the configuration file and in the
-//! environment, whether it may be said several times, and what it means is read off the flags, so that a new flag is a
-//! new key and a new variable.
+//! The settings of `serve`: its flags are the schema. The names of a setting in the configuration file and in the
+//! environment, its meaning, and whether it may be repeated follow from its flag. So a new flag is a new key and a new
+//! variable.
 
 use std::ffi::OsString;
 
@@ -46,7 +46,7 @@ pub(crate) struct Said {
     pub(crate) words: Vec<OsString>,
 }
 
-/// What is said of a setting.
+/// The value of a setting and its source.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) name: String,
@@ -141,7 +141,7 @@ impl Schema {
         read.map_err(|e| in_words(&e))
     }
 
-    /// What is said of each setting, or its default.
+    /// The given value of each setting, or its default.
     pub(crate) fn values(&self, matches: &ArgMatches) -> Vec<Shown> {
         let shown = |setting: &Setting| {
             let raw = matches.get_raw(setting.arg.get_id().as_str());
@@ -156,7 +156,7 @@ impl Schema {
         self.settings.iter().map(shown).collect()
     }
 
-    /// What a command line has said.
+    /// The settings that a command line gives.
     pub(crate) fn said(&self, matches: &ArgMatches) -> Vec<Said> {
         let given = |setting: &&Setting| {
             let source = matches.value_source(setting.arg.get_id().as_str());
@@ -201,13 +201,13 @@ impl Setting {
         variable(&self.name)
     }
 
-    /// What the help says of it.
+    /// The help text of the setting.
     pub(crate) fn help(&self) -> String {
         let help = self.arg.get_long_help().or(self.arg.get_help());
         help.map(StyledStr::to_string).unwrap_or_default()
     }
 
-    /// What it is where nothing is said, if that is a value that could be.
+    /// The default of the setting, if it is a value that could be given.
     pub(crate) fn default(&self) -> Option<String> {
         let value = self.arg.get_default_values().first()?;
         Some(value.to_string_lossy().into_owned()).filter(|_| !self.is_switch())
@@ -287,7 +287,7 @@ pub(crate) fn variable(name: &str) -> String {
     format!("{VARIABLES}{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// What is wrong, without what is for terminals only.
+/// The error text of clap, without the parts that are only for terminals.
 fn in_words(e: &clap::Error) -> String {
     let text = e.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -1,5 +1,5 @@
-//! Where the settings come from: a flag goes before the environment, and that before the file. Each of them is a list
-//! of what could stand on a command line, and all together are read once, as flags.
+//! The sources of settings: a flag goes before the environment, the environment before the file. Each source becomes
+//! a list of words that could stand on a command line, and all lists together are parsed once, as flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,25 +16,26 @@ use crate::serve::settings::file::{Beside, File};
 use crate::serve::settings::given::Given;
 use crate::serve::settings::schema::{Said, Schema, Setting, Shown, variable};
 
-/// Names of one thing: a source that gives one of them hides the others that an earlier source
-/// gives. Names of a secret stand beside these.
+/// Names for one thing: a source that gives one of them hides the others in weaker sources. The
+/// names of a secret are related in this way too.
 const TOGETHER: [&[&str]; 2] = [
     &["tls-cert", "tls-key"],
     &["admin-tls-cert", "admin-tls-key"],
 ];
 
-/// Secrets that the environment may hold. They are no flags, which others could see; `NAME-file` is.
+/// Secrets that the environment may hold. Secrets are no flags, because other users could see them;
+/// `NAME-file` is a flag.
 fn secrets() -> impl Iterator<Item = &'static str> {
     let own = services().filter_map(|service| service.secret);
     [ADMIN_TOKEN].into_iter().chain(own)
 }
 
-/// What is asked of the frame, and of each product in the order of their list.
+/// The settings of the frame, and of each product in the order of their list.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) options: Options,
     pub(crate) products: Products,
-    /// What is said of each setting.
+    /// The value of each setting and its source.
     pub(crate) values: Vec<Shown>,
 }
 
@@ -100,7 +101,7 @@ fn with_flags(command: Command) -> Command {
     told(command.next_help_heading(None::<&str>), &more)
 }
 
-/// All of them; made once, because that takes some megabytes.
+/// The schema of all settings; made once, because that takes some megabytes.
 pub(crate) fn schema() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     let table = |heading: &str| {
@@ -168,7 +169,7 @@ impl Sources {
     }
 }
 
-/// What a file alone says.
+/// The settings in a file alone.
 pub(crate) fn asked_of(schema: &Schema, file: File) -> Result<Asked, String> {
     together(schema, &[], Vec::new(), file)
 }
@@ -196,7 +197,7 @@ fn together(
     Ok(asked)
 }
 
-/// What is left of `all` where `above` has been said.
+/// The settings in `all` that `above` does not hide.
 fn beneath(all: Vec<Said>, above: &[Said]) -> Vec<Said> {
     let hidden = |said: &Said| above.iter().any(|of| are_together(&of.name, &said.name));
     all.into_iter().filter(|said| !hidden(said)).collect()
@@ -244,7 +245,7 @@ fn environment(
     Ok(all)
 }
 
-/// Variables that begin like variables of settings, are none, and are near to one: their names, and
+/// Variables that begin like variables of settings, are none, and resemble one: their names, and
 /// what was perhaps meant.
 pub(crate) fn misspelt(names: impl Iterator<Item = OsString>) -> Vec<(String, String)> {
     let schema = schema();
@@ -278,13 +279,13 @@ fn values(setting: &Setting, variable: &str, value: OsString) -> Result<Vec<OsSt
     }
 }
 
-/// What a file asks of the frame, for tests.
+/// The frame's settings in a file, for tests.
 #[cfg(test)]
 pub(crate) fn in_file(text: &str) -> Result<Options, String> {
     asked_in_file(text).map(|asked| asked.options)
 }
 
-/// What a file asks of a product, for tests.
+/// A product's settings in a file, for tests.
 #[cfg(test)]
 pub(crate) fn product_in_file<P: crate::serve::product::Product>(
     text: &str,

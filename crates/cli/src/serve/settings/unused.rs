@@ -1,5 +1,6 @@
-//! Flags that would have no effect: the user who gives one expects something, and is told that it
-//! would not happen. What the file says is left alone, as it may be that of several servers.
+//! Flags that would have no effect: a user who gives one expects an effect, and is told that there
+//! would be none. Settings in the file are not checked for this, because several servers may share
+//! a file.
 
 use crate::exit::Failure;
 use crate::serve::admin::options::AdminOptions;

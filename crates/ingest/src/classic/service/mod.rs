@@ -1,7 +1,8 @@
 //! The server: parses what comes, hands it to the sink, acknowledges by the policy.
 //!
-//! Acknowledgements wait in a [`Pending`], which is a count and an id however many they are. When
-//! one is written it is one write of its whole length, which reaches the kernel in one piece.
+//! Waiting acknowledgements are a [`Pending`]: a count and an id, whatever their number. An
+//! acknowledgement is written with one write of its whole length, so it reaches the kernel in one
+//! piece.
 //!
 //! A sink may promise a batch for later. The policy is then told of the batch when it is committed:
 //! see [`later`](super::later). Sinks that never do that cost nothing for it.
@@ -27,7 +28,8 @@ use crate::sink::{Accepted, Sink};
 
 /// The reason recorded for a connection that announced a payload above the limit.
 const TOO_LARGE: &str = "payload too large";
-/// The reason recorded for a connection that was owed acknowledgements by a log that has failed.
+/// The reason that is recorded for a connection whose acknowledgements are lost because the log has
+/// failed.
 const LOG_FAILED: &str = "the log has failed";
 
 /// Acknowledgements that a policy of one for each message writes before it asks again whether the
@@ -46,7 +48,7 @@ struct Shared<S> {
     classic: Classic,
     sink: S,
     tally: Tally,
-    /// For sinks with a log; it has to be kept for the alarm to ring.
+    /// The alarm of a sink with a log; the field keeps the alarm alive.
     alarm: Option<(Arc<Alarm<()>>, Watch)>,
 }
 
@@ -173,7 +175,7 @@ pub struct ClassicConn<S> {
     later: Option<Box<Later>>,
 }
 
-/// What to do about a batch that was not taken.
+/// What to do with a batch that the log did not take.
 enum Again {
     /// Try again with fewer messages.
     Fewer,
@@ -223,13 +225,14 @@ impl<S: Sink> Protocol for ClassicConn<S> {
         self.finish(cx);
     }
 
-    /// What came whole is stored and acknowledged, whatever might have come behind it.
+    /// Complete messages are stored and acknowledged, even if the bytes behind them are not
+    /// complete.
     fn cut_short(&mut self, unread: usize, _: &'static str, cx: &mut Cx<'_, Self>) {
         self.peer_finished(unread, cx);
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        // While it waits for a commit, it is not the client that is idle.
+        // While the connection waits for a commit, the client is not idle.
         if !self.owes() {
             self.finish(cx);
         }
@@ -344,7 +347,7 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// What to wait for after the messages of a batch; `None`: there may be more of them.
+    /// What to wait for after the messages of a batch; `None` if there may be more messages.
     fn proceed(&mut self, then: Then, cx: &mut Cx<'_, Self>) -> Option<Next> {
         if self.is_full() {
             return Some(self.pause(Pause::Limit, cx));
@@ -364,7 +367,8 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// A chunk has added to what is pending: acknowledges it, or sees to it that it will be.
+    /// A chunk has added pending messages: acknowledges them now, or sets a timer to acknowledge
+    /// them later.
     fn schedule(&mut self, cx: &mut Cx<'_, Self>) {
         match self.shared.classic.policy {
             AckPolicy::EachMessage | AckPolicy::EachChunk => self.acknowledge(cx),
@@ -385,7 +389,8 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// Acknowledges what is pending unless the output is full; then it goes with what follows.
+    /// Acknowledges pending messages, unless the output is full; then a later acknowledgement
+    /// covers them.
     fn acknowledge(&mut self, cx: &mut Cx<'_, Self>) {
         if cx.link.full() {
             self.overdue = true;

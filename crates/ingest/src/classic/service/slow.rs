@@ -1,4 +1,4 @@
-//! A connection over a sink that may take its time: what it waits for, and what it is told then.
+//! A connection over a sink with a log: the commits it waits for, and what happens after them.
 
 use tidewire::{Cx, Next};
 use tidewire_log::Ticket;
@@ -83,7 +83,7 @@ impl<S: Sink> ClassicConn<S> {
 
     /// Batches were committed: acknowledges them as the policy likes.
     pub(super) fn progressed(&mut self, cx: &mut Cx<'_, Self>) {
-        // Once for all of them.
+        // Once for all acknowledgements together.
         if let Some(later) = &mut self.later
             && std::mem::take(&mut later.fresh)
         {
@@ -140,7 +140,7 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// What was owed is never going to be committed: none of it is acknowledged.
+    /// The pending messages will never be committed: none of them is acknowledged.
     pub(super) fn log_failed(&mut self, cx: &mut Cx<'_, Self>) {
         cx.local.tally.add(Count::refused_by_log, 1);
         tracing::warn!(peer = %cx.link.peer().endpoint, "{LOG_FAILED}: closing the connection");

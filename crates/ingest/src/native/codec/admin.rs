@@ -22,14 +22,14 @@ const RETAIN_AGE: u8 = 2;
 const LIMIT_BYTES: u8 = 4;
 const COMPRESSION: u8 = 8;
 
-/// Settings of a stream that are to be what is said; the others stay.
+/// New values for settings of a stream; settings without a value stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The most that is kept, in bytes; `Some(None)` for no limit.
+    /// The most bytes that retention keeps; `Some(None)` for no limit.
     pub retain_bytes: Option<Option<u64>>,
     /// How long records are kept, in microseconds; `Some(None)` for no limit.
     pub retain_age_us: Option<Option<u64>>,
-    /// The most that is taken, in bytes; `Some(None)` for no limit.
+    /// The most bytes that the stream may take; `Some(None)` for no limit.
     pub limit_bytes: Option<Option<u64>>,
     /// How records are stored.
     pub compression: Option<Compression>,
@@ -38,7 +38,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What is set when this is done.
+    /// The settings after this change.
     #[must_use]
     pub fn over(&self, before: StreamSettings) -> StreamSettings {
         let age = self.retain_age_us.map(|us| us.map(Duration::from_micros));
@@ -98,7 +98,7 @@ pub enum AdminFrame<'a> {
     Create {
         /// Name of the stream.
         stream: &'a str,
-        /// What is set about it.
+        /// The new settings.
         wanted: Wanted,
     },
     /// A stream is to have other settings.
@@ -247,14 +247,13 @@ pub struct StreamFrame<'a> {
     pub bytes: u64,
     /// When the last one was received: microseconds since the Unix epoch; 0 if none was.
     pub newest_us: u64,
-    /// What is set; 0 means no limit.
+    /// The most bytes that retention keeps; 0 is no limit.
     pub retain_bytes: u64,
     /// In microseconds; 0 means no limit.
     pub retain_age_us: u64,
     /// 0 means no limit.
     pub limit_bytes: u64,
-    /// The number of records behind the cursor, or the reader that is connected, that is farthest
-    /// behind; 0 without any.
+    /// Records behind the slowest cursor or connected reader; 0 if there is neither.
     pub lag: u64,
     /// How many producers have a mark.
     pub producers: u32,

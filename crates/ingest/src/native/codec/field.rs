@@ -1,6 +1,6 @@
 //! Fields: little-endian integers, and strings with a length in front.
 
-/// What a look at the start of some bytes found.
+/// The result of parsing the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read<T> {
     /// A whole frame, which took so many bytes.
@@ -9,7 +9,7 @@ pub enum Read<T> {
     Partial(usize),
 }
 
-/// Bytes that are not what this protocol says; which field, and what is wrong with it.
+/// Bytes that violate the protocol: which field, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
@@ -18,7 +18,7 @@ pub struct Malformed(pub &'static str);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} has {len} bytes; at most 255 can be sent")]
 pub struct TooLong {
-    /// Which one.
+    /// The field that is too large.
     pub field: &'static str,
     /// Length of the field in bytes.
     pub len: usize,

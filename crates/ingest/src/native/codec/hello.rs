@@ -42,7 +42,7 @@ impl Level {
     }
 }
 
-/// What a producer asks for.
+/// The request of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Produce<'a> {
     /// The level wanted; `None` is the server's default.
@@ -65,7 +65,7 @@ pub struct Produce<'a> {
     pub token: &'a str,
 }
 
-/// What a reader asks for.
+/// The request of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscribe<'a> {
     /// Where to begin.
@@ -164,8 +164,8 @@ impl<'a> Hello<'a> {
         Ok(())
     }
 
-    /// Reads the hello at the start of `bytes`. What cannot become one is found out as early as
-    /// its bytes are there.
+    /// Reads the hello at the start of `bytes`. Bytes that cannot become a hello are refused as
+    /// soon as they are there.
     ///
     /// # Errors
     /// [`Malformed`] says what is wrong with it.

@@ -1,6 +1,6 @@
-//! The frames of the native protocol, read and written; shared by server and client. No I/O, no
-//! state: every function takes the bytes that are there and says what they are, or how many more
-//! it takes to know.
+//! The frames of the native protocol, read and written; shared by server and client. The functions
+//! do no I/O and have no state: each takes the present bytes and returns their meaning, or how many
+//! more bytes it needs.
 //!
 //! `docs/formats/protocol.md` is the contract and `docs/formats/protocol-vectors.txt` has examples of every frame.
 

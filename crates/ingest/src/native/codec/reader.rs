@@ -5,14 +5,14 @@ use super::field::{Fields, Malformed, Read};
 /// Bytes in front of the body of a reader's frame.
 pub const READER_HEADER: usize = 8;
 
-/// Largest body in bytes, of a frame of a reader or an administrator: what is known has less, and what is not is
+/// Largest body of a frame of a reader or an administrator, in bytes: known frames are shorter, unknown ones are
 /// skipped or refused.
 const BODY_MAX: usize = 1024;
 
 const CREDIT: u8 = 1;
 const CURSOR: u8 = 2;
 
-/// What a reader says.
+/// A frame from a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderFrame {
     /// Number of further bytes of batch frames that may be sent.

@@ -36,7 +36,7 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// What it is called.
+            /// The name of the reason.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -101,8 +101,8 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Whether the connection ends with it. The others are to be tried again on the same
-    /// connection.
+    /// Whether the connection ends with this refusal. After any other refusal, the client tries
+    /// again on the same connection.
     #[must_use]
     pub fn closes(self) -> bool {
         use Reason::{DiskFull, Exists, NoCursor, OverQuota, StreamFull, Unsupported};

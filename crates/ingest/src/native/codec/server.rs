@@ -19,12 +19,12 @@ const STREAM: u8 = 8;
 const PLACE: u8 = 9;
 const DONE: u8 = 10;
 
-/// What a flag says depends on the kind.
+/// The flag bit of a frame; its meaning depends on the kind of the frame.
 const FLAG: u8 = 1;
 /// Flag of a welcome to a producer that was known once.
 const FORGOTTEN: u8 = 2;
 
-/// What a server says.
+/// A frame from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFrame<'a> {
     /// To a producer: go on.
@@ -35,8 +35,8 @@ pub enum ServerFrame<'a> {
         id: u64,
         /// Nothing new: a commit is still under way.
         keep_alive: bool,
-        /// What it waits for, for people; with a keep-alive only, and empty if there is nothing to say. At
-        /// most 255 bytes, cut where it is longer.
+        /// What the server waits for, as a text for people; only in a keep-alive, and empty if there is
+        /// nothing to say. At most 255 bytes; a longer text is cut.
         why: &'a str,
     },
     /// Something was refused.
@@ -61,7 +61,7 @@ pub enum ServerFrame<'a> {
     Place(PlaceFrame<'a>),
     /// To an administrator: what was asked for is done, and durable.
     Done {
-        /// Which request that was, counted from 1.
+        /// The number of the answered request, counted from 1.
         id: u64,
         /// More entries follow: ask again behind the last.
         more: bool,
@@ -70,7 +70,7 @@ pub enum ServerFrame<'a> {
     Unknown(u8),
 }
 
-/// What a producer was granted.
+/// What the server grants a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The level of the acknowledgements.
@@ -83,14 +83,14 @@ pub struct Welcome {
     pub keepalive_ms: u32,
     /// Most bytes of messages, headers included, unacknowledged.
     pub window_bytes: u64,
-    /// The producer's mark; `None` if it has none.
+    /// The producer's mark; `None` if the server has no mark for this producer.
     pub last_id: Option<u64>,
-    /// The producer has no mark because it was away for longer than it is remembered: what it sends
-    /// again is stored again.
+    /// The server has no mark because the producer was away for longer than producers are
+    /// remembered: messages that it sends again are stored again.
     pub forgotten: bool,
 }
 
-/// What was refused and why.
+/// A refused message or request, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
     /// The first message refused; for a reader, a position.
@@ -99,7 +99,7 @@ pub struct Refusal<'a> {
     pub reason: Reason,
     /// When to try again, in milliseconds; 0 where that makes no sense.
     pub retry_after_ms: u32,
-    /// For people; at most 255 bytes, cut where it is longer.
+    /// A text for people; at most 255 bytes, a longer text is cut.
     pub text: &'a str,
     /// The connection closes after this.
     pub closes: bool,
@@ -116,11 +116,11 @@ pub struct ReaderWelcome {
     pub start: u64,
     /// Largest body of a batch frame, in bytes.
     pub body_max: u32,
-    /// What was asked for begins earlier: the records up to `start` have been removed.
+    /// The requested records begin earlier: the records before `start` have been removed.
     pub skipped: bool,
 }
 
-/// Records of one producer, one behind the other.
+/// Consecutive records of one producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
     /// The position of the first.

@@ -1,4 +1,4 @@
-//! What a producer is told, and when.
+//! Acknowledgements to a producer, and when they are sent.
 
 use tidewire::Cx;
 use tidewire_log::Progress;

@@ -1,10 +1,10 @@
-//! What a producer is bound to where partitions move between servers.
+//! How a producer is bound to a partition, where partitions move between servers.
 
 use std::sync::Arc;
 
 use tidewire_replicate::{Guest, Hold};
 
-/// A partition that is here, and whose producer this is by the names that clients know.
+/// A partition that this server has, and the producer's name in it.
 pub(in crate::native) struct Bound {
     guest: Guest,
     stream: Box<str>,

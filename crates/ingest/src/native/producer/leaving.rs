@@ -16,8 +16,9 @@ impl Producer {
         self
     }
 
-    /// The producer's partition is handed over: what was taken is still acknowledged. Or it belongs
-    /// to another server: nothing is.
+    /// The producer's partition leaves this server. If it is handed over, messages that were taken
+    /// are still acknowledged. If it belongs to another server already, no more messages are
+    /// acknowledged.
     pub(in crate::native) fn unbound(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let Some(bound) = &self.bound else {
             return;

@@ -1,7 +1,8 @@
 //! A producer's connection: messages in, acknowledgements out.
 //!
-//! A chunk becomes one batch of the log where it can, and that is one look at the session, one call
-//! of the log and one entry in the loop's queue of what is owed, however many messages it has.
+//! A chunk becomes one batch of the log where it can. A batch costs one look at the session, one
+//! call of the log and one entry in the loop's queue of owed acknowledgements, whatever its number
+//! of messages.
 
 mod acks;
 mod bound;
@@ -72,12 +73,12 @@ enum Pause {
     Window,
 }
 
-/// What is to happen once all is acknowledged.
+/// How the session ends once all messages are acknowledged.
 enum Ending {
     No,
     /// The client has finished sending: so does this side.
     Finished,
-    /// Nothing more is taken: this is said.
+    /// The session is refused: the server takes no more messages and sends this reason.
     Refused {
         id: u64,
         reason: Reason,
@@ -92,7 +93,7 @@ impl fmt::Debug for Producer {
 }
 
 impl Producer {
-    /// Begins a session. It is welcomed when it is [settled](Producer::settle).
+    /// Begins a session. The welcome is sent when the session is [settled](Producer::settle).
     pub(super) fn begin(
         shared: &Shared,
         stream: &str,
@@ -120,7 +121,8 @@ impl Producer {
             bound: None,
             level: match (log.policy(), hello.level.unwrap_or(settings.level)) {
                 (Policy::Os, _) => Level::Received,
-                // Nothing is at home yet, nothing comes there any more, or this stream never does: that is not promised.
+                // Level replicated cannot be promised: no record has reached the home yet, or none will, or this stream
+                // is not replicated.
                 (_, Level::Replicated)
                     if !comes_home || (bound.is_none() && !log.progress().replicates) =>
                 {
@@ -190,7 +192,8 @@ impl Producer {
         if let Some(bound) = &self.bound
             && mark.appended.is_none()
         {
-            // Nothing came in this tenure yet; what is at home is committed there.
+            // No message has come in this tenure yet; records that are in the home are committed
+            // there.
             mark.appended = bound.mark_at_home();
         }
         self.ids.mark = mark.appended;

@@ -1,4 +1,4 @@
-//! What is made of the bytes that a producer sends, and when reading stops.
+//! How a producer's bytes are taken, and when reading stops.
 
 use tidewire::{Cx, Input, Next};
 
@@ -9,8 +9,8 @@ use crate::native::counters::Count;
 use crate::native::local::Native;
 use crate::native::shared::Shared;
 
-/// Batches that one connection may have uncommitted; bounds what a loop keeps of them. Reading
-/// pauses there as at the window.
+/// Batches of one connection that may be uncommitted; this bounds the memory of a loop. Reading
+/// pauses at this limit as at the window.
 const BATCHES_MAX: u64 = 4096;
 
 impl Producer {
@@ -55,7 +55,8 @@ impl Producer {
         }
     }
 
-    /// Drops messages until the one that was refused comes again; if it does not, what to wait for.
+    /// Drops messages until the refused one comes again; if it has not come, returns what to wait
+    /// for.
     pub(super) fn drop_until(
         &mut self,
         id: u64,

@@ -7,7 +7,7 @@ use crate::store::{Value, events};
 use crate::types::geo::{Point, Shape, areas};
 use crate::types::{ZSet, score};
 
-/// What was asked for.
+/// The arguments of a search.
 #[derive(Default)]
 struct Query<'x> {
     centre: Option<Point>,
@@ -174,7 +174,7 @@ impl<'x> Query<'x> {
         Ok(())
     }
 
-    /// What is within, in the order of the areas or of the distances.
+    /// The members within the area, in the order of the cells or of the distances.
     fn find(&self, set: &ZSet) -> Vec<Found> {
         let (Some(centre), Some(shape)) = (self.centre, self.shape) else {
             return Vec::new();

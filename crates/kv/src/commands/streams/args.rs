@@ -11,7 +11,8 @@ const ID_MAX: usize = 127;
 /// Entries that an inexact trim removes at most, unless it is told how many: a hundred blocks.
 const TRIMMED_MAX: u64 = 10_000;
 
-/// A number of 64 bits, as Redis reads one of an id: what is no number as it writes them is read as C does.
+/// A 64-bit number of an id, read like Redis does: a text that is not written as Redis writes numbers is
+/// read by C's rules.
 fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(n) = number::parse_integer(text) {
         return u64::try_from(n).ok();
@@ -98,7 +99,7 @@ pub(super) enum Adding {
     Any,
     /// Ids of this time.
     Within(u64),
-    /// This one.
+    /// Exactly this id.
     Exactly(StreamId),
 }
 

@@ -23,7 +23,7 @@ struct Claim {
     only_ids: bool,
 }
 
-/// What came of one.
+/// The result of claiming one entry.
 #[derive(PartialEq, Eq)]
 enum Claimed {
     Yes,
@@ -110,7 +110,7 @@ fn options(args: &[&[u8]], now_ms: u64, idle_ms: i64) -> Result<(Claim, StreamId
         let wrong = || Error::text(format!("ERR Invalid {option} option argument for XCLAIM"));
         integer(arg).map_err(|_| wrong())
     };
-    // What is no time that was is now.
+    // A time in the future, or an impossible one, becomes now.
     let sane = |ms: i64| {
         u64::try_from(ms)
             .ok()

@@ -18,7 +18,7 @@ pub(crate) const SUBCOMMANDS: Subcommands = &[
     ("setid", -5),
 ];
 
-/// What is told of a consumer that was not known before.
+/// The event of a new consumer.
 pub(super) const CREATED: &str = "xgroup-createconsumer";
 
 const HELP: &[&str] = &[

@@ -86,7 +86,7 @@ fn write_consumer(reply: &mut Reply, consumer: &Consumer, now_ms: u64) {
     number(reply, "inactive", consumer.active_ms().map_or(-1, since));
 }
 
-/// How far a group has read, and what is left, as far as that can be told.
+/// How far a group has read, and how many entries are left, if the number can be known.
 fn write_progress(reply: &mut Reply, entries: &Entries, group: &Group) {
     let or_null = |reply: &mut Reply, n: Option<i64>| match n {
         Some(n) => reply.integer(n),

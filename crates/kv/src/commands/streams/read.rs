@@ -11,7 +11,7 @@ use crate::reply::{Proto, Reply};
 use crate::store::{Blocked, Kind, Nothing, events};
 use crate::types::{Entries, Group, Pending, Stream, StreamId};
 
-/// What is asked for.
+/// The arguments of a read.
 pub(crate) struct Asked<'a, 'x> {
     pub(crate) keys: &'a [&'x [u8]],
     pub(crate) ids: &'a [&'x [u8]],
@@ -180,7 +180,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// What is read of a stream for a group.
+/// The entries that a group reads.
 #[derive(Clone, Copy)]
 enum Wanted {
     /// Entries that were not delivered yet.
@@ -262,7 +262,7 @@ pub(super) fn xreadgroup(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         changes |= changed.unwrap_or(false);
     }
     if changes && let Some((at, _)) = asked.block {
-        // What was found then is there again.
+        // The entries that were found then are still there.
         let without: Vec<&[u8]> = [&args[..at], &args[at + 2..]].concat();
         ctx.rewrite(&without);
     }
@@ -320,8 +320,8 @@ fn show_own(entries: &Entries, id: StreamId, reply: &mut Reply) -> bool {
     }
 }
 
-/// Gives a consumer again what it has: whether anything has changed, and how many entries these
-/// are.
+/// Delivers a consumer's pending entries again; returns whether anything has changed, and how many
+/// entries there are.
 fn again(
     of: &mut Group,
     number: u32,

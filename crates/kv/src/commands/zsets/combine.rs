@@ -99,8 +99,8 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         }
     }
     if kind != "zdiff" {
-        // The smallest first: an intersection looks for its members in the others. It is also the
-        // order in which Redis adds up, which matters to what is lost in rounding.
+        // The smallest set comes first: an intersection looks for its members in the other sets.
+        // Redis adds scores in this order too; the order decides which digits are lost in rounding.
         sets.sort_by_key(|(set, _)| set.len());
     }
     let fit = ctx.db.limits().zset();

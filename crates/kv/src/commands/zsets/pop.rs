@@ -9,7 +9,7 @@ use crate::types::{Scored, ZSet};
 /// Members that are in their set no more, with their scores.
 type Taken = Vec<(f64, Vec<u8>)>;
 
-/// Takes up to `most` members; `None` if there is no such set.
+/// Takes up to `most` members; `None` if the set does not exist.
 fn take(
     ctx: &mut Ctx<'_, '_>,
     key: &[u8],
@@ -104,7 +104,7 @@ fn first_of(
     Ok(false)
 }
 
-/// What a command that looked at several keys or waited came to.
+/// The actual effect of a command that looked at several keys or waited.
 fn effective(ctx: &mut Ctx<'_, '_>, key: &[u8], highest: bool, n: usize) {
     let name = if highest { "zpopmax" } else { "zpopmin" };
     ctx.rewrite(&[name.as_bytes(), key, n.to_string().as_bytes()]);

@@ -89,7 +89,7 @@ fn lex<'a>(low: &'a [u8], high: &'a [u8]) -> Result<Span<'a>, Error> {
     Ok(Span::Lex(Lex::parse(low)?, Lex::parse(high)?))
 }
 
-/// What a range command was asked for.
+/// The arguments of a range command.
 struct Asked<'a> {
     span: Span<'a>,
     down: bool,

@@ -14,8 +14,8 @@ const PIECE: usize = 1 << 20;
 /// not its name. The position it is of, and its bytes. Files without a snapshot are left alone.
 ///
 /// # Errors
-/// What the system says; `InvalidData` for a snapshot that is not whole; `NotFound` if it was removed
-/// meanwhile, because there is a newer one.
+/// The system's error; `InvalidData` for a snapshot that is not whole; `NotFound` if the snapshot was
+/// removed meanwhile, because there is a newer one.
 pub fn copy<S: Disk, T: Disk>(source: &S, into: &T) -> io::Result<Option<(u64, u64)>> {
     let Some(&newest) = positions(source)?.first() else {
         return Ok(None);

@@ -46,7 +46,7 @@ pub(super) fn position_of_moved(name: &str) -> Option<u64> {
     name.strip_suffix(MOVED).and_then(position_of)
 }
 
-/// What a snapshot says of itself at its beginning.
+/// The first part of a snapshot, which describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The random number of the log that goes on behind it.
@@ -132,7 +132,7 @@ impl Totals {
     }
 }
 
-/// What stands in front of a block's payload.
+/// The header in front of a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHead {
     pub(crate) is_end: bool,
@@ -168,7 +168,7 @@ impl BlockHead {
         bytes
     }
 
-    /// `offset` is where it stands, for what is said to be wrong with it.
+    /// `offset` is the position of the header, for error texts.
     pub(crate) fn decode(bytes: &[u8; BLOCK_HEAD], offset: u64) -> Result<BlockHead, Wrong> {
         let word = |at| u32::from_le_bytes(four(bytes, at));
         let is_end = match word(0) {
@@ -199,14 +199,14 @@ impl BlockHead {
     }
 }
 
-/// What is wrong with a file: where, what should be there and what is.
+/// What is wrong in a file: the offset, the expected and the found value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Bytes from its beginning.
     pub offset: u64,
     /// What should be there.
     pub expected: String,
-    /// What is there.
+    /// The value that was found.
     pub found: String,
 }
 

@@ -1,7 +1,8 @@
-//! The keeper of snapshots: makes one when it is asked for or due, counts it, cuts the log behind it.
+//! The keeper of snapshots: makes a snapshot when it is asked for or due, renames it to its valid
+//! name, and cuts the log behind it.
 //!
-//! The one idea: it is a state machine that is driven by steps and given the time, as the log's writer.
-//! A thread drives it in production, a test on a simulated disk.
+//! The one idea: like the log's writer, the keeper is a state machine that is driven by steps and given
+//! the time. A thread drives it in production, a test on a simulated disk.
 
 use std::fmt;
 use std::io;
@@ -40,20 +41,20 @@ pub struct Keeper<D: Disk> {
     store: Arc<Store>,
     told: Arc<Snapshots>,
     state: State<D>,
-    /// What the walk writes in vain.
+    /// Output of the walk that is not needed.
     waste: Vec<u8>,
     /// Not before that without being asked for.
     pause_until: Duration,
-    /// A snapshot has ended that was to help a log without room, when so many bytes were logged; it
-    /// is not known yet whether it has.
+    /// Bytes that were logged when the last snapshot that should free log space ended; it is not
+    /// known yet whether it has freed any.
     relieved: Option<u64>,
     /// Changes that had waited when the snapshot that is being made was begun.
     waits: u64,
     /// Bytes of the last snapshot, and of the keys in memory when it was begun.
     last: Option<(u64, u64)>,
-    /// When it was last said that the disk is full; `None` while it is not.
+    /// When a full disk was last reported; `None` while the disk is not full.
     told_full: Option<Duration>,
-    /// What the log holds for what makes room is lent to the snapshot that is being made.
+    /// When the log's reserve was lent to the snapshot in progress; `None` while it is not lent.
     lent_at: Option<Duration>,
     /// Until when changes wait for the log to hold again what it had lent.
     owed_until: Duration,
@@ -111,7 +112,7 @@ enum State<D: Disk> {
     },
 }
 
-/// What was attempted, and why it failed.
+/// What was attempted, and why that failed.
 struct Failed(String);
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Failed {
@@ -119,7 +120,8 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Failed {
 }
 
 impl<D: Disk> Keeper<D> {
-    /// For a store that was opened from `log`. `found` is what [`open`](crate::durable::open) has found.
+    /// Makes the keeper of a store that was opened from `log`. `found` is the snapshot that
+    /// [`open`](crate::durable::open) has found.
     #[must_use]
     pub fn new(
         log: Arc<EmbeddedLog<D>>,
@@ -197,9 +199,9 @@ impl<D: Disk> Keeper<D> {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether there is time to leave the processor to others between steps: one is being made, and
-    /// what was handed out before it changed will delay no command soon, nor does the log want for
-    /// room.
+    /// Whether the thread may leave the processor to others between steps: a snapshot is in
+    /// progress, values that were handed out will not soon delay a command, and the log does not
+    /// need space.
     #[must_use]
     pub fn may_rest(&self) -> bool {
         let walks = matches!(self.state, State::Walking { .. } | State::Wasting { .. });
@@ -211,13 +213,14 @@ impl<D: Disk> Keeper<D> {
         let growth = self.told.growth();
         let (logged, size) = (self.kv_log.logged(), self.told.lock().size);
         let may_be = growth > 0 && logged > 0;
-        // The log must also have grown by as much as a snapshot would write, so that what is
-        // written twice is not more than what is written once.
+        // The log must also have grown by the size of a snapshot, so that at most half of all
+        // writes are snapshots.
         let has_grown = logged >= growth.max(size);
         match room {
             Room::Enough | Room::Unknown if may_be && has_grown => Due::Grown,
             Room::Enough | Room::Unknown => Due::No,
-            // What is cut behind it is what the log goes on with: so much that it is worth a snapshot, or all that is missing.
+            // Behind the new snapshot the log can be cut, and goes on in the freed space: so much space that a snapshot is
+            // worth it, or all the space that is missing.
             Room::Ending | Room::Short if may_be && self.is_worth_it(room, logged, size) => {
                 match self.has_room() {
                     true => Due::Relieves,
@@ -246,7 +249,8 @@ impl<D: Disk> Keeper<D> {
         then >= likely + 2 * segment
     }
 
-    /// Bytes that a snapshot takes if it is as small as the last one, for what is in memory.
+    /// The likely size of a snapshot of the present keys, if they pack as well as in the last one;
+    /// bytes.
     fn likely(&self) -> u64 {
         let expected = self.told.expected();
         let (Some((size, then)), Some(now)) = (self.last, self.store.living_memory_at_once())
@@ -274,7 +278,8 @@ impl<D: Disk> Keeper<D> {
             return false;
         }
         match self.lent_at {
-            // What was promised of it is not used: the snapshot is tried all the same, and says what it needs.
+            // The promised room is not used: the snapshot is tried all the same, and reports the room that it
+            // needs.
             Some(since) => now < since + BORROWS_MAX,
             None => {
                 self.lent_at = Some(now);
@@ -575,15 +580,15 @@ impl<D: Disk> Keeper<D> {
         }
         self.sync_names()?;
         if self.log.progress().failure.is_some() {
-            // The other waiter may have had the answer that was meant for this one.
+            // The other waiter may have received the answer that was meant for this one.
             return Err(Failed("the log has failed".into()));
         }
         Ok(())
     }
 
-    /// Makes the name of the snapshot that was found durable, by changing it: the process that gave
-    /// it may have been killed before the directory was synced, or the sync has failed, and then a
-    /// sync that comes later says nothing about it.
+    /// Makes the name of the found snapshot durable, by renaming the file. The process that named
+    /// it may have been killed before the directory was synced, or the sync has failed; a later
+    /// sync would not report that.
     fn name_anew(&self, position: u64) -> Result<(), Failed> {
         if self
             .kv_log
@@ -608,7 +613,7 @@ impl<D: Disk> Keeper<D> {
         })
     }
 
-    /// Removes what a snapshot that counts stands for: older ones, and the log up to it.
+    /// Removes what a valid snapshot replaces: older snapshots, and the log up to it.
     fn cut(&self, position: u64) {
         let disk = self.log.disk();
         for older in positions(disk).unwrap_or_default() {
@@ -624,7 +629,7 @@ impl<D: Disk> Keeper<D> {
         self.log.look_for_room();
     }
 
-    /// Removes what was written of one that does not count.
+    /// Removes the file of a snapshot that does not count.
     fn discard(&self) {
         let _ = self.log.disk().remove(PART);
     }

@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 20;
 /// A snapshot that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it says of itself.
+    /// What the snapshot says about itself.
     pub header: Header,
     /// Keys that were in it.
     pub keys: u64,
@@ -52,7 +52,7 @@ pub enum SnapshotError {
         file: String,
         /// Where, and what.
         wrong: Wrong,
-        /// What a start can go by without it.
+        /// What a start can use instead of this snapshot.
         instead: Instead,
     },
     /// The snapshot belongs to another log.
@@ -75,20 +75,20 @@ pub enum SnapshotError {
         /// How many it was made with.
         found: u16,
     },
-    /// The callback that is told the progress stopped it.
+    /// The progress callback stopped the load.
     #[error("the progress callback stopped the reading of the snapshot")]
     Stopped,
 }
 
-/// What a start can go by without a snapshot that is damaged: never by itself, because a file that is gone
-/// for a moment is no reason to do without what it holds.
+/// What a start can use instead of a damaged snapshot. The choice is the operator's: a file that is
+/// missing for a moment is no reason to drop its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instead {
     /// An older one, from which the log goes on.
     Older(String),
     /// The log, which still begins with the first change.
     Log,
-    /// Nothing that is here.
+    /// There is no substitute in this directory.
     Nothing,
 }
 
@@ -158,7 +158,8 @@ pub fn load<D: Disk>(
     };
     let file = name(newest);
     let instead = || match all.get(1) {
-        // A log that does not come up to it is not the whole of what it was made of.
+        // A log that ends before the snapshot does not hold everything that the snapshot was made
+        // of.
         _ if range.next < newest => Instead::Nothing,
         Some(&older) if older >= range.first => Instead::Older(name(older)),
         _ if range.first == 0 => Instead::Log,
@@ -240,7 +241,7 @@ impl From<Wrong> for Failure {
     }
 }
 
-/// A block, where it stands, and what it holds.
+/// A block: its position and its contents.
 struct Block {
     head: BlockHead,
     offset: u64,

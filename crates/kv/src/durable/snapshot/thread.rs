@@ -1,6 +1,6 @@
-//! The thread that drives the keeper in production: it brings the clocks, and waits when there is
-//! nothing to do. In between it leaves the processor to others for as long as it had it: where there are as many
-//! loops as processors, one of them would have to wait for whole slices of time else.
+//! The thread that drives the keeper in production: it provides the clocks, and waits when there is nothing to
+//! do. After each step the thread leaves the processor to other threads for as long as the step took. Where
+//! there are as many loops as processors, a loop would otherwise have to wait for whole time slices.
 
 #![expect(
     clippy::disallowed_methods,
@@ -53,7 +53,7 @@ impl Running {
         &self.told
     }
 
-    /// Ends it, and with it a snapshot that is being made, which does not count then.
+    /// Ends the thread, and with it a snapshot in progress, which then does not count.
     pub fn stop(&mut self) {
         self.told.lock().stop();
         self.told.nudge();

@@ -1,18 +1,18 @@
-//! What is asked of snapshots, and what is known of them: what the keeper and the loops share.
+//! Requests for snapshots and facts about them, shared by the keeper and the loops.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What is known of the snapshots of a store.
+/// The state of a store's snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// When the one that is being made was begun, in milliseconds since 1970; 0 if none is.
+    /// Start of the snapshot in progress, in milliseconds since 1970; 0 if none is.
     pub began_ms: u64,
     /// Bytes of it that are written.
     pub written: u64,
-    /// When the last one began to count, in milliseconds since 1970; if it was found at the start, when it
-    /// was begun; 0 if there is none.
+    /// Time at which the last snapshot became valid, in milliseconds since 1970. For a snapshot that was
+    /// found at the start: when it was begun. 0 if there is none.
     pub last_ms: u64,
     /// How long the last one took, whatever became of it.
     pub last_took: Option<Duration>,
@@ -46,7 +46,8 @@ impl Status {
         self.asked > self.begun
     }
 
-    /// What has become of what [`Snapshots::ask`] was answered with; `None` if that is not decided.
+    /// The result of the request with this number, which [`Snapshots::ask`] returned; `None` while
+    /// the snapshot is not finished.
     #[must_use]
     pub fn outcome(&self, asked: u64) -> Option<bool> {
         (self.ended >= asked).then_some(self.kept >= asked)
@@ -68,7 +69,7 @@ pub struct Snapshots {
     room: Room,
 }
 
-/// What is known of the room that the next snapshot takes, and of what it makes.
+/// Estimates of the space that the next snapshot takes, and of the space that it frees.
 #[derive(Debug)]
 struct Room {
     /// Bytes of the last one; 0 for none.
@@ -114,7 +115,7 @@ impl Snapshots {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known now.
+    /// The present state.
     #[must_use]
     pub fn status(&self) -> Status {
         self.lock().clone()
@@ -182,10 +183,10 @@ impl Snapshots {
         self.room.living.load(Relaxed)
     }
 
-    /// Bytes that a snapshot is likely to take at most. It is made of what is in memory, which has room to grow and tables
-    /// beside it, so it is mostly smaller. And it is made of the last one and what was logged since: what values have
-    /// lost, or were given more than once, is too much in that, and only what a command makes of a few bytes (SETRANGE, COPY)
-    /// is missing. Neither is a bound: the file takes more room while it is written, if there is some.
+    /// Bytes that a snapshot is likely to take at most: the smaller one of two estimates. The first estimate is the memory of
+    /// the keys; a snapshot is mostly smaller, because memory has spare room and tables. The second is the last snapshot plus
+    /// the bytes logged since. It counts removed and overwritten values too, and misses only values that a command makes of a
+    /// few bytes (SETRANGE, COPY). Neither is a bound: the file takes more space while it is written, if there is some.
     pub(super) fn expected(&self) -> u64 {
         let (room, logged) = (&self.room, self.logged.load(Relaxed));
         let by_log = room.size.load(Relaxed).saturating_add(logged);

@@ -1,4 +1,4 @@
-//! What a command does with the keys and channels that it names.
+//! How a command uses the keys and channels that it names: reads, writes, both.
 
 use crate::service::key_flags;
 use crate::service::table::Entry;
@@ -8,7 +8,7 @@ pub(super) const READS: u8 = 1;
 /// Changes a key, adds it or removes it.
 pub(super) const WRITES: u8 = 2;
 
-/// What a call does with its first key, and with the others.
+/// How a call uses its first key, and its other keys.
 pub(super) fn of(entry: &Entry, args: &[&[u8]]) -> (u8, u8) {
     let (first, others) = key_flags::of_call(entry, args);
     (of_flags(first), of_flags(others))

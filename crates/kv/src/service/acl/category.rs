@@ -62,7 +62,7 @@ pub(crate) fn of(entry: &Entry, sub: Option<&str>) -> Categories {
     all |= match record.group {
         "sorted-set" => bit("sortedset"),
         "transactions" => bit("transaction"),
-        // The others have no category of their own.
+        // Each other group is a category of the same name.
         group => bit(group),
     };
     for flag in &record.flags {

@@ -2,7 +2,7 @@
 
 use crate::commands::Error;
 
-/// What a call is refused for.
+/// The missing right for which a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied<'a> {
     Command,

@@ -13,7 +13,7 @@ use crate::service::attention::Attention;
 /// Bytes of a file that is read.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Why the users of a file were not taken. None of them was.
+/// Why a file of users was refused. None of its users was taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AclFileError {
@@ -32,7 +32,7 @@ pub enum AclFileError {
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
-        /// What is wrong; it repeats no secret.
+        /// The reason of the refusal; the text repeats no secret.
         why: String,
     },
 }

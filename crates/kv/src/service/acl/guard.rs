@@ -70,7 +70,7 @@ impl RespConn {
         let call = name_of_call(entry, args);
         let user = self.session.account().name.clone();
         if place != Where::Script {
-            // As in Redis, what was refused is the last command.
+            // As in Redis, a refused command counts as the client's last command.
             let id = u32::from(entry.id);
             self.card().command.store(id, Ordering::Relaxed);
         }

@@ -12,7 +12,8 @@ pub(super) struct Leaf {
     pub(super) categories: Categories,
 }
 
-/// The leaves of all commands, one command after the other: its own leaf, then those of its subcommands in order.
+/// The leaves of all commands, one command after the other: first the command's own leaf, then the leaves of its
+/// subcommands in order.
 pub(super) struct Leaves {
     all: Vec<Leaf>,
     /// Where each command stands, by its number in the table; and the end.
@@ -75,7 +76,7 @@ impl Leaves {
         self.first[id]..self.first[id + 1]
     }
 
-    /// What a call runs.
+    /// The leaf that a call runs.
     pub(super) fn called(&self, entry: &Entry, args: &[&[u8]]) -> usize {
         let sub = args.get(1).filter(|_| entry.has_subcommands());
         sub.and_then(|sub| self.sub(entry, sub))
@@ -92,7 +93,7 @@ impl Leaves {
         range.into_iter().find(is_it)
     }
 
-    /// What a rule names: `get`, `config`, `config|get`.
+    /// The leaf that a rule names: `get`, `config`, `config|get`.
     pub(super) fn named(&self, name: &[u8]) -> Option<usize> {
         let mut parts = name.splitn(2, |byte| *byte == b'|');
         let entry = table().find(parts.next()?)?;

@@ -9,7 +9,7 @@ const SHOWN: usize = 256;
 /// Milliseconds in which refusals that are alike are one entry.
 const GROUPED_MS: u64 = 60_000;
 
-/// What a user had no right to.
+/// The kind of right that a user did not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Command,
@@ -77,7 +77,7 @@ pub(super) struct Kept {
     pub(super) entries: VecDeque<Entry>,
 }
 
-/// What was refused.
+/// The log of refused calls and logins.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     kept: Mutex<Kept>,

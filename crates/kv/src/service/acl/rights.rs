@@ -1,4 +1,5 @@
-//! What a user may do, and how it logs in. Never changed: another takes its place.
+//! The rights of a user, and the ways in which the user logs in. A value never changes: a new one
+//! replaces it.
 
 use super::denied::Denied;
 use super::leaves::leaves;
@@ -14,7 +15,8 @@ pub(crate) struct Rights {
     pub(super) on: bool,
     /// Any password will do.
     pub(super) nopass: bool,
-    /// What was said about payloads, which are always checked: only told again.
+    /// The rule about payloads that was given. It has no effect, because payloads are always
+    /// checked, and is only listed again.
     pub(super) sanitize: Option<bool>,
     pub(super) passwords: Vec<Hash>,
     pub(super) root: Selector,

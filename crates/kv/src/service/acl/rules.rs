@@ -16,7 +16,8 @@ pub(super) struct Bad {
 }
 
 impl Bad {
-    /// What a client is told, without a code; it repeats the rule, which may be a secret of that client.
+    /// The error reply to a client, without a code; it repeats the rule, which may contain a secret of
+    /// that client.
     pub(super) fn to_client(&self) -> Error {
         let shown = &self.rule[..self.rule.len().min(256)];
         let mut error = match self.fault {
@@ -30,7 +31,7 @@ impl Bad {
         error
     }
 
-    /// What is wrong, without what was said.
+    /// The reason, without the client's own words.
     pub(super) fn why(&self) -> &'static str {
         self.fault.text()
     }
@@ -95,7 +96,7 @@ pub(super) fn is_name(name: &[u8]) -> bool {
 /// Applies rules to a user. `all_channels` is what selectors begin with.
 ///
 /// # Errors
-/// One of them is none.
+/// One of the words is no rule.
 pub(super) fn apply(
     mut rights: Rights,
     rules: &[&[u8]],

@@ -43,7 +43,7 @@ struct ChannelPattern {
     glob: Arc<Glob>,
 }
 
-/// Rights. None at first.
+/// A set of rights. A new selector has no rights.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
     /// A bit for each command and subcommand.
@@ -376,7 +376,7 @@ impl Selector {
     }
 }
 
-/// The option of SORT that has it read keys which none of its arguments names, if any.
+/// The option of SORT that makes it read keys which no argument names, if there is one.
 fn follows_pattern(entry: &Entry, args: &[&[u8]]) -> Option<&'static str> {
     match entry.what {
         What::Data(spec) if spec.keys == Keys::Sort && !spec.keys.each(args, |_| {}) => {

@@ -48,7 +48,7 @@ impl Account {
         })
     }
 
-    /// What it may do as of now.
+    /// The user's present rights.
     pub(crate) fn rights(&self) -> Arc<Rights> {
         let rights = self.rights.read();
         rights.unwrap_or_else(PoisonError::into_inner).clone()
@@ -88,7 +88,7 @@ pub(crate) struct Acl {
     bytes: AtomicUsize,
     /// What of the default user is asked at every connection.
     default_is: AtomicU8,
-    /// One change after the other.
+    /// Held during a change, so that changes come one after the other.
     changing: Mutex<()>,
     pub(crate) log: Log,
     /// New users may hear all channels.
@@ -196,7 +196,7 @@ impl Acl {
         let known = self.find(name);
         let before = known.as_ref().map_or(0, |account| account.bytes());
         let after = EACH + name.len() + rights.bytes();
-        // What makes less of it is taken in any case.
+        // A change that takes less memory than before is always accepted.
         if after > before && self.bytes() - before + after > self.bytes_max.load(Relaxed) {
             return Err(Refused::Memory);
         }

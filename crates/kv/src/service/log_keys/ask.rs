@@ -1,4 +1,4 @@
-//! What a command that names streams of the log comes to: an answer at once, or something to be read.
+//! Turns a command that names streams of the log into an immediate reply, or into a read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Shown {
         stream.is_some_and(|stream| self.log.range(stream).is_some())
     }
 
-    /// One answer cannot be of the log and of the store: they are not one moment.
+    /// One reply cannot contain both log and store: the two are not read at one moment.
     fn only_ours(&self, keys: &[&[u8]]) -> Result<(), Error> {
         match keys.iter().all(|key| self.is_ours(key)) {
             true => Ok(()),

@@ -1,8 +1,8 @@
-//! A connection that reads the log: its command is read for by a thread, or waits for what is to come; the commands behind
-//! it wait too.
+//! A connection that reads the log: a thread reads for its command, or the command waits for new records; later commands
+//! of the connection wait too.
 //!
-//! A loop whose connections wait arms its bell before it looks how far the log is, so what is committed in between is
-//! not missed. It looks again whenever it is woken and the log has committed something since.
+//! A loop with waiting connections arms its bell before it looks how far the log is, so a commit in between is not
+//! missed. The loop looks again whenever it is woken and the log has committed something since.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -91,7 +91,8 @@ impl Followers {
             return;
         }
         local.followers.arm(shown, &local.at);
-        // What is committed is to be seen before this says so, and the bell is rung behind it.
+        // Committed records must be visible before this bell rings, and the bell is rung after the
+        // commit.
         let committed = shown.log.progress().committed;
         if local.followers.seen == committed && !shown.is_shut() {
             return;
@@ -350,7 +351,7 @@ impl RespConn {
     pub(crate) fn reading_expired(&mut self, cx: &mut Cx<'_, RespConn>) {
         let Some(reading) = &self.reading else { return };
         if reading.state == State::Read {
-            // What is read comes soon, and is answered even so.
+            // The read will end soon, and its reply is sent all the same.
             return;
         }
         let now = cx.link.now();
@@ -404,7 +405,7 @@ impl RespConn {
         self.card().holdings.set(Holding::Wait, 0);
         cx.link.clear_timer();
         self.silence(reply, 0);
-        // What was answered before it may wait for the log of keys.
+        // The replies before this command may wait for the log of keys.
         cx.local.arm();
         self.flush(reply, cx);
         if self.session.closing {

@@ -1,9 +1,10 @@
 //! Keys that are streams of the log of messages: clients of Redis's protocol read what was
 //! ingested.
 //!
-//! The one idea: nothing of them is in the store. A command that names such a key is recognised before it runs. What needs no
-//! disk is answered on the loop ([`ask`]); the rest is read by threads ([`read`]) while the connection waits
-//! ([`follow`]), as it does for what is not there yet. Only what is committed is ever shown.
+//! The one idea: streams of the log are shown as keys, but nothing of them is in the store. A command that names such a key
+//! is recognised before it runs. A command that needs no disk is answered on the loop ([`ask`]). For any other command,
+//! threads read the log ([`read`]) while the connection waits ([`follow`]); a connection also waits so for records that are
+//! not there yet. Only committed records are ever shown.
 
 mod ask;
 mod follow;
@@ -35,14 +36,14 @@ use crate::store::Store;
 /// Between two lines about replies that are too long.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What commands of a script or a transaction that name such keys are answered: reading would hold up the locks.
+/// The error for such keys in a script or a transaction: a read of the log would hold up the locks.
 pub(crate) const NOT_HERE: &str =
     "ERR streams of the log cannot be asked for in transactions and scripts";
 
-/// What is needed to show the streams of a log as keys.
+/// The parts that show the streams of a log as keys.
 #[derive(Clone)]
 pub struct LogKeys {
-    /// What such keys begin with, in every database; the name of the stream follows. At least 1 byte.
+    /// The prefix of these keys, in every database; the name of the stream follows. At least 1 byte.
     pub prefix: Vec<u8>,
     /// The log.
     pub log: Arc<dyn Log>,
@@ -65,7 +66,7 @@ impl fmt::Debug for LogKeys {
     }
 }
 
-/// What was read of a log for clients of Redis's protocol, on all loops.
+/// Counters of reads from a log for clients of the Redis protocol, over all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
     /// Commands for which the log was read.
@@ -125,7 +126,8 @@ impl Shown {
         key.first() == self.prefix().first() && key.starts_with(self.prefix())
     }
 
-    /// Whether a call names such keys. What scripts are given is only words; they are asked when they use them.
+    /// Whether a call names keys of the log. Arguments of scripts are only words; the check is made when the
+    /// script uses them.
     #[inline]
     pub(crate) fn concerns(&self, entry: &Entry, args: &[&[u8]]) -> bool {
         match entry.what {

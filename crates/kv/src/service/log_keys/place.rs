@@ -16,7 +16,7 @@ pub(super) fn id_of(position: u64) -> StreamId {
     }
 }
 
-/// The first position whose id is this or a later one; `None` if there can be none.
+/// The first position with this id or a later one; `None` if there can be none.
 pub(super) fn from(id: StreamId) -> Option<u64> {
     match id.seq {
         0..=SEQ => Some(id.ms),

@@ -1,4 +1,4 @@
-//! What is to be read of the log for a command.
+//! What to read from the log for a command.
 
 use std::ops::Range;
 use std::sync::Arc;

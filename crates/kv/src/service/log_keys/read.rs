@@ -1,7 +1,7 @@
 //! Reading the log for a command, on a thread where that may block: records become entries of a reply.
 //!
-//! The one idea: what is read at once is bounded, and so is what a reply holds. XREAD, which is asked again behind what it
-//! gave, gives less; what would be an untruth if it were cut short is an error.
+//! The one idea: a read is bounded, and so is a reply. XREAD may return less, because the client asks again from where the
+//! reply ended. A reply that would be wrong if it were cut short is an error.
 
 use std::ops::{ControlFlow, Range};
 
@@ -25,14 +25,14 @@ const BACK: u64 = 4096;
 pub(crate) enum Answer {
     /// The reply of the command.
     Reply(Vec<u8>),
-    /// Nothing is there yet. Where reading goes on in each stream, as far as that is known: what
-    /// was lost in damage is behind it.
+    /// There are no entries yet. The position at which reading goes on in each stream, if it is
+    /// known: lost records are before it.
     Nothing(Vec<Option<u64>>),
     /// The reply is longer than a client's output may be.
     TooMuch,
 }
 
-/// What was read, and what that came to.
+/// The result of a read, and its costs.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) answer: Answer,
@@ -43,11 +43,11 @@ pub(super) struct Read {
     pub(super) refused: bool,
 }
 
-/// What came of reading for a connection.
+/// The result of a read for a connection.
 #[derive(Debug)]
 pub struct WasRead(pub(super) Result<Read, NotDone>);
 
-/// What a reply may be.
+/// Limits of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) proto: Proto,
@@ -169,7 +169,7 @@ impl Pace {
     fn credit(&self) -> Credit {
         let left = self.most.saturating_sub(self.records);
         let typical = match self.records {
-            // One record, however long it is.
+            // At least one record, whatever its length.
             0 => 1,
             records => self.bytes / records,
         };
@@ -181,8 +181,8 @@ impl Pace {
     }
 }
 
-/// Shows the records of a stream within these positions in their order, `most` at most, until `each` has enough. What was
-/// lost in damage, or is not kept any more, is passed over. Where the first is that was not looked at.
+/// Shows the records of a stream within these positions in their order, `most` at most, until `each` has enough. Records
+/// that were lost in damage, or removed by retention, are skipped. Returns the first position that was not looked at.
 fn walk(
     log: &dyn Log,
     stream: &str,
@@ -332,8 +332,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// XREVRANGE: a stretch at a time from the end, each turned around. One that is read has no more positions than
-    /// entries are wanted; where nothing is, longer and longer ones are passed over, which costs a look at each.
+    /// XREVRANGE: a stretch at a time from the end, each turned around. A stretch has no more positions than
+    /// entries are wanted. Stretches without records are skipped in growing steps; each step costs a look.
     fn back(&mut self, stream: &str, positions: Range<u64>, most: u64) -> Result<(), Failed> {
         let from = self.reply.len();
         let end = from.saturating_add(self.reply_max);

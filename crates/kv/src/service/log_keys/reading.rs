@@ -1,4 +1,5 @@
-//! What a connection keeps that reads the log, and a loop of those that wait for it.
+//! The state of a connection that reads the log, and of a loop with connections that wait for the
+//! log.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub(crate) struct Followers {
     pub(super) seen: Ticket,
 }
 
-/// What a connection reads of the log, or waits for.
+/// A connection's read from the log, or its wait for the log.
 pub(crate) struct Reading {
     pub(super) entry: &'static Entry,
     pub(super) args: Vec<Vec<u8>>,
@@ -30,7 +31,7 @@ pub(crate) struct Reading {
     pub(super) state: State,
     /// The stream may not be read any more: rights have changed.
     pub(super) refused: bool,
-    /// Where the log was when it was last read; by what clock it is told how long that took.
+    /// When the read began, for the duration in the slow log.
     pub(super) begun: Instant,
     pub(super) took: Duration,
 }

@@ -1,5 +1,5 @@
-//! Which connections wait for which streams, so that a commit to one stream wakes no waiter of
-//! others.
+//! Which connections wait for which streams, so that a commit to one stream does not wake
+//! connections that wait for others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl Waiting {
         self.conns.keys().copied().collect()
     }
 
-    /// Connections that wait for a stream that has moved since this was asked last; `next` tells
-    /// where one is.
+    /// Connections that wait for a stream that has grown since the last call; `next` returns the
+    /// next position of a stream.
     pub(super) fn moved(&mut self, next: impl Fn(&str) -> Option<u64>) -> Vec<ConnId> {
         let mut moved = BTreeSet::new();
         #[expect(clippy::iter_over_hash_type, reason = "what moved is put in order")]
@@ -105,7 +105,8 @@ mod tests {
         assert_eq!(moved(&mut waiting, Some(5), None), []);
         assert_eq!(moved(&mut waiting, Some(6), None), [1, 2]);
         assert_eq!(moved(&mut waiting, Some(6), Some(0)), [2, 3]);
-        // A client that comes before the others have looked does not hide what they have not seen.
+        // A client that begins to wait before the others have looked must not hide news from the
+        // others.
         waiting.add(conn(4), on(&["a"]));
         assert_eq!(moved(&mut waiting, Some(7), Some(0)), [1, 2, 4]);
         assert_eq!(waiting.all(), [1, 2, 3, 4].map(conn));

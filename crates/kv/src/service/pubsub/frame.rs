@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::inbox::Published;
 use crate::reply::{Proto, Reply};
 
-/// One message as it goes out, in each form of the protocol that a subscriber has asked for.
+/// One published message, in each version of the protocol that a subscriber uses.
 pub(crate) struct Frame<'a> {
     message: &'a Published,
     pattern: Option<&'a [u8]>,

@@ -91,12 +91,13 @@ impl<M> Places<M> {
     }
 }
 
-/// What has subscribers.
+/// A channel or pattern with subscribers.
 struct Known<M> {
     names: Names<Places<M>>,
     /// The places of subscribers to any pattern.
     by_pattern: Places<M>,
-    /// What clients that have gone had subscribed to. What of it stands in the tables counts no more.
+    /// The subscriptions of clients that have gone. Their entries in the tables do not count any
+    /// more.
     departed: Vec<Arc<Listening<M>>>,
 }
 
@@ -128,8 +129,8 @@ impl<M> Default for Hub<M> {
 }
 
 impl<M> Hub<M> {
-    /// A client subscribes to a name. The result is the number of the last message that is not for it; `None` if it has
-    /// gone, or has subscribed to this before.
+    /// A client subscribes to a name. The result is the number of the last message that is not for the client; `None`
+    /// if the client has gone, or was subscribed to the name before.
     pub(super) fn subscribe(
         &self,
         listening: &Listening<M>,

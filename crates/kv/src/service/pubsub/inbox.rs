@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tidewire::LoopHandle;
 
-/// Bytes in an inbox from which on publishers wait. Messages under way when it fills go in all the
-/// same: at most one for each connection that publishes, or one transaction's.
+/// Bytes in an inbox above which publishers wait. Messages that are under way when the inbox fills
+/// are still added: at most one for each publishing connection, or those of one transaction.
 const BYTES_MAX: usize = 16 << 20;
 /// Bytes in an inbox beyond which events are not put in: what makes them cannot always be held up.
 const EVENTS_MAX: usize = 64 << 20;
-/// What a queued message costs beside its bytes.
+/// Bytes that a queued message takes beside its text.
 const MESSAGE_COST: usize = 64;
 
 /// Something published.
@@ -20,7 +20,7 @@ const MESSAGE_COST: usize = 64;
 pub(crate) struct Published {
     pub(crate) channel: Bytes,
     pub(crate) payload: Bytes,
-    /// For subscribers of sharded channels, not for the others.
+    /// For subscribers of sharded channels; otherwise for subscribers of plain channels.
     pub(crate) sharded: bool,
     /// The ticket that must have settled before a subscriber hears it.
     pub(crate) ticket: u64,

@@ -1,8 +1,8 @@
 //! Connections that have gone, and what stands of their subscriptions in the table of their loop.
 //!
-//! A client may leave a million subscriptions behind. To remove them takes seconds, in which the others
-//! on its loop would wait; so some are removed in each turn. They count no more meanwhile ([`Hub::depart`]), and
-//! nothing is sent for them.
+//! A client may leave a million subscriptions behind. Removing them takes seconds, in which other clients of its
+//! loop would wait; so some are removed in each turn. Subscriptions that wait for their removal do not count
+//! ([`Hub::depart`]), and nothing is sent for them.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! What one connection listens to. Its loop changes it; a client that ends it from another loop has it count no more.
+//! The subscriptions of one connection. The connection's loop changes them; a client that ends the connection from
+//! another loop makes them not count any more.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,7 +26,7 @@ pub(crate) fn subscription_memory(kind: Kind, name: &[u8]) -> usize {
     }
 }
 
-/// What a pattern counts for `pubsub-patterns-limit`.
+/// Bytes for which a pattern counts in `pubsub-patterns-limit`.
 pub(crate) fn pattern_cost(name: &[u8]) -> usize {
     1024 + 7 * name.len()
 }
@@ -154,7 +155,7 @@ impl Subscriptions {
         is_new
     }
 
-    /// Removes a name; whether the hub is to forget it, or `None` if it was not there.
+    /// Removes a name; returns whether the hub must forget it, or `None` if it was not there.
     pub(super) fn remove(&mut self, kind: Kind, name: &[u8]) -> Option<bool> {
         let was_there = self.names[kind as usize].remove(name);
         was_there.then(|| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::patterns::Patterns;
 
-/// What one subscribes to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A channel by its name.
@@ -63,7 +63,7 @@ impl<V> Names<V> {
         }
     }
 
-    /// What is kept of a name, which is added if need be; `None` for a pattern that is too long.
+    /// The entry of a name, added if it is missing; `None` for a pattern that is too long.
     pub(super) fn entry(&mut self, kind: Kind, name: &Arc<[u8]>) -> Option<&mut V>
     where
         V: Default,

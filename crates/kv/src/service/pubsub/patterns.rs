@@ -75,7 +75,7 @@ impl<V> Patterns<V> {
         these.get(name).map(|pattern| &pattern.value)
     }
 
-    /// What is kept of a pattern, which is added if need be; `None` if it is too long to be one.
+    /// The entry of a pattern, added if it is missing; `None` if the pattern is too long.
     pub(super) fn entry(&mut self, name: &Arc<[u8]>) -> Option<&mut V>
     where
         V: Default,
@@ -124,8 +124,8 @@ impl<V> Patterns<V> {
             .map(|(name, pattern)| (&**name, &pattern.value))
     }
 
-    /// Shows the patterns that a channel matches from a place on, until so many steps are used up;
-    /// whether that was all. One that is there all the time is looked at once.
+    /// Shows the patterns that match a channel, from `from` on, until this many steps are used up;
+    /// returns whether that was all. A pattern that exists all the time is looked at exactly once.
     pub(super) fn match_some(
         &self,
         channel: &[u8],
@@ -235,7 +235,7 @@ mod tests {
                 if is_all {
                     break;
                 }
-                // What comes meanwhile disturbs nothing.
+                // Patterns that are added meanwhile do not disturb the search.
                 let name = b"a*not there before*".to_vec();
                 patterns.entry(&Arc::from(&name[..])).unwrap();
                 patterns.remove(&name);

@@ -54,7 +54,7 @@ impl<M> Subscribers<M> {
         self.inbox.is_some()
     }
 
-    /// What a connection of this loop will listen to.
+    /// Makes the list of subscriptions for a connection of this loop.
     pub(crate) fn listening(&mut self, hub: &Hub<M>, at: &LoopHandle<M>) -> Arc<Listening<M>> {
         let inbox = self.inbox.get_or_insert_with(|| hub.inbox(at.clone()));
         Arc::new(Listening::new(inbox.clone()))
@@ -116,8 +116,8 @@ impl<M> Subscribers<M> {
         }
     }
 
-    /// Clients that may have listened to an event that was left out for want of room, since this
-    /// was asked last.
+    /// Clients that may have subscribed to an event that was dropped for lack of room, since the
+    /// last call.
     pub(crate) fn deceived(&self) -> Vec<ConnId> {
         if !self.inbox.as_ref().is_some_and(|inbox| inbox.was_lossy()) {
             return Vec::new();
@@ -132,8 +132,8 @@ impl<M> Subscribers<M> {
         deceived
     }
 
-    /// Hands out what is in the inbox, up to the work of one turn; asks for another turn if there
-    /// is more. `to` is given each subscriber and its message.
+    /// Delivers the messages in the inbox, up to the work of one turn; asks for another turn if
+    /// there are more. `to` is called with each subscriber and its message.
     pub(crate) fn deliver(&self, mut to: impl FnMut(ConnId, &mut Frame<'_>)) {
         let Some(inbox) = &self.inbox else {
             return;

@@ -48,8 +48,9 @@ impl Cell {
         spread(self.row) | spread(self.column) << 1
     }
 
-    /// The cell that is `north` cells to the north and `east` to the east, round and round. What is
-    /// not moved stays: a place at the very end of the map is in a cell beyond the last.
+    /// The cell that is `north` cells to the north and `east` to the east; the map wraps around.
+    /// With 0 and 0 the cell stays as it is: a place at the very end of the map is in a cell beyond
+    /// the last.
     pub(super) fn moved(self, north: i32, east: i32) -> Cell {
         let mask = (1 << self.steps) - 1;
         let moved = |at: u32, by: i32| match by {
@@ -141,7 +142,7 @@ impl Point {
     /// The place of a score: the middle of a cell of some 60 cm.
     #[must_use]
     pub fn of_score(score: f64) -> Point {
-        // Below zero it is none that was made from a place; Redis takes its bits.
+        // A negative score was not made from a place; Redis takes its bits.
         let bits = if score < 0.0 {
             score as i64 as u64
         } else {

@@ -47,7 +47,7 @@ pub(super) fn north_distance(one: f64, other: f64) -> f64 {
     EARTH_RADIUS * (radians(other) - radians(one)).abs()
 }
 
-/// Not as the standard library does it, which would round in another way.
+/// The standard library's conversion would round differently from Redis.
 pub(super) fn radians(degrees: f64) -> f64 {
     degrees * DEGREE
 }

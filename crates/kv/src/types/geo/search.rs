@@ -1,10 +1,10 @@
-//! Which cells have all that is within a shape: nine at most, the one of its centre and its
-//! neighbours.
+//! Finds the cells that contain everything within a shape: nine at most, the cell of its centre and
+//! its neighbours.
 
 use super::cell::Cell;
 use super::point::{EARTH_RADIUS, Point, degrees, north_distance, radians};
 
-/// What is searched, around a centre; metres.
+/// The area of a search around a centre; metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// A circle.
@@ -12,7 +12,7 @@ pub enum Shape {
         /// From the centre.
         radius: f64,
     },
-    /// As far to both sides.
+    /// A rectangle around the centre: half of each length lies on either side.
     Box {
         /// From west to east.
         width: f64,

@@ -1,9 +1,9 @@
-//! What a pattern is made of, as bytes.
+//! The code of a pattern, as bytes.
 //!
-//! A byte stands for itself, but for [`MARK`]: the byte behind that says what it is. So a pattern takes hardly more
-//! memory than it is long, and what is plain of it can be compared as it is.
+//! A byte stands for itself, except [`MARK`]: the byte behind a mark says what the mark means. So a code takes
+//! hardly more memory than its pattern, and its plain bytes can be compared directly.
 
-/// What follows is something else than a byte that stands for itself.
+/// The next byte says what stands here; it does not stand for itself.
 pub(super) const MARK: u8 = 0;
 /// Bytes of what is marked and has nothing behind it.
 pub(super) const MARKED: usize = 2;
@@ -21,7 +21,7 @@ const ALL: usize = 32;
 /// Most ranges that are shorter than the bits.
 const RANGES_MAX: usize = (ALL - 1) / 2;
 
-/// What stands for one byte, or is a star.
+/// A unit of the code: it stands for one byte of text, or is a star.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Token<'c> {
     Byte(u8),

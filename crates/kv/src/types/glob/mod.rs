@@ -1,10 +1,10 @@
 //! Patterns as in file names: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before anything.
 //!
-//! A pattern is taken apart once, into a code that is at most twice as long as it is, and then held against many
-//! texts. What is between two stars is looked for from left to right, never going back: a pattern of `p` bytes costs a
-//! text of `t` bytes at most 16 steps a byte if its pieces are plain, at most 64 if they are short, and `p / 64`
-//! otherwise. What a long piece needs for the search is made anew for each text that is as long: a few steps for each
-//! of its bytes if it is plain, else one for each different byte of the text.
+//! A pattern is compiled once, into a code of at most twice the pattern's length, and then matched against many texts.
+//! Each piece between two stars is searched from left to right, never going back. A pattern of `p` bytes costs a text
+//! of `t` bytes at most 16 steps a byte if its pieces are plain, at most 64 if they are short, and `p / 64` otherwise.
+//! The search table of a long piece is made anew for each text that is as long: a few steps for each byte of the piece
+//! if it is plain, else one for each different byte of the text.
 
 mod code;
 mod search;
@@ -14,7 +14,7 @@ use code::{Code, MARKED, Token};
 /// A pattern.
 #[derive(Debug)]
 pub struct Glob {
-    /// What stands for one byte each, and stars, one behind the other.
+    /// Units that stand for one byte each, and stars, in order.
     code: Box<[u8]>,
     /// Bytes of it, from the first on, that stand for themselves.
     plain: u32,
@@ -34,10 +34,11 @@ struct Stars {
     behind: u32,
 }
 
-/// Longest pattern that is taken; bytes. It is kept in at most twice its length of memory.
+/// Longest pattern that is taken; bytes. A pattern takes at most twice its length of memory.
 pub const LONGEST: usize = 64 << 10;
 
-/// Whether all of `text` matches, for a pattern that is used once; false if it is too long.
+/// Whether the whole `text` matches, for a pattern that is used once; false if the pattern is too
+/// long.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     Glob::new(pattern).is_some_and(|glob| glob.matches(text))
@@ -115,7 +116,7 @@ impl Glob {
         self.code.len()
     }
 
-    /// What every text begins with that matches, as far as it stands in the pattern.
+    /// The plain bytes at the start of the pattern, with which every matching text begins.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         &self.code[..self.plain as usize]
@@ -155,7 +156,7 @@ impl Glob {
         {
             return false;
         }
-        // What is between the first star and the last one, each piece with the star behind it.
+        // The part between the first and the last star, each piece with the star behind it.
         let mut middle = self.code.get(first + MARKED..last + MARKED);
         while let Some(code) = middle.filter(|code| !code.is_empty()) {
             let (piece, len) = piece(code);
@@ -182,7 +183,7 @@ fn piece(code: &[u8]) -> (&[u8], usize) {
     }
 }
 
-/// Whether each token has its byte. There are as many of them, and no stars.
+/// Whether each token matches its byte. There are as many bytes as tokens, and no stars.
 #[inline]
 fn here(code: &[u8], text: &[u8], steps: &mut u64) -> bool {
     *steps += 1;
@@ -196,8 +197,8 @@ fn here(code: &[u8], text: &[u8], steps: &mut u64) -> bool {
     true
 }
 
-/// The bytes of a set from behind its bracket on, a bit for each, and its length. One that is not closed ends with the
-/// pattern.
+/// The bytes of a set, as a bit for each, and the length of the set's text behind its bracket. A set without a closing
+/// bracket ends with the pattern.
 fn class(pattern: &[u8]) -> ([u64; 4], usize) {
     let (negated, mut at) = match pattern.first() {
         Some(b'^') => (true, 1),

@@ -55,7 +55,7 @@ fn plain(bytes: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
     None
 }
 
-/// For each beginning of `bytes`: how long the longest shorter beginning is that it ends with.
+/// For each prefix of `bytes`: the length of its longest shorter prefix that is also its suffix.
 fn find_again(bytes: &[u8], again: &mut [u32], steps: &mut u64) {
     let mut len = 0;
     for at in 1..bytes.len() {

@@ -21,7 +21,7 @@ pub(super) fn estimate(histogram: &[u32; REGISTER_MAX as usize + 1]) -> u64 {
     (ALPHA * m * m / z).round() as u64
 }
 
-/// Where `x` is 1, no element ever came, and this is infinite.
+/// If `x` is 1, no element was ever added, and the result is infinite.
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;

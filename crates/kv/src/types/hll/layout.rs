@@ -12,7 +12,7 @@ pub(super) const DENSE: usize = HEADER + REGISTERS * 6 / 8;
 /// In the last byte of the count that is kept.
 pub(super) const STALE: u8 = 1 << 7;
 
-/// What is wrong with a string that should be one.
+/// Why a string is not a HyperLogLog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The string is no HyperLogLog.

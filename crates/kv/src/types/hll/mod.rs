@@ -1,7 +1,7 @@
 //! HyperLogLogs: how many different elements there were, about, in at most 12 KiB.
 //!
-//! HyperLogLogs are strings in the form that Redis has for them, so that they can be read, dumped
-//! and restored as such, and they count what Redis counts:
+//! HyperLogLogs are strings in Redis's format, so that clients can read, dump and restore them, and
+//! their counts are Redis's counts:
 //!
 //! ```text
 //! "HYLL" | form:u8, 0 dense or 1 sparse | three bytes unused | count kept:u64, its highest bit if it is stale
@@ -58,8 +58,8 @@ pub fn is_dense(hll: &[u8]) -> bool {
     hll.get(4) == Some(&0)
 }
 
-/// Adds an element; whether that changed anything. One that would be longer than `sparse_max` bytes
-/// becomes dense.
+/// Adds an element; returns whether that changed anything. A sparse one that would exceed
+/// `sparse_max` bytes becomes dense.
 ///
 /// # Errors
 /// The string is no HyperLogLog.
@@ -68,7 +68,7 @@ pub fn add(hll: &mut Vec<u8>, element: &[u8], sparse_max: usize) -> Result<bool,
     raise(hll, index, value, sparse_max)
 }
 
-/// Whether adding an element to a dense one that was checked would change it.
+/// Whether adding an element would change a dense one; its form was checked before.
 #[must_use]
 pub fn is_new(dense: &[u8], element: &[u8]) -> bool {
     let (index, value) = register(element);

@@ -15,10 +15,10 @@ const VALUE_MAX: u8 = 32;
 /// Most registers of a run, of a value and of zeros in one byte.
 const VALUES_MAX: usize = 4;
 const ZEROS_MAX: usize = 64;
-/// Runs from the one in front of what was changed that are looked at for such as can be one.
+/// How many runs, from the one in front of the change on, are checked for runs that can be joined.
 const NEAR: usize = 5;
 
-/// What came of raising a register.
+/// The result of raising a register.
 pub(super) enum Fitted {
     /// The register was that high.
     Same,
@@ -113,7 +113,7 @@ pub(super) fn raise(
     if run.value >= to {
         return Ok(Fitted::Same);
     }
-    // What is in front of it stays, then it, then what is behind it.
+    // The run is split in three: the part before the register, the register, the part behind it.
     let (head, tail) = (index - first, first + run.len - 1 - index);
     let mut parts = Vec::with_capacity(5);
     let same = |parts: &mut Vec<u8>, len| match run.value {
@@ -131,7 +131,7 @@ pub(super) fn raise(
     Ok(Fitted::Raised)
 }
 
-/// Makes one of neighbours that have the same value, near what was changed.
+/// Joins neighbouring runs of equal value, near the change.
 fn join(hll: &mut Vec<u8>, mut at: usize) -> Result<(), Wrong> {
     for _ in 0..NEAR {
         let Some(run) = Run::read(&hll[at..])? else {

@@ -8,9 +8,9 @@
 //!            255        four bytes with the length, the lowest first, and that many bytes
 //! ```
 //!
-//! An element has one code, and two that are not the same have two: so what is looked for is found by
-//! its code. A decimal integer as Redis reads it, of up to 56 bits, is a number with s = 0, in as few bytes
-//! as it takes; other texts are bytes.
+//! An element has exactly one code, and two different elements have different codes: so an element is found
+//! by its code. A decimal integer as Redis reads it, of up to 56 bits, is a number with s = 0, in as few
+//! bytes as it takes; other texts are bytes.
 
 use std::ops::RangeInclusive;
 
@@ -72,7 +72,7 @@ impl<'a> Code<'a> {
 
     /// A number divided by ten to the power of `scale`, if it fits.
     fn number(scale: u8, n: i64) -> Option<Code<'a>> {
-        // As many bits as tell it from what its sign alone would be, and one for the sign.
+        // As many bits as distinguish the number from its sign extension, and one bit for the sign.
         let bits = 64 - (n ^ n >> 63).leading_zeros();
         let len = if n == 0 { 0 } else { bits / 8 + 1 } as u8;
         (len < 8).then_some(Code {
@@ -142,7 +142,8 @@ impl<'a> Code<'a> {
         rest.copy_from_slice(self.rest);
     }
 
-    /// Whether this is its payload; of the same size, for the descriptors are the same.
+    /// Whether `payload` is this element's payload; the sizes are equal, because the descriptors
+    /// are.
     #[inline]
     pub(super) fn is(&self, payload: &[u8]) -> bool {
         // What differs nearly always differs in its last byte, if not in its length.
@@ -175,7 +176,7 @@ pub(super) fn short_size(descriptor: u8) -> u8 {
     }
 }
 
-/// Bytes of the payloads of all of these; `None` if one has a length of its own.
+/// Bytes of the payloads of these descriptors; `None` if one of them stores its length elsewhere.
 #[inline]
 pub(super) fn sizes(descriptors: &[u8]) -> Option<usize> {
     /// This number of sizes adds up to less than 2^16, so that as many numbers as possible are

@@ -1,15 +1,16 @@
 //! A few elements in one allocation: what small collections are, and what large ones are made of.
 //!
-//! The one idea: what is needed to find an element lies apart from what is in it.
+//! The one idea: the bytes that are needed to find an element (descriptors) lie apart from its
+//! contents (payload).
 //!
 //! ```text
 //! | payloads, the first one first | free | descriptors, the last one first |
 //! ```
 //!
 //! A [descriptor](code) is a byte that says how long a payload is and what it means. So the place
-//! of an element is a sum over a row of bytes, which a processor adds up many at a time; a search
-//! for an element compares descriptors and touches only payloads of equal length; both ends are
-//! found at once; and nothing is moved to add behind the last.
+//! of an element is a sum over a row of bytes, and a processor adds up many of them at a time. A
+//! search compares descriptors and touches only payloads of equal length. Both ends are found at
+//! once, and adding at the end moves nothing.
 
 mod code;
 
@@ -20,7 +21,7 @@ pub(super) use code::Code;
 use super::text::Text;
 use crate::allocator::{block, fitting, growing};
 
-/// Elements packed one after the other; at most 65,535, of at most 4 GiB.
+/// Elements packed one after the other; at most 65,535 elements, of at most 4 GiB together.
 #[derive(Clone, Default)]
 pub(super) struct Packed {
     /// Payloads from the front, descriptors from the back.
@@ -116,7 +117,7 @@ impl Packed {
         payload.get(..wanted.size()).is_some_and(|p| wanted.is(p))
     }
 
-    /// The first element that is this one, among elements at `first`, `first + step`, ...
+    /// The first element that equals `wanted`, among the elements `first`, `first + step`, ...
     pub(super) fn find(&self, wanted: &Code<'_>, first: usize, step: usize) -> Option<usize> {
         Some(self.find_place(wanted, first, step)?.0)
     }
@@ -217,7 +218,8 @@ impl Packed {
         }
         let last = self.room.len();
         let behind = last - self.len()..last - at - n;
-        // Where descriptors go away, payloads may need their place; else it may be the other way round.
+        // If descriptors are removed, payloads may have to move into their place; if descriptors are
+        // added, the other way round.
         if codes.len() < n {
             self.room.copy_within(behind.clone(), last - count);
         }
@@ -235,7 +237,7 @@ impl Packed {
         }
         self.payload = payload as u32;
         self.count = count as u16;
-        // What was reserved is not given back before it was used.
+        // Reserved memory is not given back before it was used.
         if new < end - start || codes.len() < n {
             self.trim();
         }
@@ -272,7 +274,7 @@ impl Packed {
         part
     }
 
-    /// Makes room for so many bytes together, so that adding elements one by one moves none of them.
+    /// Reserves memory for this many bytes, so that adding elements one by one moves none of them.
     pub(super) fn reserve(&mut self, more: usize) {
         let wanted = self.size() + more;
         if wanted > self.room.len() {

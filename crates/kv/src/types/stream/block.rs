@@ -1,4 +1,4 @@
-//! Some entries of a stream, packed one after the other.
+//! A block: some entries of a stream, packed one after the other.
 //!
 //! The one idea: most entries of a stream have the same fields. The names of the first one's fields stand once
 //! in front; an entry with the same fields has only its values, and its id as the difference from the first.
@@ -25,7 +25,7 @@ pub(super) struct Block {
     bytes: Vec<u8>,
     /// Where the names end.
     names_end: u32,
-    /// Where the first entry begins that is left.
+    /// The start of the first remaining entry.
     start: u32,
     /// How many names there are.
     names: u32,

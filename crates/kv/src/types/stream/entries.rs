@@ -10,7 +10,7 @@ use super::id::StreamId;
 use super::part::block_piece;
 use crate::allocator::block_of;
 
-/// Which entries are trimmed: the oldest, as long as this is so.
+/// How far a stream is trimmed: the oldest entries go, as long as this condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
     /// Entries beyond this number.
@@ -87,7 +87,7 @@ impl Entries {
         self.last_id
     }
 
-    /// The greatest id that was deleted; 0-0 for none.
+    /// The greatest id that was deleted; 0-0 if none was.
     #[must_use]
     pub fn max_deleted(&self) -> StreamId {
         self.max_deleted
@@ -378,7 +378,8 @@ impl Entries {
         }
     }
 
-    /// Hands out what they were when they were frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the entries as they were when they were frozen, about `most` bytes of them; returns
+    /// whether that is all.
     pub(super) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         let Some(Numbered { frozen, numbers }) = self.numbered.as_deref_mut() else {
             return true;

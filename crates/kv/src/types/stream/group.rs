@@ -168,7 +168,7 @@ impl Group {
         if id <= self.last {
             return;
         }
-        // What was said of a group in front of all entries need not be so.
+        // The counter of a group that stands before all entries may be wrong.
         let counted = self.counted(entries);
         if let Some(read) = counted.filter(|_| self.last >= entries.first_id()) {
             self.read = Some(read.saturating_add(1));
@@ -264,7 +264,7 @@ impl Group {
         }
     }
 
-    /// Removes a consumer with all that it has not acknowledged; how much that was.
+    /// Removes a consumer with its pending entries; returns their number.
     pub fn dismiss(&mut self, name: &[u8]) -> Option<usize> {
         let number = self.names.remove(name)?;
         let consumer = self.consumers[number as usize].take()?;
@@ -301,7 +301,7 @@ impl Group {
         self.pending.from(id)
     }
 
-    /// What is known of an entry that is not acknowledged.
+    /// The delivery state of an entry that is not acknowledged.
     #[must_use]
     pub fn pending_of(&self, id: StreamId) -> Option<Pending> {
         self.pending.get(id).copied()

@@ -39,7 +39,7 @@ impl StreamId {
         }
     }
 
-    /// As it is written: `ms-seq`.
+    /// The text of the id: `ms-seq`.
     #[must_use]
     pub fn text(self) -> IdText {
         let mut text = IdText {

@@ -21,7 +21,8 @@ impl Stream {
         pieces.iter().map(|piece| piece.count).sum()
     }
 
-    /// Puts in a part of a snapshot, in any order; false if it is none, or one that is there already.
+    /// Adds a part of a snapshot, in any order; false if the bytes are no such part, or the part is
+    /// there already.
     pub(crate) fn put_part(&mut self, mut bytes: &[u8]) -> bool {
         let done = match bytes.split_first() {
             Some((&kind, rest)) => {

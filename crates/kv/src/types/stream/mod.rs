@@ -1,8 +1,8 @@
 //! Streams: entries in the order of their ids, and groups of consumers that read them.
 //!
-//! The one idea: entries are only ever added at the end, so they are packed in [blocks](block) that are
-//! closed when they are full, and found by the first id of a block. What a group has given out is kept beside
-//! them, [in chunks](ordered), not at the entries.
+//! The one idea: entries are only ever added at the end, so they are packed into [blocks](block). A full
+//! block is closed, and found by its first id. The entries that a group has delivered are kept beside the
+//! blocks, [in chunks](ordered).
 
 mod block;
 mod entries;
@@ -148,7 +148,8 @@ impl Stream {
         self.entries.max_deleted = max_deleted.unwrap_or(self.entries.max_deleted);
     }
 
-    /// Has it written down as it is now, whatever becomes of it. Takes a step for each block.
+    /// Has the stream snapshotted as it is now, whatever happens to it later. Takes a step for each
+    /// block.
     pub(crate) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         self.telling = Some(Box::new(Telling::new(&self.entries, self.groups.as_ref())));
         self.entries.freeze(id, queued);
@@ -159,7 +160,8 @@ impl Stream {
         numbered.map(|numbered| numbered.frozen.id)
     }
 
-    /// Hands out what it was when it was frozen, about `most` bytes of it; whether that is all.
+    /// Hands out the stream as it was when it was frozen, about `most` bytes of it; returns whether
+    /// that is all.
     pub(crate) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         if let Some(telling) = &mut self.telling {
             if telling.thaw(most, to) {

@@ -1,4 +1,5 @@
-//! What a stream was beside its entries, while it is being written down.
+//! The parts of a stream beside its entries (groups, consumers, counters), while the stream is
+//! being snapshotted.
 //!
 //! `docs/formats/kv-snapshot.md` draws the parts.
 
@@ -23,7 +24,8 @@ fn put_about(entries: &Entries, to: &mut Vec<u8>) {
     });
 }
 
-/// One more than a number that may be missing; no time or count comes near the end.
+/// Encodes an optional number as the number plus one, 0 for none; no time or count comes near the
+/// maximum.
 fn maybe(n: Option<u64>) -> u64 {
     n.map_or(0, |n| n.saturating_add(1))
 }
@@ -36,7 +38,7 @@ fn put_group(name: &[u8], group: &Group, to: &mut Vec<u8>) {
     });
 }
 
-/// Writes a consumer with some of what it has not acknowledged; where to go on.
+/// Writes a consumer with some of its pending entries; returns where to go on.
 fn put_consumer(
     name: &[u8],
     group: &Group,
@@ -66,7 +68,7 @@ fn put_consumer(
     ids.next()
 }
 
-/// What a stream was beside its entries, while it is being written down.
+/// The parts of a stream beside its entries, as they were when the stream was frozen.
 #[derive(Debug)]
 pub(super) struct Telling {
     about: Vec<u8>,
@@ -89,7 +91,7 @@ impl Telling {
         }
     }
 
-    /// Hands out some of it, about `most` bytes; whether that is all.
+    /// Hands out some of the parts, about `most` bytes; returns whether that is all.
     pub(super) fn thaw(&mut self, most: usize, to: &mut Vec<Piece>) -> bool {
         let mut piece = Piece::new(0);
         if !self.about.is_empty() {

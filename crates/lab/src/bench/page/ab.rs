@@ -11,7 +11,7 @@ use tidewire_load::numbers::grouped;
 
 const CPU: &str = "server_cpu_ns_per_request";
 
-/// What a page shows of a run, beside its figures.
+/// A page's data of a run, beside its figures.
 pub(in crate::bench) struct Spread {
     sent: Vec<(f64, f64)>,
     intended: Option<Vec<(f64, f64)>>,
@@ -37,12 +37,12 @@ impl Spread {
 /// A side with its runs' distributions.
 pub(in crate::bench) struct Shown<'a> {
     pub(in crate::bench) side: Side,
-    /// What it is called.
+    /// The label of the series.
     pub(in crate::bench) label: String,
     pub(in crate::bench) spreads: &'a [Spread],
 }
 
-/// What is said about a comparison.
+/// The sentences about a comparison.
 pub(in crate::bench) struct Said {
     pub(in crate::bench) verdict: Vec<String>,
     /// Nothing is said of single figures.

@@ -6,7 +6,7 @@ use tidewire_load::stats::Samples;
 
 use super::{command, stacked};
 
-/// One thing that both results have, with all that charts show of it.
+/// A row that both results have, with its data for charts.
 pub(in crate::bench) struct Pair {
     pub(in crate::bench) name: String,
     pub(in crate::bench) sentence: String,

@@ -131,7 +131,7 @@ pub(super) fn echoes(addr: SocketAddr, n: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is sent to a web server, and what its reply ends with.
+/// Sends requests to a web server, and checks the end of its replies.
 pub(super) fn web(addr: SocketAddr, request: &str, replies: u64) -> io::Result<()> {
     let mut socket = TcpStream::connect(addr)?;
     socket.set_read_timeout(Some(PATIENCE))?;

@@ -11,7 +11,7 @@ use super::fill::{Redis, echoes, web};
 /// A thing of which there can be many.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// What is done with each.
+    /// What is done with each thing.
     pub(super) how: &'static str,
     /// The smallest number; the largest is eight times as many.
     pub(super) n: u64,

@@ -1,9 +1,9 @@
 //! `tidewire lab growth`: whether one more of a thing costs what the one before it cost.
 //!
-//! The idea: a server is started under callgrind, filled with N things and stopped; then again with 2N, 4N and 8N. What the
-//! start costs is known from a run with none. Instructions do not depend on the machine's other work, so the exponent, the
-//! slope of their logarithm over that of the number, is known well: 1 where each thing costs the same, 2 where each pays for all
-//! the others.
+//! The idea: a server is started under callgrind, filled with N things and stopped; then again with 2N, 4N and 8N. A run without
+//! things shows the cost of the start. Instructions do not depend on the machine's other work, so the exponent is accurate: the
+//! slope of the logarithm of the instructions over the logarithm of the number. The exponent is 1 if each thing costs the same,
+//! 2 if each pays for all the others.
 
 mod fill;
 mod kinds;
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// What was found of one thing.
+/// The result for one kind of thing.
 #[derive(Debug, Serialize)]
 struct Grown {
     name: &'static str,
@@ -157,7 +157,7 @@ impl Args {
 }
 
 impl Grown {
-    /// `runs` begin with the one that has none.
+    /// `runs` begin with the run without things.
     fn of(name: &'static str, runs: &[(u64, Profile)]) -> Grown {
         let (_, start) = &runs[0];
         let counts: Vec<(u64, f64)> = runs[1..]
@@ -168,7 +168,7 @@ impl Grown {
         let is_finding = exponent > EXPONENT_MAX;
         let mut functions = Vec::new();
         if is_finding && let [.., (n, before), (_, after)] = runs {
-            // What each thing cost in the last run, beside what it would cost if it were as in the one before.
+            // The cost of a thing in the last run, beside its expected cost according to the run before.
             let changes = Profile::changes(
                 &before.clone().divided(*n as f64),
                 &after.clone().divided(2.0 * *n as f64),
@@ -234,7 +234,7 @@ fn slope(counts: &[(u64, f64)]) -> f64 {
 }
 
 impl Kind {
-    /// What a process spends that has so many of them; `dir` is an empty directory.
+    /// The instructions of a process with this many things; `dir` is an empty directory.
     fn count(&self, program: &Path, dir: &Path, n: u64) -> Result<Profile, Failure> {
         match self.what {
             What::Server { serve, fill } => {

@@ -26,8 +26,8 @@ impl SimDisk {
         self.lock().faults = faults;
     }
 
-    /// Limits the room to this many bytes, in whole [`BLOCK`](super::BLOCK)s. What is stored stays stored, also
-    /// above the limit.
+    /// Limits the space to this many bytes, in whole [`BLOCK`](super::BLOCK)s. Stored data stays, even above
+    /// the limit.
     pub fn set_capacity(&self, bytes: u64) {
         self.lock().capacity = bytes;
     }
@@ -42,8 +42,8 @@ impl SimDisk {
         self.lock().most_used
     }
 
-    /// How many operations that change something were asked for, here and on the disks that this
-    /// one came from, failed ones included. [`Faults::power`] counts these.
+    /// How many changing operations were requested, on this disk and on the disks that it was made
+    /// from, failed ones included. [`Faults::power`] counts these operations.
     pub fn operations(&self) -> u64 {
         self.lock().operations
     }
@@ -54,9 +54,8 @@ impl SimDisk {
         self.lock().powered
     }
 
-    /// The disk as it is found after a power loss now, in a way the seed chooses. Every later
-    /// operation on this one fails with [`PowerLost`](super::PowerLost); the new one has the same capacity and no
-    /// faults.
+    /// The disk as it is found after a power loss now, in a way the seed chooses. Every later operation on this
+    /// disk fails with [`PowerLost`](super::PowerLost); the new disk has the same capacity and no faults.
     #[must_use]
     pub fn crash(&self) -> SimDisk {
         let survival = Survival::any(&mut self.lock().random);
@@ -80,7 +79,7 @@ impl SimDisk {
         SimDisk::from(successor)
     }
 
-    /// A copy that goes its own way from here, with no faults to come; this one stays usable.
+    /// An independent copy without faults; this disk stays usable.
     #[must_use]
     pub fn fork(&self) -> SimDisk {
         SimDisk::from(self.lock().successor())
@@ -92,8 +91,8 @@ impl SimDisk {
         self.lock().flip(name, offset, bit)
     }
 
-    /// What a file holds as a process sees it; `None` if no file has this name. Works without
-    /// power.
+    /// The contents of a file as a process sees them; `None` if no file has this name. This works
+    /// without power.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.lock().contents(name)
     }

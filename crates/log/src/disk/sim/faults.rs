@@ -1,4 +1,4 @@
-//! What goes wrong, and what is left after it.
+//! Faults of a simulated disk, and what is left after them.
 
 use std::io;
 
@@ -8,12 +8,12 @@ use fastrand::Rng;
 /// strikes once, and is gone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Power is lost at the n-th operation that changes something: that one may still have
-    /// happened, in part or whole, it and everything after it fails with [`PowerLost`].
+    /// Power is lost at the n-th changing operation: that operation may still have happened, in
+    /// part or whole, and it and all later operations fail with [`PowerLost`].
     pub power: Option<u64>,
-    /// The n-th `sync_data` fails. What it was to make durable counts as clean from then on and is
-    /// lost at a crash, wholly or in part, whatever later syncs return; unless the same sectors are
-    /// written again.
+    /// The n-th `sync_data` fails. The data that this call should have made durable counts as clean
+    /// from then on and is lost at a crash, wholly or in part, whatever later syncs return, unless
+    /// the same sectors are written again.
     pub sync: Option<u64>,
     /// The n-th `sync_directory` fails. The changes of names before it are lost at a crash.
     pub sync_directory: Option<u64>,
@@ -57,7 +57,7 @@ impl From<PowerLost> for io::Error {
     }
 }
 
-/// Which of the changes since the last sync a crash leaves. What was synced is there in any case.
+/// Which changes since the last sync survive a crash. Synced data always survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// No unsynced sector survives.

@@ -16,8 +16,8 @@ pub(super) struct Inode {
     proven: Sparse,
     /// The versions of each sector since the last sync, the oldest first.
     versions: BTreeMap<u64, Vec<Version>>,
-    /// The lengths since the last sync, the oldest first. They are kept in this order: metadata
-    /// goes through a journal.
+    /// The lengths since the last sync, the oldest first. Lengths become durable in this order,
+    /// because metadata goes through a journal.
     lengths: Vec<Length>,
     open: Weak<()>,
 }
@@ -42,7 +42,7 @@ impl Length {
     }
 }
 
-/// What a crash leaves of a file.
+/// The state of a file after a crash.
 pub(super) struct Fate {
     pub(super) survival: Survival,
     /// The moment of [`Survival::Prefix`].
@@ -220,7 +220,7 @@ impl Inode {
         offset < self.live.len()
     }
 
-    /// What a crash leaves of a sector; `None` if it stays as it was proven.
+    /// The contents of a sector after a crash; `None` if the synced contents stay.
     fn choose(
         &self,
         sector: u64,

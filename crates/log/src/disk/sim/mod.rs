@@ -1,11 +1,11 @@
-//! A simulated disk, for tests: a flat directory in memory that does, from a seed, what a real disk
-//! may do to data that was not synced.
+//! A simulated disk for tests: a flat directory in memory that does, from a seed, what a real disk
+//! may do to unsynced data.
 //!
 //! The one idea: every change is kept twice, as processes see it (the page cache) and as a sync has
-//! proven it, with all versions between. [`SimDisk::crash`] picks among them: each sector of
-//! 512 bytes for itself keeps what was proven, or any version after it, or is torn between two of
-//! them; lengths and names go their own ways. [`SimDisk::kill`] keeps the page cache, as SIGKILL
-//! does. Everything is deterministic as long as one thread at a time uses the disk.
+//! proven it, with all versions between. [`SimDisk::crash`] picks among these versions: each sector
+//! of 512 bytes independently keeps the synced contents, or a later version, or is torn between
+//! two; lengths and names are chosen independently too. [`SimDisk::kill`] keeps the page cache, as
+//! SIGKILL does. The results are deterministic as long as one thread at a time uses the disk.
 //!
 //! ```
 //! use std::io::IoSlice;

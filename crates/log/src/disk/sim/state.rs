@@ -25,7 +25,8 @@ pub(super) struct State {
     created: u64,
 }
 
-/// A test that runs one seed in two processes compares what is printed here; `TIDEWIRE_TRACED` in the environment asks for it.
+/// A test that runs one seed in two processes compares the printed line; `TIDEWIRE_TRACED` in the environment asks for the
+/// line.
 impl Drop for State {
     #[expect(clippy::print_stdout, reason = "a test reads it")]
     fn drop(&mut self) {

@@ -22,7 +22,7 @@ type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
 enum State {
     None,
     Accept,
-    /// Being taken back. It may still bring connections.
+    /// Being cancelled. The accept may still bring connections.
     Ending,
     /// Never again: the listener was shut down.
     Broken,

@@ -9,7 +9,7 @@ use crate::vocabulary::time::Instant;
 
 /// The timer of a loop.
 pub(super) struct Alarm<S: Sys> {
-    /// None for want of a descriptor.
+    /// `None` if there was no free descriptor.
     timer: Option<S::Fd>,
     watched: bool,
 }
@@ -38,10 +38,10 @@ impl<S: Sys> Alarm<S> {
         true
     }
 
-    /// The alarm has gone off, or the watch has ended: it is watched again when it is next set,
-    /// because it would be found as it is until then. What tells of it may be late, where the queue
-    /// of completions is full, and it may have been set to another time meanwhile: the loop sets it
-    /// once more.
+    /// The alarm has gone off, or the watch has ended. The driver watches the alarm again when the
+    /// loop next sets it; a watch that began now would find the expired alarm. If the queue of
+    /// completions is full, this report may be late, and the loop may have set another time
+    /// meanwhile; so the loop sets the alarm once more.
     pub(super) fn went_off(&mut self, done: Completion) {
         self.watched = done.more() || mistaken(Mistake::AlarmNotWatchedAgain);
     }

@@ -88,8 +88,9 @@ impl<Q: Queues> Driver for Sockets<Q> {
                         return Some(accepted);
                     }
                 }
-                // The wait reports every write, read or not; only one that is armed anew looks at
-                // what is there, and must not find what was reported before.
+                // A multishot wait reports every write, whether the eventfd was read or not. A
+                // newly armed wait looks at the present value, and must not find a write that was
+                // reported before.
                 Kind::Wake if !done.more() && !mistaken(Mistake::WakeNotRearmed) => {
                     return Some(Outcome::Woken);
                 }
@@ -222,9 +223,9 @@ impl<Q: Queues> Sockets<Q> {
         }
     }
 
-    /// What was received and not heard of yet is not the kernel's any more, and still to be offered: what the queue of
-    /// completions had no room for, and what has come as the ring was entered to make a descriptor by which to ask.
-    /// Counting it twice does no harm, because a receive that finds nothing is the end as well.
+    /// Counts received data that the kernel has given away and no protocol was offered: data whose completions did not
+    /// fit into the completion queue, and data that arrived when the ring was entered to make a descriptor. Counting
+    /// it twice does no harm, because a receive that finds nothing is the end as well.
     fn count_what_is_in_hand(&mut self) {
         for at in 0..self.ring.collected.len() {
             let done = self.ring.collected[at];
@@ -239,7 +240,8 @@ impl<Q: Queues> Sockets<Q> {
     }
 
     /// Closes sockets that were accepted and not looked at: a loop that has panicked, for example,
-    /// takes no client in. And what was made for a call that has not waited for it.
+    /// takes no client in. Descriptors that were made for a call that no longer waits are closed
+    /// too.
     fn close_unseen(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let collected = std::mem::take(&mut self.ring.collected);

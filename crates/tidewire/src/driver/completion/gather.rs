@@ -2,7 +2,8 @@
 
 /// Slices of one send.
 pub(super) const SLICES: usize = 64;
-/// What one send of several slices points at, in one place until it completes.
+/// The slices that one send of several slices points at. They stay in one place until the send
+/// completes.
 pub(super) struct Gather {
     pub(super) header: libc::msghdr,
     pub(super) slices: [libc::iovec; SLICES],

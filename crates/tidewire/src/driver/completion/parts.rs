@@ -1,11 +1,12 @@
 //! Parts of what a connection's peer has sent, put together before they are offered.
 //!
-//! A receive into small pieces cuts what is longer than a piece. When a piece is full and the kernel says that the socket holds
-//! more, that is not what the peer has cut: the piece waits for the rest, up to a chunk, so that a protocol is offered what is
-//! there as one. It waits only for receives that are on their way; the first one that finds no more ends the waiting.
+//! A receive into small pieces cuts data that is longer than a piece. When a piece is full and the kernel says that the socket
+//! holds more, the kernel has made that cut, not the peer. So the piece waits for the rest, up to a chunk, and the protocol is
+//! offered all of it together. A piece waits only for receives that are in flight; the first receive that finds no more ends
+//! the waiting.
 //!
-//! What waits stands in a buffer of a chunk. Where too many wait already it stands among what its connection carries instead,
-//! which costs memory of its own, and is lent in front of the rest.
+//! Waiting data stands in a buffer of one chunk. If too much waits already, further data is carried by its connection
+//! instead, which costs memory of its own, and is offered in front of the rest.
 
 use crate::driver::completion::receiver::{Operation, Parts};
 use crate::driver::completion::sockets::Sockets;
@@ -14,7 +15,8 @@ use crate::memory::buffer::Lease;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
 
-/// The part of one chunk's buffers that may be filled so at once: the others keep receiving going.
+/// At most one of this many buffers may be filled with waiting pieces at once; the other buffers
+/// keep the receives going.
 const OF_BUFFERS: usize = 4;
 
 impl<Q: Queues> Sockets<Q> {

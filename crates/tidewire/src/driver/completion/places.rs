@@ -3,10 +3,11 @@
 //!
 //! Connections come in with descriptors, by accepting, by connecting, or from another loop, and
 //! give them up as they are put into the table. So whatever is asked of a socket at its beginning
-//! is asked as ever. What the ring cannot do later without waiting (a half-close, the error that is
-//! pending) is done by a descriptor that is made for it and closed again. Where none is to be had,
-//! a half-close is left to the ring all the same, because the peer waits for it; the setting for a
-//! reset always is. Connections that the table has no place for keep their descriptors.
+//! is asked as ever. A call that the ring cannot make without waiting (a half-close, reading the
+//! pending error) uses a descriptor that is made for the call and closed again. If no descriptor
+//! can be made, the ring makes the half-close all the same, because the peer waits for it. The ring
+//! always makes the setting for a reset. Connections that the table has no place for keep their
+//! descriptors.
 
 use std::io;
 
@@ -47,7 +48,8 @@ impl<S: Sys> Sock<S> {
         }
     }
 
-    /// Makes calls with its descriptor, or with one that is made for this if it has none.
+    /// Makes calls with the connection's descriptor, or with a temporary one if the connection has
+    /// none.
     pub(super) fn with<Q: Queues<Sys = S>, R>(
         &self,
         ring: &mut Ring<Q>,
@@ -75,7 +77,8 @@ impl<Q: Queues> Ring<Q> {
                 if done.result < 0 {
                     return Err(done.error());
                 }
-                // SAFETY: it has just been made, and this takes it out of what is told.
+                // SAFETY: the completion has just made this descriptor, and `accepted` takes it out
+                // of the completion.
                 return Ok(unsafe { self.accepted(done) });
             }
         }

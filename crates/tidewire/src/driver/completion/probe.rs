@@ -1,8 +1,8 @@
-//! Whether io_uring works here, found out by using it: a throw-away ring accepts a connection on
-//! the loopback interface, receives into a provided buffer, and sends back what it got.
+//! Finds out whether io_uring works here, by using it: a temporary ring accepts a connection on the
+//! loopback interface, receives into a provided buffer, and sends the bytes back.
 //!
-//! Containers forbid io_uring, administrators switch it off, old kernels lack parts of it, and
-//! some sandboxes have it in name only; a list of features would not tell all of these.
+//! Containers forbid io_uring, administrators switch it off, old kernels lack parts of it, and some
+//! sandboxes only pretend to have it; a list of features would not show all of these cases.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,8 @@ use crate::memory::buffer::Pool;
 use crate::reactor::counters::LoopCounters;
 
 const PING: &[u8] = b"does it work?";
-/// For each step; on a machine where it works, all of them take well below a millisecond.
+/// Time limit of each step of the probe; where io_uring works, all steps together take well below a
+/// millisecond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What not every kernel with a working io_uring can do.
@@ -34,7 +35,7 @@ pub(crate) struct Abilities {
     pub(crate) places: u32,
 }
 
-/// What a probe found, or why io_uring does not work. Made once for the process.
+/// The results of the probe, or why io_uring does not work. The probe runs once in a process.
 pub(crate) fn works() -> Result<Abilities, String> {
     static FOUND: OnceLock<Result<Abilities, String>> = OnceLock::new();
     FOUND
@@ -118,7 +119,8 @@ fn converse(
         .iter()
         .any(|c| c.token == token && c.is(Errno::INVAL))
     {
-        // An older kernel refuses a multishot receive that has a limit of bytes: this one receives without a limit.
+        // An older kernel refuses a multishot receive that has a limit of bytes: on such a kernel the receive has
+        // no limit.
         abilities.share = false;
         ring.collected.clear();
         ring.start(receive(0), token);
@@ -131,7 +133,7 @@ fn converse(
     let mut lease = group.returned(piece);
     let reply = lease.space()[..received.result as usize].to_vec();
 
-    // What is sent must outlive the operation even if waiting for it fails.
+    // The sent bytes must outlive the operation even if waiting for the operation fails.
     let reply: &'static [u8] = reply.leak();
     let send = Operation::Send {
         socket: Target::Number(socket.as_raw_fd()),
@@ -152,7 +154,7 @@ fn converse(
 }
 
 fn await_completion(ring: &mut Ring<Uring<'_>>, kind: Kind) -> Result<Completion, String> {
-    // Completions of other kinds cannot crowd it out: there are none but ends of what is done.
+    // No other completions can crowd it out: all others are ends of operations.
     for _ in 0..4 {
         ring.collect();
         if ring.collected.is_empty() {

@@ -1,10 +1,10 @@
 //! A group of receive buffers that the kernel picks from: pieces of a [`Pool`], passed through a
 //! ring in shared memory.
 //!
-//! The kernel takes pieces in the order they were given. A group therefore gives only as many as
-//! have been needed at once so far, the most recently used first, so that a loop with little to
-//! do stays in a few warm pieces; when the kernel has run dry a few times, the group doubles what
-//! it gives.
+//! The kernel takes pieces in the order they were given. A group therefore gives only as many
+//! pieces as were needed at once so far, the most recently used first, so that a loop with little
+//! load stays in a few warm pieces. When the kernel has run out a few times, the group doubles the
+//! number.
 
 use std::io;
 
@@ -88,8 +88,9 @@ impl<B: Buffers> Group<B> {
             let Some((piece, start)) = self.pool.give() else {
                 break;
             };
-            // SAFETY: the piece is given away: no code here looks at it until it is `returned`. Its
-            // memory lives as long as the pool, which `Drop` keeps for ever while it is registered.
+            // SAFETY: the piece is given to the kernel: no code here looks at it until it is
+            // `returned`. The piece's memory lives as long as the pool, which `Drop` leaks while it
+            // is registered.
             unsafe { buffers.give(piece as u16, start, len) };
             if mistaken(Mistake::BufferGivenTwice) {
                 // SAFETY: none; only the simulated kernel is given this, and does not look.

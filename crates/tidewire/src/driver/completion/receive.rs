@@ -1,14 +1,15 @@
 //! Receiving: in many small pieces, or as a stream of large ones.
 //!
-//! A connection starts with one multishot receive into small pieces, which costs nothing to keep:
-//! a piece is picked when bytes arrive. One whose pieces come back full has more to say than small
-//! messages: what was cut is [put together](super::parts), and the connection becomes a *stream*: one receive of a whole chunk at a time, armed again after the
-//! chunk was dealt with. This is both the cheaper way for bulk and what keeps a flood from taking
-//! the loop for itself. When its receives have been small for a while it goes back.
+//! A connection starts with one multishot receive into small pieces, which costs nothing to keep: a piece is picked when bytes
+//! arrive. A connection whose pieces come back full sends more than small messages: the cut data is [put together](super::parts),
+//! and the connection becomes a *stream*, with one receive of a whole chunk at a time, armed again after the chunk was dealt
+//! with. Streams make bulk data cheaper, and keep a flood from taking the whole loop. When the receives of a stream have been
+//! small for a while, the connection goes back to small pieces.
 //!
-//! A pause does nothing at first: bytes that arrive then are kept by the core. Only when they come
-//! to a small piece is a multishot receive taken back; others are not renewed. So a connection that
-//! pauses and resumes while little arrives, as most do, pays nothing for it.
+//! A pause does nothing at first: bytes that arrive during the pause are kept by the core. Only
+//! when these bytes add up to a small piece is a multishot receive cancelled; other receives are
+//! not renewed. So a connection that pauses and resumes while little arrives, as most do, pays
+//! nothing for it.
 
 use rustix::io::Errno;
 
@@ -132,7 +133,7 @@ impl<Q: Queues> Sockets<Q> {
         let index = done.token.index;
         let small = self.small.piece_len();
         let Some(sock) = self.sock_of(done.token) else {
-            // Not even its buffer is known: which group it is from, only the socket tells.
+            // The buffer cannot be returned: only the socket knows which group it is from.
             debug_assert!(done.buffer().is_none(), "a socket outlives its receives");
             return;
         };
@@ -333,7 +334,8 @@ impl<Q: Queues> Sockets<Q> {
             let failed = events & libc::POLLERR != 0;
             let error = error.unwrap_or(failed.then_some(Errno::CONNRESET));
             if error.is_none() && core.states[index as usize].writing == Writing::Shut {
-                // Both sides have finished in order; what the peer sent waits to be read.
+                // Both sides have closed in order; the data that the peer sent still waits to be
+                // read.
                 if !core.states[index as usize].knows_peer_end() {
                     core.end_announced(index);
                 }

@@ -1,4 +1,5 @@
-//! The receiving side of one socket: what is in flight, and what it has learned of its peer.
+//! The receiving side of one socket: the operations in flight, and how the peer sends (small
+//! messages or a stream).
 
 use crate::memory::buffer::Lease;
 
@@ -13,10 +14,10 @@ pub(super) enum Operation {
     /// The receive found no buffer, and waits for one.
     Starved,
     Many,
-    /// Being taken back. It may still bring bytes.
+    /// Being cancelled. The receive may still bring bytes.
     ManyEnding,
     Once,
-    /// Being taken back. It may still bring bytes.
+    /// Being cancelled. The receive may still bring bytes.
     OnceEnding,
     /// Takes what is there for a stop, and does not wait.
     Sweep,
@@ -45,7 +46,7 @@ pub(super) struct Receiver {
     pub(super) unwanted: u32,
     /// The socket held more than the last receive took.
     pub(super) more: bool,
-    /// Some of what has come waits for the rest: see [`parts`](super::parts).
+    /// Some received data waits for the rest: see [`parts`](super::parts).
     pub(super) has_parts: bool,
     /// A stop wants everything received that the kernel held when it began: this many bytes, or
     /// until there are no more.
@@ -56,7 +57,7 @@ pub(super) struct Receiver {
 /// its loop is stopping.
 pub(super) const SWEEP_NEW: u32 = 1 << 20;
 
-/// What has come of one connection, and waits for the rest: see [`parts`](super::parts).
+/// Received data of one connection that waits for the rest: see [`parts`](super::parts).
 pub(super) struct Parts {
     pub(super) index: u32,
     pub(super) whole: Lease,
@@ -97,7 +98,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a receive of `n` bytes into a small piece was cut, and what is left of it comes soon.
+    /// Whether a receive of `n` bytes into a small piece was cut, and the rest comes soon.
     #[inline]
     pub(super) fn is_cut(&self, n: usize, small: usize) -> bool {
         n == small && self.more && !self.operation.is_once() && self.wanted && self.sweep.is_none()

@@ -1,4 +1,4 @@
-//! One ring: operations in, completions out, one system call for both.
+//! A ring: operations in, completions out, one system call for both.
 //!
 //! The ring counts what is in flight. Memory that an operation points at must outlive it, so a
 //! ring ends by taking everything back and waiting until nothing is left.
@@ -19,7 +19,7 @@ use crate::reactor::counters::LoopCounters;
 /// Looks for a completion that is there at once, unless others have to be moved over first.
 pub(super) const LOOKS: usize = 64;
 
-/// What has become of an operation.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completion {
     pub(super) token: Token,
@@ -205,7 +205,8 @@ impl<Q: Queues> Ring<Q> {
     /// Takes all completions that are there.
     pub(super) fn collect(&mut self) {
         if self.queues.look() {
-            // Nothing is lost: the kernel keeps them and moves them over as it is entered.
+            // No completion is lost: the kernel keeps those that do not fit, and moves them over
+            // when the ring is entered.
             self.counters.completions_overflowed.add(1);
         }
         while let Some(done) = self.queues.pop() {

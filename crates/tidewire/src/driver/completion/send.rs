@@ -1,10 +1,10 @@
-//! Sending: at most one operation in flight for each socket, with everything that was queued when
-//! it was made.
+//! Sending: at most one operation in flight for each socket, with all output that was queued when
+//! the operation was made.
 //!
-//! Queued output does not move or change while it is being sent, although more may be queued
-//! behind it: blocks are never grown beyond the memory they were made with, chunks and shared
-//! bytes stand still, and nothing is dropped before [`Env::sent`](crate::reactor::env::Env::sent) or, if the connection dies,
-//! [`Core::free`], both of which come after the last completion.
+//! Queued output does not move or change while it is being sent, although more may be queued behind it. Blocks never grow
+//! beyond their first allocation, and chunks and shared bytes do not move. Nothing is dropped before
+//! [`Env::sent`](crate::reactor::env::Env::sent) or, if the connection dies, [`Core::free`]; both come after the last
+//! completion.
 //!
 //! Sends may be short, by intention: asking the kernel to hold on to one until everything is taken
 //! (`MSG_WAITALL`) would hide from the core that a slow peer makes progress, and would let output
@@ -85,8 +85,8 @@ impl<Q: Queues> Sockets<Q> {
                 }
             }
         };
-        // SAFETY: the operation points at queued output, which stays as it is until the completion has
-        // been dealt with (see the top of this file), and at `gather`, which is kept likewise.
+        // SAFETY: the operation points at queued output, which does not change until the completion
+        // has been handled (see the top of this file), and at `gather`, which is kept as long.
         unsafe { self.ring.send(operation, token) };
         if mistaken(Mistake::SlicesReused) {
             return gather

@@ -71,7 +71,7 @@ impl<S: Sys> Sock<S> {
     }
 }
 
-/// A piece that was taken from its completion before that is dealt with.
+/// A piece that was taken from its completion before the completion is handled.
 pub(super) struct Early {
     pub(super) large: bool,
     pub(super) piece: u16,
@@ -93,7 +93,7 @@ pub(crate) struct Sockets<Q: Queues> {
     pub(super) parts: Vec<Parts>,
     /// Connections whose receive found no buffer, and the group it looked in.
     pub(super) starved: VecDeque<Token>,
-    /// Connections that may have to be told of a stop once they are settled.
+    /// Connections that may have to be told of a stop when they are settled.
     pub(super) swept: Vec<u32>,
     pub(super) gathers: Gathers,
     dial_options: Arc<TcpOptions>,
@@ -150,8 +150,8 @@ impl<Q: Queues> Sockets<Q> {
         Ok(())
     }
 
-    /// Takes in a connection's socket. It must be a blocking one: io_uring waits only on blocking
-    /// sockets.
+    /// Takes in a connection's socket. The socket must be a blocking one: io_uring waits only on
+    /// blocking sockets.
     pub(super) fn insert(&mut self, core: &Core, index: u32, fd: Fd<Q>, connecting: bool) {
         self.generation = next_generation(self.generation);
         let mut sock = Sock {
@@ -215,8 +215,9 @@ impl<Q: Queues> Sockets<Q> {
         Some(sock)
     }
 
-    /// What the kernel held of this connection when a stop began has been received. The successor has it if that was nothing
-    /// and no operation names it, else its protocol is told. One in the ring's table cannot leave it.
+    /// The kernel's data of this connection has been received since the stop began. If there was no data and no operation is
+    /// in flight, the successor gets the connection; otherwise its protocol is told of the stop. A connection in the ring's
+    /// table cannot leave the ring.
     pub(super) fn drain_or_pass_on(&mut self, core: &mut Core, index: u32) {
         if core.rest_is_read(index) {
             return;
@@ -260,8 +261,8 @@ impl<Q: Queues> Sockets<Q> {
         core.free(index);
     }
 
-    /// What was [asked](Sock::ask) of the ring is done. It fails only if the connection is broken, which
-    /// reading will report.
+    /// An operation that was [asked](Sock::ask) of the ring has completed. Such an operation fails only
+    /// if the connection is broken, which reading will report.
     pub(super) fn asked(&mut self, core: &mut Core, token: Token) {
         if let Some(sock) = self.sock_of(token) {
             sock.in_flight -= 1;
@@ -345,7 +346,7 @@ impl<Q: Queues> Transport for Sockets<Q> {
     }
 
     fn close(&mut self, core: &mut Core, index: u32, reset: bool) {
-        // What is left takes as long as it takes: nothing is due any more.
+        // The remaining work may take as long as it takes: there is no deadline any more.
         core.states[index as usize].phase_ends = None;
         let Some(sock) = self.socks.get_mut(index as usize) else {
             return core.free(index);

@@ -1,5 +1,5 @@
-//! What a completion belongs to, packed into the 64 bits that come back with it: the kind of
-//! operation, a generation, and an index (of a connection, or of a listener).
+//! Names the operation of a completion in the 64 bits that the kernel hands back: the kind of
+//! operation, a generation, and an index (of a connection or a listener).
 //!
 //! An index is reused as soon as its connection is gone; the generation tells a late completion of
 //! the old one from completions of its successor. Generations wrap after 2^24 connections, long

@@ -36,7 +36,8 @@ impl<P: Poller> Sockets<P> {
                 // The end, and that there is nothing, can be found out again.
                 Ok(0) | Err(Errno::INTR | Errno::AGAIN) => {}
                 Ok(len) => {
-                    // As in `receive`: what is short has emptied the kernel's buffer.
+                    // As in `receive`: a receive that returns less than was asked for has emptied
+                    // the kernel's buffer.
                     sock.readable = len == size || sock.ended;
                     let generation = sock.generation;
                     core.look_ahead(index, &lease.space()[..len]);

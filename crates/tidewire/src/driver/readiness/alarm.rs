@@ -7,7 +7,7 @@ use crate::vocabulary::time::Instant;
 /// The alarm's token; connections and listeners have smaller ones.
 pub(super) const ALARM: u64 = u64::MAX - 1;
 
-/// The timer of a loop. There is none for want of a descriptor, or if the poller takes none.
+/// The timer of a loop. `None` if there was no free descriptor, or if the poller takes no timers.
 pub(super) struct Alarm<S: Sys>(Option<S::Fd>);
 
 impl<S: Sys> Alarm<S> {

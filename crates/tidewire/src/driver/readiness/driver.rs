@@ -84,7 +84,8 @@ impl<P: Poller> Driver for Sockets<P> {
     }
 
     fn receive(&mut self, core: &mut Core) {
-        // Only connections that are ready now: one that needs another turn queues behind them.
+        // Only connections that are ready now have their turn: a connection that needs another turn
+        // queues behind them.
         let due = self.ready.len();
         self.receive_share = core.received.each(due, core.env.pool.piece_len());
         let ahead = due > 1 && core.anybody_looks_ahead();
@@ -176,8 +177,8 @@ impl<P: Poller> Sockets<P> {
         if token(index, sock.generation) != event.token {
             return;
         }
-        // Once connected, go on: the peer may have sent something already, and it is announced
-        // only once.
+        // Once connected, the driver reads: the peer may have sent data already, and that is
+        // announced only once.
         if sock.connecting {
             if !(event.writable || event.over || event.failed) || !self.finish_connect(core, index)
             {

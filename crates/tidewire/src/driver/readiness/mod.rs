@@ -45,7 +45,7 @@ pub(crate) struct Readiness {
     pub(crate) urgent: bool,
     /// The peer finished sending.
     pub(crate) ended: bool,
-    /// Both directions are over.
+    /// Both directions have ended.
     pub(crate) over: bool,
     /// An error is pending.
     pub(crate) failed: bool,
@@ -64,13 +64,13 @@ pub(crate) trait Poller {
     fn add_waker(&mut self, waker: &Arc<Waker>, token: u64) -> io::Result<()>;
     fn add_listener(&mut self, fd: &Descriptor, token: u64) -> io::Result<()>;
     fn remove_listener(&mut self, fd: &Descriptor);
-    /// Adds a timer that is reported once each time it has gone off; false if it cannot be.
+    /// Adds a timer that is reported once each time it goes off; false if the poller cannot add it.
     fn add_timer(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64) -> bool;
     /// A connection's descriptor is about to be closed.
     fn forget(&mut self, token: u64);
     /// A connection's descriptor leaves this process open.
     fn leave(&mut self, fd: &<Self::Sys as Sys>::Fd, token: u64);
-    /// What a level-triggered poller should wait for.
+    /// The events that a level-triggered poller should wait for.
     fn interest(&mut self, token: u64, read: bool, write: bool);
     /// Waits until something is ready, or for as long as `timeout` says. To be called when all
     /// events of the last wait were taken.
@@ -81,7 +81,7 @@ pub(crate) trait Poller {
     fn event(&mut self) -> Option<Readiness>;
 }
 
-/// What a connection's descriptor is registered with.
+/// The token with which a connection's descriptor is registered.
 fn token(index: u32, generation: u32) -> u64 {
     // Generations are kept below the tokens of listeners.
     u64::from(generation & 0x7fff_ffff) << 32 | u64::from(index)

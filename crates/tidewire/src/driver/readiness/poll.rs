@@ -60,7 +60,7 @@ impl Entry {
 pub(crate) struct Poll<S: Sys> {
     sys: S,
     entries: Vec<Entry>,
-    /// What a wait hands to the kernel. Kept, so that waits allocate nothing.
+    /// The list that a wait hands to the kernel, kept so that waits allocate nothing.
     fds: Vec<libc::pollfd>,
     events: VecDeque<Readiness>,
     /// Becomes readable when all threads are to stop, and stays so. Not waited for once seen.

@@ -41,7 +41,8 @@ impl<P: Poller> Sockets<P> {
             let Some(sock) = self.socks.get_mut(index as usize) else {
                 return;
             };
-            // The connection's turn has come. What it is given may put it into the queue again.
+            // The connection's turn has come. A callback may put the connection into the queue
+            // again.
             sock.queued &= taken > 0;
             if !sock.readable || !sock.reading {
                 if sock.broken | sock.sweep.is_some() {
@@ -80,8 +81,8 @@ impl<P: Poller> Sockets<P> {
                     core.input_ended(index);
                 }
                 Ok(n) => {
-                    // What is short has emptied the kernel's buffer; more, or the end, is a new
-                    // event, unless the end was announced already.
+                    // A short receive has emptied the kernel's buffer. More data, or the end, is a
+                    // new event, unless the end was announced already.
                     let ended = sock.ended && !mistaken(Mistake::EndBehindShortReceive);
                     if n < size && !ended && sock.sweep.is_none() {
                         sock.readable = false;
@@ -121,7 +122,8 @@ impl<P: Poller> Sockets<P> {
         self.sweep_done(core, index);
     }
 
-    /// Once a stop has begun and a connection has been given what the kernel held, it may be told.
+    /// When a stop has begun and a connection was offered the kernel's data, the connection may be
+    /// told of the stop.
     fn sweep_done(&mut self, core: &mut Core, index: u32) {
         let Some(sock) = self.sock(index) else { return };
         let Some(rest) = sock.sweep else { return };
@@ -141,7 +143,7 @@ impl<P: Poller> Sockets<P> {
         };
         let error = self.poller.sys().error(&sock.fd);
         if error.is_none() && core.states[index as usize].writing == Writing::Shut {
-            // Both sides have finished in order; what the peer sent waits to be read.
+            // Both sides have closed in order; the data that the peer sent still waits to be read.
             sock.broken = false;
             return;
         }

@@ -41,7 +41,7 @@ pub(super) struct Sock<S: Sys> {
     pub(super) sweep: Option<usize>,
 }
 
-/// What was received before its connection's turn.
+/// Data that was received before its connection's turn.
 pub(super) struct Early {
     pub(super) index: u32,
     pub(super) generation: u32,
@@ -57,9 +57,9 @@ pub(crate) struct Sockets<P: Poller> {
     pub(super) ready: VecDeque<u32>,
     /// Input of each connection in this turn; bytes, and one chunk at the least.
     pub(super) receive_share: usize,
-    /// What is received into, unless a protocol keeps a part of what came last.
+    /// The buffer for the next receive, unless a protocol keeps a part of the previous data.
     pub(super) lease: Option<Lease>,
-    /// What was received to be announced, in the order of `ready`.
+    /// Data that was received early to be announced, in the order of `ready`.
     pub(super) early: VecDeque<Early>,
     /// Connections that wait for a receive buffer.
     pub(super) starved: Vec<u32>,
@@ -134,8 +134,8 @@ impl<P: Poller> Sockets<P> {
         }
     }
 
-    /// What the kernel held of this connection when a stop began has been received. The successor has it if that was
-    /// nothing, else its protocol is told.
+    /// The kernel's data of this connection has been received since the stop began. If there was none, the successor
+    /// gets the connection; otherwise its protocol is told of the stop.
     pub(super) fn drain_or_pass_on(&mut self, core: &mut Core, index: u32) {
         if core.rest_is_read(index) {
             return;

@@ -1,8 +1,8 @@
 //! Blocks that small writes are gathered in, borrowed from the loop.
 //!
-//! A block's memory is cleared at most once in its life: how far it has been written is remembered
-//! apart from how much of it is in use, so an encoder that asks for much room and uses little of it
-//! pays for what it uses.
+//! A block's memory is cleared at most once in its life: the block remembers how far it was ever
+//! written, apart from how much is in use. So an encoder that asks for much room and uses little
+//! pays only for what it uses.
 
 /// First block of a queue that was empty.
 pub(super) const SMALL: usize = 4 << 10;
@@ -12,14 +12,14 @@ pub(super) const LARGE: usize = 64 << 10;
 /// Smallest block, for a few words between pieces that are queued as they are.
 const TINY: usize = 64;
 
-/// A block is this many times as large as the one before it, so that no queue holds much more
-/// memory than it has bytes, and a long one few blocks.
+/// A block is this many times as large as the previous one. So no queue holds much more memory than
+/// bytes, and a long queue has few blocks.
 const GROWTH: usize = 4;
 
-/// Memory of a fixed size, filled from the front. Its bytes stay where they are: the kernel may be
-/// sending some while more are added.
+/// Memory of a fixed size, filled from the front. Its bytes do not move: the kernel may be sending
+/// some while more are added.
 pub(super) struct Block {
-    /// Never grown beyond the memory it was made with. What is behind `used` was written once.
+    /// The vector never grows beyond its first allocation. Bytes behind `used` were written once.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -65,8 +65,8 @@ impl Block {
         self.used = end;
     }
 
-    /// Adds what `fill` writes into a slice of `most` bytes, for which there must be room; it
-    /// returns how many it wrote. Nothing is added if it panics.
+    /// Adds what `fill` writes into a slice of `most` bytes, for which there must be room; `fill`
+    /// returns how many it wrote. If `fill` panics, nothing is added.
     #[inline]
     pub(super) fn fill(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         debug_assert!(most <= self.room());
@@ -158,7 +158,7 @@ mod tests {
             2
         );
         block.append(b"abc");
-        // What was there before is there again: it was not cleared.
+        // The old bytes are visible again: the memory was not cleared.
         assert_eq!(
             block.fill(10, |space| {
                 assert_eq!(space[0], 0);

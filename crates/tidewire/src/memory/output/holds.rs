@@ -1,9 +1,9 @@
-//! Output that is queued and may not be sent yet: what is written behind a *mark* leaves only when
-//! that mark is released.
+//! Queued output that may not be sent yet: output that is written behind a *mark* leaves only when
+//! the mark is released.
 //!
-//! The queue itself knows nothing of marks. Beside it stand pairs of a position in the stream and
-//! the mark that what was written from there on waits for, so that writing costs nothing for it and
-//! sending one comparison.
+//! The output queue itself does not know marks. `Holds` stands beside the queue: pairs of a
+//! position in the stream and the mark that output from this position on waits for. So writing
+//! costs nothing extra, and sending costs one comparison.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ pub(crate) struct Holds {
 const KEEP: usize = 64;
 
 impl Holds {
-    /// What is written behind the `len` bytes that are queued waits for `mark`. A mark below the one
-    /// before is as good as that one, because what is written leaves in order.
+    /// Output that is written behind the `len` queued bytes waits for `mark`. A mark below the
+    /// previous one changes nothing, because output leaves in order.
     pub(crate) fn hold(&mut self, mark: u64, len: usize) {
         let floor = self.marks.back().map_or(self.released, |&(_, last)| last);
         if mark <= floor {

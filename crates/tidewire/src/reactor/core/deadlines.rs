@@ -55,7 +55,7 @@ impl Core {
     #[cold]
     pub(super) fn expire_services(&mut self) {
         let now_ns = self.env.now.as_nanos();
-        // What is set again meanwhile lowers it again.
+        // A timer that is set in a callback lowers this value again.
         self.env.timers_ns = u64::MAX;
         for host in &mut self.hosts {
             let next = host.expire(now_ns, &mut self.states, &mut self.env);
@@ -145,13 +145,13 @@ impl Core {
         }
     }
 
-    /// Whether the peer has taken enough for this limit of what the kernel has for it; `None` if that was
-    /// not looked at before. A peer that is slow and one that has stopped look the same to us otherwise: the kernel
-    /// takes more only once a third of its buffer, which may have megabytes, is free.
+    /// Whether the peer has taken enough, for this limit, of the bytes in the kernel's send buffer; `None` at the
+    /// first look. Without this look, a slow peer and a stopped peer cannot be told apart: the kernel takes more
+    /// output only when a third of its buffer, which may have megabytes, is free.
     fn peer_takes(&mut self, io: &mut impl Transport, index: u32, limit: Duration) -> Option<bool> {
         let untaken = io.untaken(index);
-        // Not when the turn began: a loop that was held up in between would look again too early, and cut
-        // a peer that had no time to take anything.
+        // The time is read now, not when the turn began: a loop that was held up in between would look
+        // again too early, and cut a peer that had no time to take anything.
         let looked = self.env.clock.monotonic();
         let state = &mut self.states[index as usize];
         let takes = state.deadlines.look(untaken, limit);
@@ -238,8 +238,9 @@ impl Core {
         }
     }
 
-    /// Makes sure that the wheel fires no later than the connection's next deadline. A later one
-    /// leaves it as it is: it fires early, and is armed again then.
+    /// Makes sure that the wheel fires no later than the connection's next deadline. If the
+    /// deadline is later than the armed time, the wheel is left alone: it fires early, and is armed
+    /// again then.
     #[inline]
     pub(super) fn rearm(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
@@ -261,7 +262,7 @@ impl Core {
 const NEAR_NS: u64 = 20_000_000;
 
 /// How long a loop may sleep, in nanoseconds: until its next deadline or `extra_ns`, not at all if it
-/// has work; `u64::MAX` if there is no end to it.
+/// has work; `u64::MAX` if nothing limits it.
 #[inline]
 pub(crate) fn sleep_ns(core: &Core, extra_ns: u64) -> u64 {
     if core.has_work() {
@@ -311,8 +312,8 @@ mod tests {
         }
     }
 
-    /// One of two connections with much to send has its turn; returns the other, however long its
-    /// turn is in coming.
+    /// One of two connections with much output has its turn; returns the other, whose turn comes
+    /// late.
     fn waits_for_its_turn(limits: Limits) -> (ByHand, u32) {
         let shares = SendShares {
             all: 1000,
@@ -343,7 +344,7 @@ mod tests {
         }
     }
 
-    /// What a connection is after ten seconds in which only its deadlines are looked at.
+    /// The phase of a connection after ten seconds in which only its deadlines are looked at.
     fn long_after(by_hand: &mut ByHand, index: u32) -> Phase {
         for tenth in 1..100 {
             by_hand.at(Duration::from_millis(100) * tenth);

@@ -44,9 +44,9 @@ impl Core {
         self.draining
     }
 
-    /// Whether a stop has come to its end: nothing is left, not even a command. A service that dials
-    /// again whenever it is told that a dial has failed would go on for ever, so it is the end after
-    /// some looks all the same.
+    /// Whether a stop has ended: no connection and no command is left. A service that dials again
+    /// after every failed dial would keep a stop going for ever, so the stop ends after some looks
+    /// all the same.
     pub(crate) fn is_done(&mut self) -> bool {
         if !self.states.is_empty() {
             return false;

@@ -13,7 +13,8 @@ use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::peer::{Origin, Peer};
 
 impl Core {
-    /// Takes in an accepted connection that was let in; its index, or why it is refused after all.
+    /// Takes in an accepted connection that the rules allow; returns its index, or why it is
+    /// refused after all.
     pub(crate) fn admit(
         &mut self,
         service: u16,

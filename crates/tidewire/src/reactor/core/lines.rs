@@ -9,7 +9,7 @@ use crate::vocabulary::closed::Closed;
 /// Target of these lines, so that they can be chosen and left out.
 const TARGET: &str = "tidewire::connection";
 
-/// A connection is opened. It is known from here on whether there will be a line about its end.
+/// A connection is opened. From here on it is known whether a line will be logged at its end.
 pub(super) fn opened(state: &mut State, env: &Env) {
     if !tracing::enabled!(target: TARGET, Level::INFO) {
         return;

@@ -1,4 +1,4 @@
-//! What connections hold is counted, and what is done where it is too much.
+//! Counting the memory that connections hold, and acting when it is short.
 
 use crate::memory::budget::{LOOK, Meter, SMALL};
 use crate::reactor::core::Core;
@@ -17,8 +17,8 @@ impl Core {
         }
     }
 
-    /// Deals with memory that is short: closes the connections that hold most until `too_much`
-    /// bytes are free, and resumes the others when it is over.
+    /// Acts on a shortage of memory: closes the connections that hold most until `too_much` bytes
+    /// are free, and resumes the paused connections when the shortage is over.
     #[cold]
     pub(super) fn look_at_memory(&mut self, io: &mut impl Transport, too_much: usize) {
         if !self.meter.is_tight() {
@@ -94,7 +94,8 @@ impl Core {
         }
     }
 
-    /// Counts what a connection holds; whether it is to be read from, if it wants that.
+    /// Counts the memory that a connection holds; returns whether the connection may be read from,
+    /// if it wants to be.
     #[inline(always)]
     pub(super) fn count(meter: &mut Meter, env: &Env, state: &mut State, wants: bool) -> bool {
         let held = state.held();
@@ -111,7 +112,7 @@ impl Core {
         held: usize,
         wants: bool,
     ) -> bool {
-        // More than 4 GiB of one connection is as much as that.
+        // More than 4 GiB of one connection counts as 4 GiB.
         let held = held.min(u32::MAX as usize);
         meter.change(state.counted as usize, held);
         state.counted = held as u32;

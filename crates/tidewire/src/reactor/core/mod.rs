@@ -92,14 +92,15 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) waker: Arc<Waker>,
     hosts: Vec<Box<dyn Host>>,
-    /// Some of them look ahead.
+    /// Some services look ahead.
     looks_ahead: bool,
     /// Limits of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,
     /// Connections of each host on their way out.
     dialling: Vec<usize>,
     wheel: Wheel,
-    /// No deadline before this one (nanoseconds; `u64::MAX` if there is none). May be early.
+    /// No deadline is before this time (nanoseconds; `u64::MAX` if there is none). The time may be
+    /// too early.
     next_deadline_ns: u64,
     generation: u32,
     due: Vec<u32>,

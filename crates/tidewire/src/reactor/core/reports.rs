@@ -16,15 +16,15 @@ impl Core {
         let state = &mut self.states[index as usize];
         self.env.count_received(state, len);
         if !state.is_open() {
-            // What is discarded is no progress: see `flushing_over`.
+            // Discarded input is no progress: see `flushing_over`.
             if state.awaits == Awaits::Delivery {
                 self.linger_on(index);
             }
             return;
         }
         if !state.flags.has(Flag::Around) {
-            // Inside a layer it is progress only when what is inside is given some of it: a record
-            // may come a byte at a time.
+            // Inside a layer, only bytes that the layer passes on to the inner protocol are
+            // progress: a record may come a byte at a time.
             state.last_progress = self.env.now;
         }
         let is_plain = state.is_plainly_hungry_for(len) && self.env.making.is_open();
@@ -54,14 +54,14 @@ impl Core {
             state.kept = Some(kept);
         }
         drive::after_received(state, &mut self.env, next, consumed > 0, carried_max);
-        // More of its input, or its end, may come before it is settled.
+        // More input, or the end, may come before the connection is settled.
         if self.env.told {
             self.deliver_told();
         }
     }
 
-    /// A part of what the peer has sent was received, and the rest is on its way: carries it, so that both are offered as one;
-    /// false if it is to be offered at once. At most so many bytes are carried.
+    /// The rest of a part that was received is on its way: carries the part, so that both are offered together; false if the
+    /// part must be offered at once. At most `most` bytes are carried.
     #[cold]
     pub(crate) fn carry_for_more(&mut self, index: u32, part: &[u8], most: usize) -> bool {
         let state = &mut self.states[index as usize];
@@ -100,7 +100,7 @@ impl Core {
         })
     }
 
-    /// These bytes are about to be received.
+    /// The bytes in `input` are about to be received.
     pub(crate) fn look_ahead(&mut self, index: u32, input: &[u8]) {
         let state = &mut self.states[index as usize];
         if state.is_open() {
@@ -136,7 +136,8 @@ impl Core {
         self.env.receive_failed(state, kind);
     }
 
-    /// What the kernel held of a connection that [has failed](Core::failed) was received; false if it has not failed.
+    /// The kernel's data of a connection that [has failed](Core::failed) was received; false if the connection has
+    /// not failed.
     pub(crate) fn rest_is_read(&mut self, index: u32) -> bool {
         let state = &mut self.states[index as usize];
         let Phase::Failing { why, .. } = state.phase else {

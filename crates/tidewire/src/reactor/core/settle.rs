@@ -140,8 +140,8 @@ impl Core {
     }
 
     /// Makes the callbacks that are due for one connection and has the engine do what its record
-    /// calls for. Delivers what it told others, so that one which is held back by another hears of
-    /// it before it is given more.
+    /// calls for. Delivers the messages that the connection sent to other connections, so that a
+    /// connection that is held back by another learns of it before it gets more input.
     pub(crate) fn settle(&mut self, io: &mut impl Transport, index: u32) {
         if self.env.dirty.last() == Some(&index) {
             // Just received from: there need not be another visit.
@@ -167,7 +167,8 @@ impl Core {
         if !due(state) {
             return;
         }
-        // What is touched from here on is seen by this very loop, not by another visit.
+        // Connections that are touched from here on are seen by this very loop, not by another
+        // call.
         state.flags.add(Flag::Listed);
         if !Self::settle_plainly(state, &mut self.env, &mut self.meter, io) {
             return self.settle_fully(io, index);
@@ -208,8 +209,9 @@ impl Core {
             let state = &mut self.states[index as usize];
             let end_due = state.end_of_input_due() || state.owed.has(Owed::EndInside);
             if end_due && matches!(state.phase, Phase::Open) && state.may_flush() {
-                // What was answered leaves before the end is told: a protocol may abort then. A driver that reports the
-                // end together with the last input has given it no other chance to leave.
+                // The replies leave before the protocol is told of the peer's end: a protocol may abort then. With a
+                // driver that reports the end together with the last input, the replies have had no other chance to
+                // leave.
                 io.flush(state, &mut self.env);
             }
             self.advance(index);

@@ -42,7 +42,7 @@ pub(super) struct Peer {
     pub(super) plain: Plain,
     actor: usize,
     pub(super) from: Endpoint,
-    /// What is left to do, the next last.
+    /// The remaining steps, the next one last.
     steps: Vec<(u64, Step)>,
     pub(super) sent: usize,
     looked: usize,
@@ -130,7 +130,7 @@ impl Peer {
         }
     }
 
-    /// What is wrong with what it has read since it last looked.
+    /// What is wrong with the bytes that the peer has read since the last look, if anything.
     pub(super) fn look(&mut self) -> Option<String> {
         let stream = number(&self.from);
         for (at, byte) in self.plain.received.iter().enumerate().skip(self.looked) {
@@ -148,7 +148,7 @@ impl Peer {
         self.steps.is_empty() && !going
     }
 
-    /// As a peer that has got its end would: lets go of the connection.
+    /// Closes the connection, like a peer that has seen its end.
     pub(super) fn let_go(&mut self, kernel: &mut Kernel) {
         if self.plain.state == PlainState::Ended && self.steps.is_empty() && !self.gone {
             self.gone = true;

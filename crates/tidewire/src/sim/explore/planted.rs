@@ -14,7 +14,7 @@ fn shapes(mistake: Mistake) -> &'static [Shape] {
     match mistake.place() {
         Place::Completions => &[Shape::Completion],
         Place::Readiness => &[Shape::Readiness, Shape::Threads],
-        // What is still so is reported again where levels are.
+        // A level-triggered poller would report the lost event again.
         Place::Edges => &[Shape::Readiness],
         // Only poll(2) reports levels.
         Place::Levels => &[Shape::Threads],
@@ -37,7 +37,7 @@ fn seeds_to_find(mistake: Mistake, within: u64) -> Option<(u64, String)> {
                 None => (*panic.downcast_ref::<&str>().unwrap_or(&"a panic")).into(),
             },
         };
-        // What is wrong without the mistake as well says nothing about it.
+        // A fault that also shows without the planted mistake says nothing about the mistake.
         let without = run(seed, shape, false).wrongs;
         without.is_empty().then_some((seed + 1, found))
     })

@@ -9,7 +9,7 @@ use crate::sim::explore::role::{Message, Role};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 
-/// One connection, as its protocol has seen it.
+/// One connection, as its protocol sees it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) role: Option<Role>,
@@ -51,7 +51,7 @@ pub(super) struct Notes {
     /// Connections dialled, by token.
     pub(super) dialled: HashMap<u64, Dialled>,
     pub(super) jobs: Vec<(Endpoint, Job)>,
-    /// What must not be.
+    /// Violated contracts.
     pub(super) wrongs: Vec<String>,
 }
 

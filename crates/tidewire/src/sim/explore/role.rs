@@ -1,4 +1,4 @@
-//! The ways in which connections under exploration send back what they are sent, and what they tell each other.
+//! The ways in which explored connections echo what peers send, and what they tell each other.
 
 use crate::vocabulary::endpoint::Endpoint;
 
@@ -36,7 +36,8 @@ pub(super) enum Role {
     Doze,
     /// Pauses for ever, and does not listen.
     Deaf,
-    /// Forwards a byte at a time, each when the one before has left; what comes late at once.
+    /// Forwards a byte at a time, each when the previous one has left; late bytes are forwarded at
+    /// once.
     LockStep,
     /// Finishes at once.
     Goodbye,
@@ -58,7 +59,8 @@ impl Role {
         )
     }
 
-    /// How much comes back of what is sent, unless the network fails; `None` where it depends.
+    /// How many of the `sent` bytes come back, unless the network fails; `None` if that depends on
+    /// timing.
     pub(super) fn comes_back(self, sent: usize, unread: usize) -> Option<usize> {
         match self {
             Role::Abort(_) | Role::Panic(_) | Role::Deaf => None,
@@ -93,7 +95,7 @@ impl Role {
     }
 }
 
-/// What is posted or told to a connection: bytes to write, and their sender.
+/// A message to a connection: bytes to write, and their sender.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) of: Endpoint,

@@ -1,4 +1,5 @@
-//! What connections do under exploration: each role sends back what it is sent, in a way of its own.
+//! The behaviour of connections under exploration: each role echoes what it receives, in a way of
+//! its own.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +20,7 @@ use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::{Origin, Peer};
 use crate::vocabulary::time::Instant;
 
-/// What a connection that was dialled hears first.
+/// The first byte that a dialled connection receives.
 const GREETING: &[u8] = b"!";
 
 /// The service under exploration. Its connections look ahead, or (`AHEAD` false) do not.

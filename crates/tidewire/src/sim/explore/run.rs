@@ -1,5 +1,5 @@
-//! One run: a machine, peers that come and go, work done elsewhere, dials, and a stop; and what must
-//! hold meanwhile and in the end.
+//! One run: a machine, peers that come and go, work done elsewhere, dials, and a stop; and the
+//! conditions that must hold meanwhile and at the end.
 
 use std::time::Duration;
 
@@ -60,23 +60,23 @@ pub(super) struct Run {
     /// When the stop begins, if it is not to wait for all peers.
     stop_early: Option<u64>,
     stopping: Option<Instant>,
-    /// What a stop has found, and owes.
+    /// The peers that a stop has found, and what they must still receive.
     owed: Vec<Owed>,
     /// Nothing but the stop itself keeps a connection from being taken in.
     is_welcoming: bool,
     steps: u64,
 }
 
-/// What had come of a peer when a stop began.
+/// The state of a peer when a stop began.
 struct Owed {
     of: Endpoint,
     /// Bytes.
     arrived: usize,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct Outcome {
-    /// What was wrong, if anything.
+    /// Violated contracts, if any.
     pub(super) wrongs: Vec<String>,
     pub(super) hash: u64,
     pub(super) calls: u64,
@@ -100,8 +100,8 @@ pub(super) fn run(seed: u64, shape: Shape, in_words: bool) -> Outcome {
     outcome
 }
 
-/// What is small here, or nothing like it, up to what a loop has. With shares of a byte or two a large reply takes so many
-/// turns that it looks like a circle (seed 50,265).
+/// Shares of sending for a run: very small ones, or anything up to the shares of a real loop. With shares of a byte or two
+/// a large reply takes so many turns that it looks like a circle (seed 50,265).
 fn shares(seed: u64) -> SendShares {
     let mut rng = Rng::from_seed(seed ^ 0x5ead_5ba2);
     if rng.below(4) == 0 {
@@ -129,7 +129,8 @@ fn made(seed: u64) -> MakeShares {
     }
 }
 
-/// What many may be received from in one turn, by few at most as often as what a loop has.
+/// Shares of receiving for a run: how much a loop receives in one turn when many connections have
+/// input, and when few have.
 fn received(seed: u64) -> ReceiveShares {
     let mut rng = Rng::from_seed(seed ^ 0x4ece_17ed);
     match rng.below(2) {
@@ -333,7 +334,7 @@ impl Run {
         }
     }
 
-    /// For how long a loop is not given the processor, if it is to be so.
+    /// For how long a loop gets no processor now; `None` if it gets one.
     fn late(&mut self) -> Option<Duration> {
         let late = self.late_one_in > 0 && self.rng.below(self.late_one_in) == 0;
         // All that happens meanwhile is found at once.
@@ -433,7 +434,7 @@ impl Run {
         true
     }
 
-    /// Everything has come to rest: time to stop, if that has not begun.
+    /// Everything has come to rest: begins the stop, unless it has begun.
     fn nothing_to_come(&mut self) -> bool {
         if self.stopping.is_some() {
             return false;
@@ -470,8 +471,8 @@ impl Run {
         self.machine.stop(deadline);
     }
 
-    /// What a stop finds, if it has time enough: which peers are connected or about to be, and what
-    /// has come of each.
+    /// Notes what a stop with enough time will find: which peers are connected or about to be, and
+    /// how many bytes each has received.
     fn note_owed(&mut self, patience: Duration) {
         // Loops may be late, and each step of theirs; a fourth of the rest is for handshakes.
         let slow = self.latency_max * 40;
@@ -579,7 +580,7 @@ impl Run {
         }
     }
 
-    /// What a peer that did nothing wrong has missed, if anything.
+    /// What a correct peer has missed, if anything.
     fn left_undone(&self, peer: &Peer, seen: Option<&Seen>) -> Option<String> {
         let (state, got) = (peer.plain.state, peer.plain.received.len());
         let Some(seen) = seen.filter(|seen| seen.opened > 0) else {

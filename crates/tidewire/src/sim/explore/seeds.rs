@@ -26,7 +26,7 @@ fn shape(seed: u64) -> Shape {
     SHAPES[(seed % 3) as usize]
 }
 
-/// What is wrong with a run, if anything; a panic is.
+/// What is wrong with a run, if anything; a panic counts as wrong.
 fn wrongs(seed: u64) -> (Vec<String>, u64) {
     let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, shape(seed), false)));
     match outcome {
@@ -35,7 +35,7 @@ fn wrongs(seed: u64) -> (Vec<String>, u64) {
     }
 }
 
-/// What is left to do, and what was found.
+/// The seeds that are left to try, and the faults found.
 struct Search {
     next: AtomicU64,
     end: u64,
@@ -190,8 +190,8 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// The hash is over all that is told in words: these are the calls that drivers make, and what the
-/// kernel has to say.
+/// The hash covers everything that is traced in words: the calls of drivers, and the kernel's
+/// reports.
 #[test]
 fn every_operation_counts_for_the_sameness_of_a_run() {
     const ALL: &str =

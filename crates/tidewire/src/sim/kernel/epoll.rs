@@ -96,7 +96,7 @@ impl Kernel {
         ready.into_iter().any(|id| self.reported(epoll, id) != 0)
     }
 
-    /// What is to be said of a file that is ready.
+    /// The events to report of a file that is ready.
     fn reported(&mut self, epoll: FileId, id: FileId) -> i32 {
         let mask = self.mask(id);
         let watchers = &self.files.get(id).watchers;
@@ -190,7 +190,7 @@ impl Kernel {
 
     // ---- poll(2) ----
 
-    /// What is to be said of a descriptor.
+    /// The events to report of a descriptor.
     pub(super) fn polled(&mut self, fd: RawFd, events: i16) -> i16 {
         match self.files.id(fd) {
             Some(id) => self.mask(id) as i16 & (events | (ERR | HUP) as i16),

@@ -2,7 +2,7 @@
 
 use crate::reactor::random::Rng;
 
-/// How unkind the simulated kernel is. Everything in here is what Linux may do as well; a chance of 0 is never.
+/// How often the simulated kernel misbehaves. Linux may do everything in here as well; a chance of 0 is never.
 ///
 /// ```
 /// use tidewire::sim::{KernelFaults, Sim};
@@ -35,7 +35,7 @@ pub struct KernelFaults {
     pub setting_fails_one_in: u64,
     /// Something that goes on ends by itself and must be asked for anew, of so many completions.
     pub ends_one_in: u64,
-    /// What is ready is worked on at the next entering of the ring only, of so many.
+    /// One ready operation in this many is worked on only at the next entering of the ring.
     pub late_one_in: u64,
     /// A refused or reset program may be told something else: that time was up, or no way there.
     pub odd_errors: bool,
@@ -80,11 +80,11 @@ impl KernelFaults {
         }
     }
 
-    /// Drawn from a seed: mostly of everything a little, now and then much of something. It costs
-    /// no program a connection, and no more time than the network does: no attempt to accept or to
-    /// connect fails, no connection is cut, and descriptors and places in the queues of listeners
-    /// are plenty. Where they are not, connections are refused, or wait for as long as others stay.
-    /// A reset connection is told so.
+    /// Draws faults from a seed: mostly a little of everything, sometimes much of one kind. These
+    /// faults cost a program no connection, and no more time than the network does: no attempt to
+    /// accept or to connect fails, no connection is cut, and there are plenty of descriptors and
+    /// places in the queues of listeners. If descriptors or places are few, connections are
+    /// refused, or wait for others to end. A reset connection is reported as reset.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A descriptor of the simulated kernel, as a program holds it.
 //!
-//! A descriptor may pass between loops like a real one and so must not borrow the kernel. What is
-//! asked of it away from a loop, closing above all, is noted in a list that the kernel works off
-//! before it does anything else: so everything happens in the order of the program.
+//! A descriptor may pass between loops like a real one, and so must not borrow the kernel. Calls on
+//! a descriptor away from a loop, closing above all, are noted in a list that the kernel works off
+//! before anything else: so everything happens in the order of the program.
 
 use std::fmt;
 use std::os::fd::RawFd;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::reach::sync::{Mutex, lock};
 
-/// What was asked of a descriptor away from a loop.
+/// A call on a descriptor that was made away from a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Close(RawFd),

@@ -1,7 +1,7 @@
 //! Open files, and the numbers by which programs know them.
 //!
-//! As in Linux, a number is a place in a table, the lowest free one first, and so used again at once;
-//! the file lives for as long as a number or an operation of a ring refers to it.
+//! As in Linux, a number is an entry of a table, the lowest free one first, and so is used again at
+//! once. The file lives for as long as a number or an operation of a ring refers to it.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -28,7 +28,7 @@ pub(super) struct Stream {
     /// Nothing gets through any more.
     pub(super) broken: bool,
     pub(super) reset_on_close: bool,
-    /// This side has said that it is done.
+    /// This side has shut down its output.
     pub(super) shut: bool,
     pub(super) nonblocking: bool,
 }
@@ -63,7 +63,7 @@ pub(super) enum What {
     Timer(Timer),
 }
 
-/// What is told when something happens to a file.
+/// What has to be notified when something happens to a file.
 pub(super) struct Watcher {
     pub(super) epoll: FileId,
     pub(super) token: u64,
@@ -142,7 +142,7 @@ impl Files {
         self.get(id).holders += 1;
     }
 
-    /// Drops one reference; returns the file, if that was the last.
+    /// Drops one reference; returns the file, if that was the last one.
     pub(super) fn release(&mut self, id: FileId) -> Option<File> {
         let file = self.get(id);
         file.holders -= 1;
@@ -162,7 +162,7 @@ impl Files {
         self.all.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// An epoll descriptor has gone; what it watched may live on.
+    /// An epoll descriptor was closed; the files that it watched may live on.
     pub(super) fn unwatched_by(&mut self, epoll: FileId) {
         for file in self.all.iter_mut().flatten() {
             file.watchers.retain(|watcher| watcher.epoll != epoll);

@@ -1,4 +1,4 @@
-//! What the simulated kernel was asked and what it answered: a hash of all of it, and words if wanted.
+//! The calls of the simulated kernel and its answers: a hash of all of them, and the words if wanted.
 
 use std::fmt::Write;
 use std::os::fd::RawFd;

@@ -1,13 +1,14 @@
 //! Memory that programs lend the kernel: the only place where the simulation follows a pointer.
 //!
-//! What is lent is valid until the operation has completed, by the contract of
+//! Lent memory is valid until the operation has completed, by the contract of
 //! [`Queues::push`](crate::kernel::queues::Queues::push) and
-//! [`Buffers::give`](crate::kernel::queues::Buffers::give). Programs that break it are what the
-//! simulation looks for, so it notices before it looks: see [`Kernel::wrong`](super::Kernel::wrong).
+//! [`Buffers::give`](crate::kernel::queues::Buffers::give). The simulation looks for programs that
+//! break this contract, so it checks before it touches the memory: see
+//! [`Kernel::wrong`](super::Kernel::wrong).
 
 use std::slice;
 
-/// What a receive buffer is filled with while nothing was received into it.
+/// The byte that fills a receive buffer while nothing was received into it.
 const POISON: u8 = 0xdb;
 static POISONED: [u8; 4096] = [POISON; 4096];
 
@@ -35,8 +36,8 @@ impl Lent {
 
     /// The buffer while the kernel writes into it.
     pub(super) fn space(&mut self) -> &mut [u8] {
-        // SAFETY: from `new` on the memory is the kernel's, until a completion brings it back; this is
-        // called before that.
+        // SAFETY: from `new` on the memory belongs to the kernel, until a completion gives it back;
+        // this is called before that.
         unsafe { slice::from_raw_parts_mut(self.start, self.len) }
     }
 
@@ -61,7 +62,7 @@ impl Sent {
         Sent { from, len }
     }
 
-    /// What a message header points at.
+    /// The slices that a message header points at.
     ///
     /// # Safety
     /// The header and its slices are valid now, what they point at until the operation has completed.

@@ -45,7 +45,7 @@ use crate::vocabulary::endpoint::Endpoint;
 pub use faults::KernelFaults;
 pub(crate) use fd::SimFd;
 
-/// What a loop waits for.
+/// The event that a loop waits for.
 #[derive(Clone, Debug)]
 enum Wait {
     Epoll(FileId),
@@ -95,7 +95,7 @@ pub(crate) struct Kernel {
 /// A kernel, shared by the loops of a simulation.
 pub(crate) type Shared = Rc<RefCell<Kernel>>;
 
-/// Has the kernel do what was asked of it meanwhile, and gives access to it.
+/// Has the kernel carry out the noted calls, and gives access to the kernel.
 fn enter(kernel: &Shared) -> RefMut<'_, Kernel> {
     let mut kernel = kernel.borrow_mut();
     kernel.catch_up();
@@ -141,7 +141,8 @@ impl Kernel {
         self.faults = faults;
     }
 
-    /// Does what was asked of it away from loops, and hears what has arrived from the network.
+    /// Carries out the calls that were noted away from loops, and takes what has arrived from the
+    /// network.
     pub(crate) fn catch_up(&mut self) {
         loop {
             let requests = self.requests.take();
@@ -191,7 +192,7 @@ impl Kernel {
         self.catch_up();
     }
 
-    /// The wait that was parked since this was last asked.
+    /// The wait that was parked since the last call.
     pub(crate) fn parked(&mut self) -> Option<Parked> {
         self.parked.take()
     }

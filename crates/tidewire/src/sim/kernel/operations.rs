@@ -1,4 +1,4 @@
-//! What operations of a ring do, when they are handed over and whenever they may go on.
+//! The work of a ring's operations, when they are submitted and whenever they may go on.
 
 use std::io::IoSlice;
 use std::os::fd::RawFd;
@@ -84,7 +84,7 @@ impl Kernel {
         }
     }
 
-    /// Two operations that do the same to one stream would do it in any order.
+    /// Two operations of the same kind on one stream would run in any order.
     fn look_for_another(&mut self, ring: usize, file: FileId, operation: Operation) {
         let kind = kind(operation);
         let mut others = self.rings[ring].in_flight.values();
@@ -309,7 +309,7 @@ fn is_now(operation: Operation) -> bool {
     )
 }
 
-/// What may not be done twice at once.
+/// The kind of an operation that must not run twice at once.
 fn kind(operation: Operation) -> Option<&'static str> {
     match operation {
         Operation::ReceiveMany { .. } | Operation::ReceiveOnce { .. } => Some("receive"),

@@ -1,4 +1,4 @@
-//! A ring: what is queued, what is in flight, what has completed.
+//! A ring: its queued operations, those in flight, those completed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ pub(super) struct InFlight {
     pub(super) user_data: u64,
     pub(super) operation: Operation,
     pub(super) file: FileId,
-    /// What a send sends.
+    /// The bytes of a send.
     pub(super) sends: Vec<Sent>,
     /// Hash of what is sent, when it was handed over.
     pub(super) sum: u64,

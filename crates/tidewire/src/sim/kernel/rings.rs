@@ -1,6 +1,6 @@
-//! What rings do with what is queued.
+//! How rings work on queued operations.
 //!
-//! As on Linux with deferred task work, what becomes ready is worked on when the ring is entered, in
+//! As on Linux with deferred task work, ready operations are worked on when the ring is entered, in
 //! any order; completions that find no room are kept and moved over later.
 
 use std::collections::VecDeque;
@@ -80,8 +80,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Works on what is ready, in any order. What is late is left for the next time, unless the
-    /// program waits for something.
+    /// Works on operations that are ready, in any order. Late operations are left for the next
+    /// time, unless the program waits for a completion.
     fn work(&mut self, ring: usize, waits: bool) {
         let mut tasks = std::mem::take(&mut self.rings[ring].tasks);
         for last in (1..tasks.len()).rev() {
@@ -269,8 +269,8 @@ impl Kernel {
         }
     }
 
-    /// A number has been closed. What an operation uses must be open until it is over, because the
-    /// number may name another file before long; waits that were taken back may still be told so.
+    /// A number was closed. A file that an operation uses must stay open until the operation is
+    /// over, because the number may soon name another file; a cancelled wait may still be reported.
     pub(super) fn closed_under_operations(&mut self, id: FileId, number: RawFd) {
         if self.rings.iter().any(|ring| ring.table.contains(&Some(id))) {
             return;
@@ -287,7 +287,8 @@ impl Kernel {
         }
     }
 
-    /// No program would ever hear of these, and what they wait on would stay.
+    /// No program would ever see the results of these operations, and the files that they wait on
+    /// would stay.
     fn look_for_orphans(&mut self, ring: usize) {
         for id in std::mem::take(&mut self.rings[ring].orphans) {
             let waits = self.rings[ring].in_flight.get(&id);
@@ -298,7 +299,7 @@ impl Kernel {
     }
 }
 
-/// A hash of what is to be sent. It is looked at with every send, so eight bytes at a time.
+/// A hash of the bytes to send. It is computed with every send, so eight bytes at a time.
 fn sum(sends: &[Sent]) -> u64 {
     let mut hash = 0u64;
     let mut mix = |word: u64| {

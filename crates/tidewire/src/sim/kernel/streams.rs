@@ -278,7 +278,8 @@ impl Kernel {
         }
         match self.net.read(end, into) {
             Read::Got(n) => {
-                // Linux gives all that is there. What was held back came just after, so it is news.
+                // Linux returns all bytes that are there. The bytes that are held back count as
+                // just arrived, so they are a new event.
                 if n < into.len() && self.net.unread(end) > 0 {
                     self.wake(id, IN);
                 }

@@ -31,8 +31,8 @@ pub(in crate::sim) fn recorded<R>(seed: u64, run: impl FnOnce() -> R) -> (R, Vec
     (result, run.map_or(Vec::new(), |run| run.written))
 }
 
-/// A simulation has come to its end. Where the environment has `TIDEWIRE_TRACED`, its hash is printed: two processes with the same seed must
-/// print the same one. `TIDEWIRE_TRACED=sizes` leaves the contents out.
+/// A simulation has ended. If `TIDEWIRE_TRACED` is in the environment, the hash of the trace is printed: two processes with the
+/// same seed must print the same hash. `TIDEWIRE_TRACED=sizes` leaves the contents out.
 #[expect(clippy::print_stdout, reason = "a test reads it")]
 pub(in crate::sim) fn dropped(seed: u64, trace: &Trace) {
     match env::var_os("TIDEWIRE_TRACED") {
@@ -61,8 +61,8 @@ pub(in crate::sim) fn dropped(seed: u64, trace: &Trace) {
     }
 }
 
-/// Writes a trace in words and as pcap; where the words are. What fails is said, and no more: it must not hide
-/// why the test failed.
+/// Writes a trace in words and as pcap; returns the path of the words. A failure is only printed: it must not
+/// hide why the test failed.
 pub(in crate::sim) fn write(name: &str, trace: &Trace) -> Option<PathBuf> {
     let directory = env::var_os("TIDEWIRE_TRACE").map(PathBuf::from);
     let directory = directory.unwrap_or_else(|| env::temp_dir().join("tidewire-trace"));

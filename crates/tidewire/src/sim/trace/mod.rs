@@ -1,4 +1,4 @@
-//! What happened in a simulation, in order: a hash of all of it, and the events themselves if
+//! The events of a simulation, in order: a hash of all of them, and the events themselves if
 //! wanted. Two runs with the same hash were the same run.
 
 pub(in crate::sim) mod files;
@@ -35,7 +35,7 @@ pub struct Event {
     pub what: What,
     /// Which stream, counted from 0 in the order of the attempts to connect.
     pub stream: u32,
-    /// Which end of the stream: 0 is the one that connected.
+    /// The end of the stream: 0 is the end that connected.
     pub side: u8,
     /// Bytes concerned, if any.
     pub len: u64,
@@ -190,7 +190,7 @@ impl Trace {
         }
     }
 
-    /// What the bytes of a stream were is part of what happened. They are noted as sent afterwards.
+    /// Adds the contents of sent bytes to the trace. The bytes are noted as sent afterwards.
     pub(in crate::sim) fn contents(&mut self, stream: u32, side: u8, bytes: &[u8]) {
         for eight in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -205,7 +205,7 @@ impl Trace {
             }
             said.bytes.extend_from_slice(bytes);
         } else {
-            // What comes later would not follow on what is kept.
+            // Later events would not follow directly on the kept ones.
             self.kept = KEEP_BYTES;
         }
     }

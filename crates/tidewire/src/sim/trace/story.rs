@@ -1,4 +1,4 @@
-//! What was kept, told: in words, and as a capture.
+//! Writes the kept events in words, and as a capture.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -74,7 +74,7 @@ pub(super) struct IngestOptions {
     #[arg(skip)]
     pub(super) tokens: Vec<TokenEntry>,
 
-    /// What they come to.
+    /// The checked settings.
     #[arg(skip)]
     pub(super) plan: native::Settings,
 }

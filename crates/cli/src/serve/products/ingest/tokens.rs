@@ -6,7 +6,7 @@ use tidewire_ingest::native::{Rights, Token};
 use crate::exit::Failure;
 use crate::secret::Secret;
 
-/// What a token is good for.
+/// A right that a token gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RightName {

@@ -1,8 +1,9 @@
-//! The thread that sends snapshots of a store home, so that a later follower need not read all that
-//! was ever changed, and removes there what they stand for.
+//! The thread that sends snapshots of a store to its home, so that a later follower need not read
+//! all changes ever made, and that removes the replaced data there.
 //!
-//! The one idea: pieces do not count until the owner commits the word for them in a transaction; so
-//! it does not matter what becomes of an upload, and a former owner can send what it likes.
+//! The one idea: pieces of a snapshot do not count until the owner commits the note about them in a
+//! transaction. So an interrupted upload does no harm, and a former owner may send pieces without
+//! effect.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Until what has failed is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What it works with.
+/// The parts that the thread works with.
 pub(super) struct Needs {
     pub(super) kv_log: Arc<KvLog>,
     pub(super) identity: u64,
@@ -131,7 +132,8 @@ impl Last {
 }
 
 impl Needs {
-    /// Sends the newest snapshot if it is time. `last` is what is at home, once that is known.
+    /// Sends the newest snapshot if it is due. `last` is the snapshot in the home, once it is
+    /// known.
     fn step(&self, last: &mut Option<Last>, stops: &Stops) -> Result<(), String> {
         let status = self.shown.status();
         let position = self.kv_log.snapshots().status().position;

@@ -1,7 +1,8 @@
 //! The directory of the log that a follower begins when it takes a store over.
 //!
-//! The one idea: a file says that what is beside it never counted, from before there is anything
-//! until the store is owned; and only the process that has made the file may remove what is there.
+//! The one idea: while a marker file exists, the data beside it does not count; the file is made
+//! before that data and removed when the server owns the store. Only the process that made the
+//! marker may remove the data.
 
 use std::fs;
 use std::io;
@@ -14,15 +15,15 @@ use crate::exit::Failure;
 /// A file in the directory of a log that was made to take a store over: as long as it is there nothing was ever taken.
 const BEGUN: &str = "taking-over";
 
-/// A file that is made and removed, to see whether that is possible.
+/// A file that is made and removed, to find out whether that is possible.
 const PROBE: &str = "probe";
 
-/// A follower has no log of its own; what is left of one that was made in vain goes.
+/// A follower has no log of its own: removes the rest of a log from a promotion that failed.
 pub(super) fn clean(directory: &Path) -> Result<(), Failure> {
     let shown = directory.display();
     let cannot = |e: io::Error| Failure::failed(format!("cannot look into {shown}: {e}"));
     if directory.join(BEGUN).exists() {
-        // This may be the log that another process is about to own.
+        // This may be the log of another process that is about to own the store.
         let locked = RealDisk::open(directory);
         let _locked = locked.map_err(|e| Failure::failed(format!("--follow: {shown}: {e}")))?;
         if !directory.join(BEGUN).exists() {
@@ -41,7 +42,7 @@ pub(super) fn clean(directory: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// What is in a directory, if that is there.
+/// The entries of a directory, if the directory exists.
 fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(directory) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -49,7 +50,7 @@ fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Removes what is in a directory, which may be a disk of its own; last what says that it is of no use.
+/// Removes the contents of a directory, which may be a mount point; the marker file goes last.
 fn empty(directory: &Path) -> io::Result<()> {
     let begun = directory.join(BEGUN);
     for path in entries(directory)? {
@@ -97,7 +98,8 @@ pub(super) fn probe(directory: &Path, room: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Only what this process has begun may be marked as of no use: another one may own a log there by now.
+/// Only data that this process has begun may be marked as worthless: another process may own a log
+/// there by now.
 pub(super) fn begin(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     is_free(directory)?;
@@ -146,7 +148,7 @@ mod tests {
         probe(&at, 0).expect("nothing there");
         begin(&at).expect("nothing there");
         let locked = RealDisk::open(&at).expect("nobody else has it");
-        // As long as that one takes the store over, and when it has.
+        // While the other process takes the store over, and afterwards.
         assert!(clean(&at).is_err() && at.join(BEGUN).exists());
         finish(&at).expect("it was begun");
         for refused in [probe(&at, 0), begin(&at)] {

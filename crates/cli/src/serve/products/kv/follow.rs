@@ -39,7 +39,7 @@ const AGAIN_LAST: Duration = Duration::from_secs(30);
 /// Between looks at what is waited for.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What a follower needs.
+/// The parts that a follower needs.
 pub(super) struct Needs {
     pub(super) store: Arc<Store>,
     pub(super) kv_log: Arc<KvLog>,
@@ -52,7 +52,7 @@ pub(super) struct Needs {
     pub(super) lease: Duration,
 }
 
-/// What a follower has become the owner with.
+/// The result of a promotion: the parts with which the follower has become the owner.
 pub(super) struct TakenOver {
     pub(super) log: OpenLog,
     pub(super) keeper: Snapshots,
@@ -274,8 +274,8 @@ impl Thread {
         Ok(None)
     }
 
-    /// Reads the newest snapshot at home, if there is any; the position to go on from, `None` if it was stopped before. What
-    /// does not work now is tried again.
+    /// Reads the newest snapshot in the home, if there is one; returns the position to go on from, or `None` if it was
+    /// stopped before. A failure that may pass is tried again.
     fn begin(&mut self) -> Result<Option<u64>, String> {
         let mut pause = AGAIN;
         while !self.shared.stops() {
@@ -391,9 +391,9 @@ impl Thread {
         }
     }
 
-    /// Whether there is a place for the log that an owner has. Once the home is claimed the former
-    /// owner is none any more, so what can be known is known before; otherwise the requester gets
-    /// the reason.
+    /// Whether there is a usable directory for the log of an owner. Once the home is claimed the
+    /// former owner cannot go on, so everything that can be checked is checked before. The
+    /// requester gets the reason of a failed check.
     fn may_take_over(&self) -> bool {
         let directory = kv_directory(&self.needs.options);
         let room = snapshot_room(&self.needs.store);

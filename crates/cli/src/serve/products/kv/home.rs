@@ -1,4 +1,4 @@
-//! A key-value store that has a home: what is asked for, and the replicator of its log.
+//! A key-value store with a home: its settings, and the replicator of its log.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -165,7 +165,7 @@ impl Carrier {
         })
     }
 
-    /// What is to be shown of it.
+    /// The replicator's state, for the metrics.
     pub(super) fn watched(&self) -> Carried {
         Carried {
             shown: self.running.shown(),
@@ -181,7 +181,7 @@ impl Carrier {
     }
 }
 
-/// What a store's replicator shows.
+/// The visible state of a store's replicator.
 #[derive(Clone)]
 pub(super) struct Carried {
     shown: Shown,
@@ -231,7 +231,8 @@ impl Carried {
     }
 }
 
-/// When the oldest change was made that is not at home: as long as it is the same one, the log is read once.
+/// When the oldest change was made that is not in the home: as long as it stays the oldest, the log is read
+/// once.
 #[derive(Default)]
 struct Oldest(Mutex<Option<(u64, u64)>>);
 

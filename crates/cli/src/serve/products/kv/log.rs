@@ -12,7 +12,7 @@ use crate::serve::logs::open::OpenLog;
 use crate::serve::logs::options::LogOptions;
 use crate::size::Size;
 
-/// Where that is.
+/// The directory of the keys' log.
 pub(super) fn kv_directory(options: &LogOptions) -> PathBuf {
     options.dir.join(KV_DIRECTORY)
 }

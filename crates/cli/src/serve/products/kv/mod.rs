@@ -156,7 +156,7 @@ impl Product for KvOptions {
         Some((kv_directory(&settings.durable), policy))
     }
 
-    /// One that follows another server's store and has not taken it over has no log.
+    /// A server that follows another server's store, and has not been promoted, has no log.
     fn opens(&self, settings: &Settings) -> Result<Option<(PathBuf, LogSettings)>, Failure> {
         let own = self.own_log(settings);
         let Some((directory, policy)) =
@@ -193,8 +193,8 @@ impl Product for KvOptions {
     }
 }
 
-/// Whether the binary port serves even where the store has a password: only if it was asked for
-/// by name, and opened; or if it asks for certificates wherever it listens.
+/// Whether the binary port serves although the store has a password: only if the port was asked for
+/// by name and opened, or if all its listeners require certificates.
 fn is_binary_open(plan: &Plan) -> bool {
     let mut own = plan.endpoints_of(binary());
     let opened = plan.is_open(binary()) && plan.endpoints_of(binary()).any(|e| e.by_name);
@@ -211,7 +211,7 @@ impl KvOptions {
             )));
         }
         if !plan.serves(&SERVICE) {
-            // In a file that is that of several servers it may stand all the same.
+            // A file that several servers share may contain the setting all the same.
             return Ok(());
         }
         if !plan.need_log() {

@@ -30,7 +30,7 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Between two looks at what a start waits for.
 const AWAITED: Duration = Duration::from_millis(5);
 
-/// Whether another start may find it otherwise: it speaks of the system, and not of what is stored.
+/// Whether another start may succeed: the error is the system's, and not about the stored data.
 fn may_pass(error: &ReplayError) -> bool {
     matches!(
         error,
@@ -40,8 +40,8 @@ fn may_pass(error: &ReplayError) -> bool {
     )
 }
 
-/// Builds the store again from its snapshot and log, to which it commits from then on; `None` if `show`, which is told how
-/// far it is, does not want it to go on.
+/// Rebuilds the store from its snapshot and log; later changes are committed to this log. `None` if `show`, which is told
+/// the progress, asks to stop.
 fn recover(
     store: &Store,
     log: &OpenLog,
@@ -110,7 +110,7 @@ fn recover(
 pub(super) struct Kv {
     options: KvOptions,
     durability: Durability,
-    /// Where the store is at home, if it has one.
+    /// The home of the store, if it has one.
     home: Option<KvHome>,
     replication: Option<Replication>,
     /// Carries it there; taken when the server stops.
@@ -395,7 +395,8 @@ impl Serving for Kv {
         Some(log)
     }
 
-    /// Where ingest asks for tokens, no client reads its log here, unless that is asked for.
+    /// If ingest asks for tokens, clients of this service cannot read its log, unless a setting
+    /// allows it.
     fn log_is_guarded(&self, asks: bool) {
         if self.options.log_keys.is_none() || self.options.log_past_tokens {
             return;
@@ -518,8 +519,8 @@ fn kept<T>(place: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until all that was found here is at home: what is served from then on no failover takes back. Whether it was
-/// waited for.
+/// Waits until everything that was found in the log is in the home: so no failover takes back what is served later.
+/// Returns whether it had to wait.
 fn await_home(
     log: &OpenLog,
     kv_log: &KvLog,

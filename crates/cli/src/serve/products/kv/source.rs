@@ -1,4 +1,4 @@
-//! What a follower reads: the records of a store's home in Kafka, and how current that is.
+//! The source of a follower: the records of a store's home in Kafka, and how current they are.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ impl KafkaSource {
         }
     }
 
-    /// What is before this offset is not needed.
+    /// Skips records before this offset.
     pub(super) fn begin_at(&mut self, offset: u64) {
         self.read = offset;
         self.currency.read_to(offset);
@@ -79,7 +79,7 @@ impl KafkaSource {
         };
         let asked = self.start.elapsed();
         match reader.end(LOOK) {
-            // A new leader may not know at once what is committed; and a topic that was made anew never will.
+            // A new leader may not know at once what is committed; a topic that was made anew never will.
             Ok(end) if end < self.read => {
                 let read = self.read;
                 self.fails(format!(

@@ -94,7 +94,7 @@ impl KvOptions {
         })
     }
 
-    /// What a client of the Redis protocol is held to.
+    /// Limits for a client of the Redis protocol.
     pub(super) fn bounds(&self, settings: &Settings) -> KvSettings {
         let own = KvSettings::default();
         let output = |size: Size| match size.0 as usize {
