@@ -11,6 +11,7 @@ mod away;
 mod brief;
 mod cache;
 mod command;
+mod fence;
 mod function;
 mod functions;
 mod host;
@@ -22,6 +23,7 @@ mod shebang;
 mod text;
 mod thread;
 mod vm;
+mod watched;
 
 pub(super) use at::At;
 pub(super) use away::Away;
