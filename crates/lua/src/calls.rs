@@ -87,7 +87,8 @@ fn serve(state: &State, lua: &Lua, args: &MultiValue, raise: bool) -> LuaResult<
                 state.lengthen(lua, value.room());
             }
             let _lifted = lifted(lua, state.limit.get(), value.room());
-            value.to_lua(lua, &mut Looks::of(state))
+            let mut looks = Looks::of(state);
+            value.to_lua(lua, &mut || Ok(looks.next()?))
         }
     };
     let error = |text: &'static str| answer(Value::Error(text.as_bytes().into()));

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use mlua::{Lua, Result, Value as Lua51};
 
 use crate::room::EACH;
-use crate::state::Looks;
 
 /// Deepest nesting of replies that is read.
 const DEPTH: usize = 64;
@@ -73,9 +72,9 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a value of Lua.
-    pub(crate) fn to_lua(&self, lua: &Lua, looks: &mut Looks<'_>) -> Result<Lua51> {
-        looks.next()?;
+    /// As a value of Lua. `next` is called before each value that it is made of.
+    pub(crate) fn to_lua(&self, lua: &Lua, next: &mut dyn FnMut() -> Result<()>) -> Result<Lua51> {
+        next()?;
         let string = |bytes: &[u8]| lua.create_string(bytes).map(Lua51::String);
         let single = |name: &str, value: Lua51| -> Result<Lua51> {
             let table = lua.create_table_with_capacity(0, 1)?;
@@ -101,14 +100,14 @@ impl<'a> Value<'a> {
             Value::Array(all) => {
                 let table = lua.create_table_with_capacity(all.len(), 0)?;
                 for (at, value) in all.iter().enumerate() {
-                    table.raw_set(at + 1, value.to_lua(lua, looks)?)?;
+                    table.raw_set(at + 1, value.to_lua(lua, next)?)?;
                 }
                 Ok(Lua51::Table(table))
             }
             Value::Map(pairs) => {
                 let table = lua.create_table_with_capacity(0, pairs.len())?;
                 for (key, value) in pairs {
-                    let (key, value) = (key.to_lua(lua, looks)?, value.to_lua(lua, looks)?);
+                    let (key, value) = (key.to_lua(lua, next)?, value.to_lua(lua, next)?);
                     if is_key(&key) {
                         table.raw_set(key, value)?;
                     }
@@ -118,7 +117,7 @@ impl<'a> Value<'a> {
             Value::Set(all) => {
                 let table = lua.create_table_with_capacity(0, all.len())?;
                 for key in all {
-                    let key = key.to_lua(lua, looks)?;
+                    let key = key.to_lua(lua, next)?;
                     if is_key(&key) {
                         table.raw_set(key, true)?;
                     }

@@ -10,6 +10,7 @@ use tidewire_lua::{Call, Host, Leash, Stop, Value};
 use super::at::At;
 use super::brief::has_short_reply;
 use super::cache::Long;
+use super::stops::{BOUND, CUT, ELSEWHERE, LATER};
 use super::vm::Running;
 
 use crate::commands::OUT_OF_MEMORY;
@@ -43,16 +44,6 @@ const SAYS_TOO_MUCH: &str =
     "ERR what the script publishes takes more than the memory of scripts (script-memory-limit)";
 
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
-
-/// Stops a script that has done nothing, for it to be run again a little later.
-pub(super) const LATER: &str = "later";
-/// The error by which a script is run again on the thread for scripts.
-pub(super) const ELSEWHERE: &str = "elsewhere";
-/// The error of a script that could only go on elsewhere, where its transaction cannot go.
-pub(super) const BOUND: &str = "ERR Error running script: one that may take long cannot be in a transaction with commands \
-    that only its connection can run";
-/// Ends a script whose thread was given up; no client hears it.
-pub(super) const CUT: &str = "ended";
 
 #[expect(
     clippy::disallowed_methods,

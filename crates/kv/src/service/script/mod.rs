@@ -5,6 +5,7 @@
 //! Lua. A script that may take long runs on a thread beside the loops, so that the loops can tell
 //! others of it.
 
+mod answered;
 mod apart;
 mod at;
 mod away;
@@ -20,6 +21,7 @@ mod known;
 mod phase;
 mod run;
 mod shebang;
+mod stops;
 mod text;
 mod thread;
 mod vm;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_lua::{Stop, Verdict, Vm};
 
-use super::host::{BOUND, CUT, ELSEWHERE};
+use super::stops::{BOUND, CUT, ELSEWHERE, ENDING, LOAD_MAX};
 use super::watched::Watched;
 use crate::service::shared::Shared;
 use crate::store::Seen;
@@ -47,10 +47,6 @@ pub(super) enum What {
     LibraryHere,
 }
 
-/// A library may take so long to load.
-pub(super) const LOAD_MAX: Duration = Duration::from_millis(500);
-/// A script may have run for so long when the server ends.
-pub(super) const ENDING: Duration = Duration::from_secs(1);
 /// A script on a loop goes to the thread for scripts after this time, if it has written nothing.
 const MOVE_AFTER: Duration = Duration::from_millis(2);
 /// A script that only its loop can run may take so long, and in any case as long as so many looks: the thread may not have

@@ -12,8 +12,8 @@ use tidewire::Permit;
 
 use super::cache::Long;
 use super::fence::Fence;
+use super::stops::{ENDING, LOAD_MAX};
 use super::text::Script;
-use super::vm::{ENDING, LOAD_MAX};
 use crate::service::batch::Batch;
 use crate::service::message::Message;
 use crate::service::shared::Shared;
