@@ -260,7 +260,8 @@ fn last_records(args: &Args, signals: &Signals) -> Result<Option<Stored>, Failur
         };
         let _ = tell.send(asked.into_iter().find(is_answer).and_then(Result::ok));
     });
-    let mut left = PATIENCE;
+    let most = args.give_up().unwrap_or(PATIENCE);
+    let mut left = most.clamp(Duration::from_secs(1), PATIENCE);
     loop {
         match told.recv_timeout(SIGNALS.min(left)) {
             Ok(stored) => return Ok(stored),

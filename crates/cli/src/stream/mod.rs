@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Subcommand;
-use tidewire_ingest::client::{Administrator, Broken, Error, Wanted};
+use tidewire_ingest::client::{Administrator, Broken, Error, Wanted, printable};
 use tidewire_ingest::native::codec::Reason;
 use tidewire_log::Compression;
 
@@ -214,7 +214,11 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
             if wanted == Wanted::default() {
                 return Err(Failure::usage("nothing is to be set; see --help"));
             }
-            set.at.connect()?.set(&set.name, wanted).map_err(failed)?;
+            let mut server = set.at.connect()?;
+            server.set(&set.name, wanted).map_err(failed)?;
+            if wanted.retain_bytes.is_some() || wanted.retain_age_us.is_some() {
+                say_what_stays(&mut server, &set.name);
+            }
             Ok(())
         }
         Stream::Trim(trim) => return trim_one(trim),
@@ -246,7 +250,9 @@ fn trim_one(trim: &Trim) -> Result<(), Failure> {
         )));
     }
     if trim.yes {
-        return server.trim(name, trim.before).map_err(failed);
+        server.trim(name, trim.before).map_err(failed)?;
+        say_what_stays(&mut server, name);
+        return Ok(());
     }
     let positions = trim.before.saturating_sub(first);
     Err(Failure::usage(format!(
@@ -257,7 +263,9 @@ fn trim_one(trim: &Trim) -> Result<(), Failure> {
 fn delete_one(delete: &Delete) -> Result<(), Failure> {
     let mut server = delete.at.connect()?;
     if delete.yes {
-        return server.delete(&delete.name).map_err(failed);
+        server.delete(&delete.name).map_err(failed)?;
+        say_what_stays(&mut server, &delete.name);
+        return Ok(());
     }
     let streams = server.streams().map_err(failed)?;
     let stream = streams.iter().find(|stream| stream.name == delete.name);
@@ -269,6 +277,33 @@ fn delete_one(delete: &Delete) -> Result<(), Failure> {
          cursors for good; say --yes to do it"
     )))
 }
+
+/// Says which other streams keep the room of records that this one does not keep any more. What was changed is done in any case.
+fn say_what_stays(server: &mut Administrator, changed: &str) {
+    let Ok(streams) = server.streams() else {
+        return;
+    };
+    let others = streams.iter().filter(|stream| stream.name != changed);
+    let pinning: Vec<_> = others
+        .filter(|stream| stream.pins.is_some_and(|pins| pins > 0))
+        .collect();
+    let Some(bytes) = pinning.iter().filter_map(|stream| stream.pins).max() else {
+        return;
+    };
+    let names = pinning.iter().take(SHOWN);
+    let mut names: Vec<String> = names.map(|stream| printable(&stream.name)).collect();
+    if pinning.len() > SHOWN {
+        names.push(format!("{} more", pinning.len() - SHOWN));
+    }
+    let names = names.join(", ");
+    say!(
+        "tidewire: room on the disk is freed by whole segments, the oldest first. The oldest {bytes} bytes stay for {names}: what \
+         {changed} had in them is freed when these streams are trimmed, shortened or deleted as well"
+    );
+}
+
+/// Most streams that are named.
+const SHOWN: usize = 5;
 
 fn no_stream(name: &str) -> Failure {
     Failure::failed(format!(

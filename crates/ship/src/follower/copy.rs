@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::hole::beginning;
+use super::hole::{are_zeros, beginning};
 use super::likeness::{Likeness, is_no_copy};
 use super::reading::{fits, read};
 use super::{Around, Follower, Life};
@@ -282,8 +282,4 @@ impl<F, L: Lane> Follower<F, L> {
         }
         self.is_saved = false;
     }
-}
-
-fn are_zeros(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }

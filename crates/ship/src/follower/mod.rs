@@ -5,6 +5,7 @@ mod hole;
 mod lane;
 mod likeness;
 mod missing;
+mod passing;
 mod place;
 mod reading;
 mod room;
