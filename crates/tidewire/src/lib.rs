@@ -89,6 +89,7 @@ mod protocol;
 pub mod proxy;
 mod reach;
 mod reactor;
+pub mod relay;
 pub mod sim;
 pub mod trace;
 mod vocabulary;

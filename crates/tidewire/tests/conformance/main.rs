@@ -18,6 +18,7 @@ mod probe;
 mod process;
 mod real;
 mod record;
+mod relays;
 mod roles;
 mod simulated;
 mod stream;
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         unserved::cases(),
         dialling::cases(),
         hosts::cases(),
+        relays::cases(),
         dial_from::cases(),
         redial::cases(),
         accepting::cases(),

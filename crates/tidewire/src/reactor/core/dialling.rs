@@ -10,7 +10,6 @@ use crate::reactor::counters::LoopCounters;
 use crate::reactor::driver::Transport;
 use crate::reactor::errand::Errand;
 use crate::reactor::facts::Phase;
-use crate::reactor::race::Race;
 use crate::reactor::random::Rng;
 use crate::reactor::state::Attempts;
 use crate::vocabulary::closed::Closed;
@@ -155,9 +154,8 @@ impl Core {
     /// no protocol is told.
     pub(super) fn forget_dials(&mut self) {
         for (_, state) in self.states.iter() {
-            let is_won = |race: &Box<Race>| race.is_won;
             if let Some(attempts) = &state.attempts
-                && !attempts.race.as_ref().is_some_and(is_won)
+                && !attempts.race.as_ref().is_some_and(|race| race.is_won)
             {
                 forget(&self.env.counters, state.service, attempts.dial.token);
             }
