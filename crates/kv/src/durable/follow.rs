@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{Committed, EmbeddedLog, Frames, Log, ProducerId, Refused, Run, Step};
-use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction, begins, is_whole};
+use tidewire_replicate::{
+    Answer, Ask, Held, Home, Owner, Record, Transaction, Words, begins, is_whole,
+};
 
 use super::player::Player;
 use super::replay::{ReplayError, Replayed};
@@ -263,6 +265,8 @@ pub struct Follower {
     /// From which log it is, once that was looked at: two followers that are told to do so at once take it over from one owner,
     /// and only one of them finds that owner still there.
     from: Option<Option<u64>>,
+    /// What is left word of with the claim.
+    words: Words,
     tries: u32,
     /// The home may be claimed already: no answer has said that it is not.
     may_own: bool,
@@ -309,6 +313,7 @@ impl Follower {
             state: State::Following,
             owner: None,
             from: None,
+            words: Words::new(),
             tries: 0,
             may_own: false,
             is_wanted: true,
@@ -347,9 +352,24 @@ impl Follower {
     pub fn take_over(&mut self, owner: Owner) {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
-            self.from = None;
+            (self.from, self.words) = (None, Words::new());
             (self.may_own, self.is_wanted) = (false, true);
             self.state = State::Waiting(Duration::ZERO);
+        }
+    }
+
+    /// As [`take_over`](Follower::take_over), from the owner with this log and from no other one, `None` for a home that never had one.
+    /// These words are left with the claim. What is fenced is tried again after `retry`.
+    pub fn take_over_from(
+        &mut self,
+        owner: Owner,
+        from: Option<u64>,
+        words: Words,
+        retry: Duration,
+    ) {
+        self.take_over(owner);
+        if self.owner == Some(owner) {
+            (self.from, self.words, self.settings.retry) = (Some(from), words, retry);
         }
     }
 
@@ -560,6 +580,7 @@ impl Follower {
             return self.again("the former owner goes on".into(), now);
         }
         let mut claim = Transaction::new(owner);
+        claim.notes.clone_from(&self.words);
         if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {
             // What that one has behind this is nowhere else.
             claim.streams.insert(left_by(former.log), *place);
