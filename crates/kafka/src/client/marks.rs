@@ -171,6 +171,7 @@ fn read_all(
                     let offset = message.offset();
                     Trouble::Other(format!("offset {offset} of {marks} is {why}"))
                 })?;
+                format::note_proof(key, message.offset(), &mut held);
                 others += u64::from(!is_mark);
                 continue;
             }

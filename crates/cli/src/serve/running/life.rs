@@ -52,6 +52,8 @@ pub(crate) struct Life<'a> {
     pub(crate) running: Running,
     /// The end was asked for before everything was recovered: no client was served keys.
     was_cut_short: bool,
+    /// A signal has asked for that.
+    was_signalled: bool,
 }
 
 /// Where a server comes from.
@@ -143,6 +145,7 @@ impl<'a> Life<'a> {
             services,
             running,
             was_cut_short: false,
+            was_signalled: false,
         };
         life.show();
         life.fronts.warn();
@@ -174,16 +177,19 @@ impl<'a> Life<'a> {
         let at: Vec<_> = at
             .map(|(endpoint, addr)| (endpoint.kind, addr.clone()))
             .collect();
-        let mut is_asked = false;
+        let (mut is_asked, mut is_signalled) = (false, false);
         let mut goes_on = || {
-            is_asked = is_asked || events.is_end_asked();
+            is_signalled = is_signalled || events.is_end_signalled();
+            is_asked = is_asked || is_signalled || events.have_loops_ended();
             !is_asked
         };
         let recovered =
             self.services
                 .recover(self.plan, &self.logs, &self.panel, &at, &mut goes_on)?;
         self.was_cut_short = !recovered;
-        if recovered && is_asked {
+        self.was_signalled = is_signalled;
+        let begins_anew = self.services.begin_anew() && !is_signalled;
+        if recovered && is_asked && !begins_anew {
             // Nothing was left to cut short: the end is asked for again, where ends are heard from
             // now on.
             let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
@@ -204,6 +210,7 @@ impl<'a> Life<'a> {
     /// Serves until the end.
     pub(crate) fn run(mut self, events: &mut Events, handing: &mut Handing) -> (Life<'a>, Why) {
         let why = match self.was_cut_short {
+            true if self.services.begin_anew() && !self.was_signalled => Why::Anew,
             true => Why::Stop,
             false => {
                 self.manager.serving(self.running.observer());
@@ -281,11 +288,17 @@ impl<'a> Life<'a> {
             let look = !self.logs.is_empty() || self.services.are_watched();
             let look = look.then_some(LOOK);
             self.adopt();
+            if self.services.begin_anew() {
+                return Why::Anew;
+            }
             // A pause of zero would be none at all.
             let pause = [next, look, handing.look()].into_iter().flatten().min();
             let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
             let (control, successor) = handing.fds();
             let heard = events.wait(control, successor, pause);
+            if !heard.end && heard.loops && self.services.begin_anew() {
+                continue;
+            }
             if heard.end || heard.loops {
                 return Why::Stop;
             }
