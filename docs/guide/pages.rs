@@ -1,5 +1,5 @@
-//! The pages of the guide (`src/`, for mdBook) and `docs/start/server.md`, as documentation: so `cargo test` compiles and
-//! runs every example in them.
+//! The pages with examples in Rust (README, `docs/start/server.md`, and the guide in `src/` for mdBook), as documentation:
+//! `cargo test` compiles and runs every example in them. `tests/examples.rs` refuses a page that is missing here.
 
 macro_rules! pages {
     ($($name:ident $file:literal)*) => {
@@ -11,6 +11,7 @@ macro_rules! pages {
 }
 
 pages! {
+    readme "../../README.md"
     start_server "../start/server.md"
     introduction "src/introduction.md"
     first_protocol "src/first-protocol.md"

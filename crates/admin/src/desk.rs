@@ -74,7 +74,7 @@ impl Desk {
                 status,
                 why,
                 held_back,
-                "admin: a request was turned away"
+                "admin: a request was refused"
             );
         }
     }
@@ -166,7 +166,7 @@ fn change_levels(panel: &Panel, request: &Request<'_>, response: Response<'_>) -
     match levels.set(filter.trim()) {
         Ok(()) => {
             let filter = levels.shown();
-            tracing::warn!(filter, "admin: what is logged was changed");
+            tracing::warn!(filter, "admin: the log filter was changed");
             response.text(&format!("{filter}\n"))
         }
         Err(why) => response.error(400, &why),

@@ -55,7 +55,7 @@ pub(crate) struct Gate {
 }
 
 const HOST: &str = "the Host is neither an address nor localhost nor a name given by --admin-host";
-const ORIGIN: &str = "a page from elsewhere has no business here";
+const ORIGIN: &str = "a web page of another site may not use this listener";
 const TOKEN: &str =
     "show the admin token: Authorization: Bearer TOKEN (or as the password of a browser's prompt)";
 const NO_TOKEN: &str = "changes need a token: start the server with --admin-token-file FILE";

@@ -30,8 +30,8 @@ impl Part {
     pub(crate) fn misplaced(&self) -> Option<String> {
         (self.is_below && self.kind == Kind::Messages).then(|| {
             format!(
-                "{} holds messages, and every command looks for keys there: `serve` opens it neither as keys nor as messages; move it \
-                 to a directory of data of its own",
+                "{} holds messages where every command expects keys: `serve` opens it neither as \
+                 keys nor as messages; move it to a data directory of its own",
                 self.directory.display()
             )
         })
@@ -108,9 +108,9 @@ pub(crate) fn refuse_store_in_store(data: &Path) -> Result<(), Failure> {
         Some(_) => {
             let shown = data.display();
             let advice = match data.file_name().is_some_and(|name| name == KV_DIRECTORY) {
-                true => "--data is the directory above it".to_owned(),
+                true => "--data must name the directory above it".to_owned(),
                 false => format!(
-                    "move it to {KV_DIRECTORY} in a directory of data, and name that with --data"
+                    "move it to {KV_DIRECTORY} in a data directory, and name that data directory with --data"
                 ),
             };
             Err(Failure::wrong(format!(

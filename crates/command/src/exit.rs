@@ -21,7 +21,7 @@ pub const WRONG: u8 = 2;
 pub const TABLE: &str = "\
 Exit status, of all commands:
   0  done
-  1  it failed or could not be done: no server to connect to, an address in use, a file that cannot be read
+  1  the command failed: no server to connect to, an address in use, a file that cannot be read
   2  a person has to look: usage (the command line, the environment or a file of settings; nothing was done), or
      something was found wrong (wrong answers, messages without acknowledgement, a damaged log)
   3  bench, lab: an objective was missed, or a regression found

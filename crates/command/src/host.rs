@@ -110,7 +110,7 @@ impl HostPort {
         let here: Vec<SocketAddr> = all.into_iter().filter(|addr| own(addr)).collect();
         match last {
             Some(e) if here.is_empty() => Err(format!(
-                "no address of the host {} is one of this machine: {e}",
+                "the host {} has no address of this machine: {e}",
                 self.host
             )),
             _ => Ok(here),

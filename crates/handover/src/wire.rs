@@ -34,7 +34,7 @@ pub enum Broken {
     #[error("the other process speaks version {0} of the handover, this one speaks {VERSION}")]
     Version(u64),
     /// The bytes are no valid packet, or the packet is not allowed at this point.
-    #[error("the other process says what is not expected: {0}")]
+    #[error("the other process has sent an unexpected message: {0}")]
     Unexpected(String),
     /// The other side refuses, with this reason.
     #[error("{0}")]

@@ -204,7 +204,7 @@ impl Body {
                 }
                 let at = at
                     .step(b)
-                    .ok_or(Fault::bad("a chunk extension that is none"))?;
+                    .ok_or(Fault::bad("a malformed chunk extension"))?;
                 At::Extension { size, at }
             }
             (At::SizeEnd { size: 0 }, b'\n') => At::Trailers,
@@ -253,7 +253,7 @@ pub(crate) fn with_fields<R>(
     let parsed = httparse::parse_headers(lines, &mut places);
     let parsed = parsed.map_err(|error| match error {
         httparse::Error::TooManyHeaders => Fault::new(431, "too many trailers"),
-        _ => Fault::bad("trailers that are none"),
+        _ => Fault::bad("malformed trailers"),
     })?;
     let httparse::Status::Complete((len, fields)) = parsed else {
         return Ok(None);
@@ -261,7 +261,7 @@ pub(crate) fn with_fields<R>(
     check_ends(&lines[..len])?;
     let is_early = |name: &str| NOT_BEHIND.iter().any(|n| n.eq_ignore_ascii_case(name));
     if fields.iter().any(|field| is_early(field.name)) {
-        return Err(Fault::bad("a trailer that belongs into the head"));
+        return Err(Fault::bad("a trailer that is only allowed in the head"));
     }
     Ok(Some((f(Headers(fields)), len)))
 }

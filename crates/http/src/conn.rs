@@ -28,7 +28,7 @@ use crate::response::{Outcome, Response, Work};
 use crate::share::Share;
 use crate::wire::Asked;
 
-/// Bytes of a body for a request that takes none which are read so that the connection can go on.
+/// Bytes of a body on a request that takes none which are read so that the connection can go on.
 const UNWANTED_MAX: u64 = 64 << 10;
 /// Bytes of all replies of a connection up to which it is closed at once behind the last: the kernel sends so much without
 /// waiting. A client's late bytes are answered by a reset, which would destroy what the kernel still holds of longer ones.
@@ -77,7 +77,7 @@ enum Stage {
     Exchange(Box<Exchanging>),
     /// An answer that comes from elsewhere.
     Later(Box<Owed>),
-    /// The rest of a body for a request that takes none.
+    /// The rest of a body on a request that takes none.
     Discard(Box<Unwanted>),
 }
 
@@ -460,7 +460,10 @@ impl<H: Handler> HttpConn<H> {
         match gather.body.next(input)? {
             Piece::Content(n) => {
                 if !cx.local.shared.gather(n) {
-                    return Err(Fault::new(503, "too many bodies are on their way"));
+                    return Err(Fault::new(
+                        503,
+                        "too many request bodies are being received",
+                    ));
                 }
                 gather.content.extend_from_slice(&input.bytes()[..n]);
                 input.consume(n);
@@ -606,7 +609,7 @@ impl<H: Handler> HttpConn<H> {
             Some(left) => it.left = left,
             None => cx
                 .link
-                .finish_because("a body for a request that takes none"),
+                .finish_because("a body on a request that takes none"),
         }
         Ok(Step::On)
     }

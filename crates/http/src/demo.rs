@@ -64,7 +64,7 @@ pub fn router(pool: Pool, burns: Burns) -> Router {
             if burns == Burns::ForTrusted && !response.peer().is_trusted() {
                 return response.error(
                     403,
-                    "other hosts may not burn this one's time (--open=http)",
+                    "only clients on this host may use this (--open=http allows others)",
                 );
             }
             burn(&pool, request, response)

@@ -37,7 +37,7 @@ impl Framing {
                 4 if is("host") => {
                     hosts += 1;
                     if !is_host(trimmed(field.value)) {
-                        return Err(Fault::bad("a Host that is none"));
+                        return Err(Fault::bad("a malformed Host"));
                     }
                 }
                 6 if is("expect") => {
@@ -104,7 +104,7 @@ fn chunked(value: &[u8]) -> Result<Length, Fault> {
     let is_name =
         |coding: &[u8]| !coding.is_empty() && coding.iter().all(u8::is_ascii_alphanumeric);
     match is_chunked(last) && codings.all(|coding| is_name(coding) && !is_chunked(coding)) {
-        true => Err(Fault::new(501, "a transfer coding that is not known here")),
+        true => Err(Fault::new(501, "an unknown transfer coding")),
         false => Err(Fault::bad(
             "a Transfer-Encoding that does not end with chunked",
         )),

@@ -58,7 +58,7 @@ pub(crate) fn parse<'a>(
 ) -> Result<Parsed<'a>, Fault> {
     // Bytes that are no text, a TLS handshake for example, need not be waited for.
     if bytes.first().is_some_and(|&b| !is_token(b)) {
-        return Err(Fault::bad("this does not begin as a request does"));
+        return Err(Fault::bad("this is not the beginning of an HTTP request"));
     }
     let line = settings.request_line;
     if bytes.len() > line && !bytes[..line].contains(&b'\n') {
@@ -89,7 +89,7 @@ pub(crate) fn parse<'a>(
     let method = Method::from_name(name);
     let framing = Framing::of(minor, headers)?;
     if method == Method::Connect {
-        return Err(Fault::new(501, "this is no proxy"));
+        return Err(Fault::new(501, "this server is no proxy"));
     }
     let has_body = matches!(method, Method::Post | Method::Put | Method::Patch);
     if minor == 0 && has_body && headers.get_bytes("content-length").is_none() {
@@ -133,16 +133,16 @@ pub(crate) fn check_ends(head: &[u8]) -> Result<(), Fault> {
 /// What httparse found wrong.
 fn fault(error: httparse::Error, lines: &[u8]) -> Fault {
     match error {
-        httparse::Error::HeaderName => Fault::bad("a header name that is none"),
-        httparse::Error::HeaderValue => Fault::bad("a character that a header may not hold"),
+        httparse::Error::HeaderName => Fault::bad("a malformed header name"),
+        httparse::Error::HeaderValue => Fault::bad("a character that is not allowed in a header"),
         httparse::Error::NewLine => Fault::bad("a carriage return without a line feed"),
-        httparse::Error::Token => Fault::bad("a request line that is none"),
+        httparse::Error::Token => Fault::bad("a malformed request line"),
         httparse::Error::TooManyHeaders => Fault::new(431, "too many header fields"),
         httparse::Error::Version if names_a_version(lines) => {
-            Fault::new(505, "HTTP/1.1 and HTTP/1.0 are spoken here")
+            Fault::new(505, "only HTTP/1.1 and HTTP/1.0 are supported")
         }
         httparse::Error::Version => Fault::bad("a request line without a version"),
-        _ => Fault::bad("a request that is none"),
+        _ => Fault::bad("a malformed request"),
     }
 }
 

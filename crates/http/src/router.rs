@@ -159,7 +159,7 @@ impl Route {
             Method::Other(_) => response.error(501, "an unknown method"),
             _ => {
                 let response = response.header("allow", self.allowed());
-                response.error(405, "not with this method")
+                response.error(405, "this path does not allow this method")
             }
         }
     }

@@ -30,7 +30,7 @@ impl<'a> Target<'a> {
             true => (None, raw),
             false => absolute(raw)?,
         };
-        const BAD: Fault = Fault::bad("a character that a target may not hold");
+        const BAD: Fault = Fault::bad("a character that is not allowed in a target");
         let is_path = |b: u8| PATH[usize::from(b)];
         let (path, query) = match rest.bytes().position(|b| !is_path(b)) {
             None => (rest, None),

@@ -20,7 +20,7 @@ const STRICTER: [&str; 21] = [
     // 3.2: these must be refused; hyper leaves that to the program.
     "no Host",
     "more than one Host",
-    "a Host that is none",
+    "a malformed Host",
     "the target and Host name different hosts",
     // 6.1: a server may refuse these; hyper goes by Transfer-Encoding, and then looks at no length.
     "both Transfer-Encoding and Content-Length",
@@ -29,22 +29,22 @@ const STRICTER: [&str; 21] = [
     "more than one Content-Length",
     "more than one Transfer-Encoding",
     // 6.1: hyper takes any coding that ends with chunked, and hands the body on encoded.
-    "a transfer coding that is not known here",
+    "an unknown transfer coding",
     "a Transfer-Encoding that does not end with chunked",
     // 2.2: a server may take a line feed alone for a line's end, and pass over empty lines.
     "a line feed without a carriage return",
-    "this does not begin as a request does",
+    "this is not the beginning of an HTTP request",
     // 7.1: hyper lets blanks stand around the length of a chunk.
     "the length of a chunk is no number",
     "a chunk that does not end where it should",
     // 6.5.1 of RFC 9110: hyper leaves trailers to the program.
-    "a trailer that belongs into the head",
+    "a trailer that is only allowed in the head",
     // Checks that hyper leaves to the program.
-    "this is no proxy",
+    "this server is no proxy",
     "an unknown expectation",
     "the target * is for OPTIONS alone",
     "a target that is neither a path nor an http address",
-    "a character that a target may not hold",
+    "a character that is not allowed in a target",
     "a body without a length",
 ];
 

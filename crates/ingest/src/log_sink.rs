@@ -93,8 +93,8 @@ pub enum SinkError {
     },
     /// Acknowledgements were to mean more than this log can promise.
     #[error(
-        "the log never syncs by itself (policy os), so nothing can be acknowledged as durable: \
-         choose another policy, or the level received"
+        "the log does not sync (policy os), so nothing can be acknowledged as durable: choose \
+         another policy, or the level received"
     )]
     Promise,
     /// Nothing is kept at that level.

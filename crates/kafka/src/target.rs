@@ -33,7 +33,7 @@ pub struct Target {
 /// A text that is no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no home: {why}; it should be like kafka://host1:9092,host2,host3/TOPIC or ...?partition=3; with --fleet-address, ...?partitions=12"
+    "{text:?} is no home: {why}; write it like kafka://host1:9092,host2,host3/TOPIC or ...?partition=3; with --fleet-address, ...?partitions=12"
 )]
 pub struct BadTarget {
     text: String,

@@ -61,8 +61,8 @@ impl Look {
                 tracing::warn!(
                     partition = tenure.partition,
                     tenure = tenure.number,
-                    "what was taken here for a partition that others have since is not at home, and stays here: see \
-                     tidewire log unreplicated"
+                    "messages of a partition that another node has now are not in the home, and \
+                     stay on this server: see tidewire log unreplicated"
                 );
                 self.left.insert(tenure);
             }

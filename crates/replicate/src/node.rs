@@ -218,7 +218,7 @@ impl Node {
                 tracing::info!(
                     generation,
                     ?partitions,
-                    "the fleet has given this node partitions"
+                    "the fleet's group has assigned partitions to this node"
                 );
                 self.fleet.generation = generation;
                 self.fleet.is_lost = false;
@@ -233,7 +233,7 @@ impl Node {
                 for partition in gone {
                     self.end(
                         partition,
-                        "another node has it, since this node was not reached",
+                        "another node has the partition, because this node was unreachable",
                     );
                 }
             }
@@ -255,7 +255,7 @@ impl Node {
             }
             Event::Lost => {
                 tracing::warn!(
-                    "the group of the fleet is not reached: what this node has goes on, at level durable until it is"
+                    "the fleet's group is unreachable: this node keeps its partitions, and acknowledges at level durable only"
                 );
                 self.fleet.is_lost = true;
                 // A part that has claimed nothing yet has nothing to go on with.
@@ -358,7 +358,7 @@ impl Node {
             tracing::warn!(
                 partition,
                 waited_s,
-                "a partition is not handed over in time: what is not at home stays here"
+                "a partition was not handed over in time: messages that are not in the home stay on this server"
             );
         }
         self.end(partition, "it is handed over");
@@ -385,7 +385,7 @@ impl Node {
         let Some(part) = self.parts.remove(&partition) else {
             return;
         };
-        tracing::info!(partition, why, "a partition is not this node's any more");
+        tracing::info!(partition, why, "this node has lost a partition");
         let replicator = &part.carrier.replicator;
         if let Some(hold) = replicator.hold_of_any() {
             hold.ends(Ending::Over);

@@ -351,7 +351,7 @@ impl Replicator {
                 self.make_way(now);
             }
             (Answer::Held(_) | Answer::Committed, _) => {
-                self.failed("the home has answered something else".into(), now, home);
+                self.failed("the home has sent an unexpected answer".into(), now, home);
             }
         }
         true
@@ -447,13 +447,13 @@ impl Replicator {
                 "another process has opened the home since, with a copy of this log or in its place"
             }
             Some(_) => "another node has opened the home of this share since",
-            None => "the home does not know any more what was carried there",
+            None => "the home has lost the marks of this log",
         };
         self.state = State::Over;
         self.tenancy.end();
         self.say_lost(why);
         self.tell(Some(
-            format!("{why}: nothing is carried from here any more").into(),
+            format!("{why}: nothing is replicated from this server any more").into(),
         ));
     }
 
@@ -502,8 +502,9 @@ impl Replicator {
         if let Some(owner) = held.owner.filter(|_| self.is_of_another(held)) {
             self.say_lost("the home has the log of another server");
             return Err(format!(
-                "the home holds the records of another log ({:016x}; this one is {:016x}): it is carried nowhere \
-                 until it has a home of its own, or is the one that was restored from there",
+                "the home holds the records of another log ({:016x}; this one is {:016x}): this \
+                 log is not replicated until it has a home of its own, or is the log that was \
+                 restored from there",
                 owner.log, self.owner.log
             )
             .into());
@@ -533,8 +534,9 @@ impl Replicator {
             let first = stream.range.first;
             if first > home {
                 return Err(format!(
-                    "this log begins at position {first} of stream {:?}, and what is at home ends at {home}: what was between \
-                     is in no record any more, and nothing is carried without it",
+                    "this log begins at position {first} of stream {:?}, and the home ends at \
+                     {home}: the records between are lost, and nothing is replicated without \
+                     them",
                     stream.name
                 )
                 .into());
@@ -562,7 +564,7 @@ impl Replicator {
                 return Err(format!(
                     "the marks at home say that stream {:?} is there up to position {home}, and by the cursor {CURSOR} of this log it \
                      was there up to {known}: marks were lost (is their topic compacted and nothing else?), or their topic was made anew. \
-                     Nothing is carried twice: give the log a topic of its own, or, where records may be there twice, delete the \
+                     Nothing is replicated twice: give the log a topic of its own, or, where records may be there twice, delete the \
                      cursors {CURSOR} on a server without --replicate",
                     stream.name
                 )
@@ -583,8 +585,8 @@ impl Replicator {
         let Place { next, print: left } = place;
         if next > range.next {
             return Err(format!(
-                "the home holds records of stream {stream:?} up to position {next}, this log only up to {}: it is \
-                 an older copy of what was carried there",
+                "the home holds records of stream {stream:?} up to position {next}, this log \
+                 only up to {}: the log is an older copy",
                 range.next
             )
             .into());
@@ -601,8 +603,8 @@ impl Replicator {
         let run = read.runs.first();
         if run.is_some_and(|run| print(&run.bytes, run.timestamp_us) != left) {
             return Err(format!(
-                "the record before position {next} of stream {stream:?} is another one here than at home: this is \
-                 a copy of the log that has gone another way"
+                "the record before position {next} of stream {stream:?} differs between this log \
+                 and the home: this log is a copy that has gone another way"
             )
             .into());
         }
@@ -751,7 +753,7 @@ impl Replicator {
             stream,
             from,
             next,
-            "records are not there any more, and are not carried home"
+            "records are lost or removed, and are not replicated"
         );
         self.shown
             .change(|status| status.lost += next.saturating_sub(from));
@@ -914,9 +916,9 @@ impl Replicator {
         let share = self.share;
         match (&before, &trouble) {
             (_, Some(why)) if before != trouble => {
-                tracing::warn!(%share, why = &**why, "nothing is carried home for now");
+                tracing::warn!(%share, why = &**why, "replication is interrupted");
             }
-            (Some(_), None) => tracing::info!(%share, "what is committed is carried home again"),
+            (Some(_), None) => tracing::info!(%share, "replication goes on"),
             _ => {}
         }
         if let Some(hold) = &self.hold {

@@ -65,8 +65,8 @@ impl Share {
             (Share::Partition { count, .. }, _, Some(claim)) if claim.partitions != count => {
                 let before = claim.partitions;
                 Err(format!(
-                    "the fleet began with {before} partitions, and this node has been told {count}: with another number \
-                     producers would belong elsewhere"
+                    "the fleet began with {before} partitions, and this node's settings say \
+                     {count}: with another number producers would belong elsewhere"
                 )
                 .into())
             }

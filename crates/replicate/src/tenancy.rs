@@ -104,7 +104,7 @@ impl Tenancy {
         if !self.lasts.is_zero() && !wait.is_zero() {
             tracing::info!(
                 wait = ?wait,
-                "the home's former owner has not released its lease, which is waited for"
+                "the home's former owner has not released its lease: waiting until the lease has ended"
             );
         }
         self.others = Some((granted, ends));

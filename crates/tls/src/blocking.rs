@@ -89,7 +89,7 @@ impl TlsClient {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => ServerName::try_from(host.to_owned()).map_err(|_| {
-                let what = format!("{host:?} is no name that a certificate can have");
+                let what = format!("{host:?} is no valid name for a certificate");
                 io::Error::new(io::ErrorKind::InvalidInput, what)
             })?,
         };

@@ -6,7 +6,7 @@ use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
 pub(crate) fn why(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(bad) => certificate(bad),
-        Error::NoCertificatesPresented => "the peer shows no certificate, and one is required",
+        Error::NoCertificatesPresented => "the peer sent no certificate, and one is required",
         Error::AlertReceived(alert) => told(*alert),
         Error::NoApplicationProtocol => "no application protocol in common",
         Error::PeerIncompatible(_) => "no TLS version or cipher in common",
@@ -25,7 +25,7 @@ fn certificate(bad: &Bad) -> &'static str {
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
             "the peer's certificate is not valid yet"
         }
-        Bad::UnknownIssuer => "the peer's certificate is of an authority that is not trusted",
+        Bad::UnknownIssuer => "the authority that signed the peer's certificate is not trusted",
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
             "the peer's certificate is for another name"
         }
@@ -44,7 +44,7 @@ fn told(alert: Alert) -> &'static str {
     match alert {
         Alert::UnknownCA => "the peer does not trust the authority of our certificate",
         Alert::CertificateExpired => "the peer says that our certificate has expired",
-        Alert::CertificateRequired => "the peer requires a client certificate, and none was shown",
+        Alert::CertificateRequired => "the peer requires a client certificate, and none was sent",
         Alert::BadCertificate | Alert::UnsupportedCertificate | Alert::CertificateUnknown => {
             "the peer does not accept our certificate"
         }

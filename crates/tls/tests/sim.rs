@@ -236,14 +236,14 @@ fn certificates_that_are_no_good_are_refused_with_a_clear_word() {
     let why = refused(foreign, client());
     assert_eq!(
         why,
-        "the peer's certificate is of an authority that is not trusted"
+        "the authority that signed the peer's certificate is not trusted"
     );
 
     let server = || Server::new(authority.certificate(NAME));
     let asks = server().require_client_certificates(&other.roots());
     assert_eq!(
         refused(asks.clone(), client()),
-        "the peer requires a client certificate, and none was shown"
+        "the peer requires a client certificate, and none was sent"
     );
     let foreign = client().certificate(&authority.certificate("me"));
     assert!(refused(asks, foreign).contains("certificate"));

@@ -16,7 +16,7 @@ Examples:
   tidewire log backup --data /var/lib/tidewire /backup/today    # of a server that runs
   tidewire kv export --data /backup/today dump.rdb
 
-The dump is of version 9, which Redis since 5 and Valkey load; with streams or libraries of functions in it Redis since 7. Keys that are past their time are left out.";
+The dump is of version 9, which Redis 5 and later and Valkey load; with streams or libraries of functions in it, Redis 7 and later. Expired keys are left out.";
 
 /// What to write where.
 #[derive(Debug, clap::Args)]
@@ -60,12 +60,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let opened = super::open(&args.data, args.accept_loss)?;
     if opened.found.lost > 0 {
         say!(
-            "lost        {} records of the log, in damage: what they changed is not in it",
+            "lost        {} records of the log, in damage: the dump lacks their changes",
             opened.found.lost
         );
     }
     if opened.found.end_is_lost {
-        say!("lost        the end of the log, with what was changed behind the snapshot");
+        say!("lost        the end of the log, with all changes behind the snapshot");
     }
     // The suffix stands behind the whole name, so that the partial file is no other program's file.
     let mut partial = to.clone().into_os_string();

@@ -28,9 +28,9 @@ Examples:
   tidewire kv import dump.rdb --data /var/lib/tidewire
 
 Dumps of Redis and Valkey up to version 12, and of Valkey 9, are read, in every encoding of strings, lists, sets, \
-hashes, sorted sets and streams, and libraries of functions; of a stream's groups, what was given and has been deleted since is \
-left out. Data of modules, hashes whose fields expire, and a key that comes twice are \
-refused by the name of the key; what was imported before is there. Keys that are past their time are left out.";
+hashes, sorted sets and streams, and libraries of functions; in a stream's groups, pending \
+entries that were deleted are left out. Data of modules, hashes whose fields expire, and a key that comes twice are \
+refused, and the key is named; keys before it are imported. Expired keys are left out.";
 
 /// What to put where.
 #[derive(Debug, clap::Args)]
@@ -86,10 +86,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             counts
         }
         (None, Some(data)) => into_directory(args, file, data)?,
-        (None, None) => return Err(Failure::usage("--to or --data says where to")),
+        (None, None) => {
+            return Err(Failure::usage(
+                "give --to (a running server) or --data (a directory)",
+            ));
+        }
     };
     say!(
-        "imported    {} keys, {} past their time were left out",
+        "imported    {} keys, {} expired ones were left out",
         counts.keys,
         counts.expired
     );
@@ -126,7 +130,7 @@ fn import(args: &Args, file: File, target: &mut impl Target) -> Result<Counts, F
         Err(failure) if counts.keys == 0 => Err(failure),
         Err(failure) => Err(Failure {
             message: format!(
-                "{}; the keys before that stay where they were put, up to {} of them",
+                "{}; up to {} earlier keys were imported and stay",
                 failure.message, counts.keys
             ),
             ..failure
@@ -173,7 +177,7 @@ fn import_counting(
                     Item::Skipped(_) => {}
                 }
             }
-            None if !more => return Err(wrong("it ends too early".into())),
+            None if !more => return Err(wrong("the file ends too early".into())),
             None => {
                 bytes.drain(..from);
                 from = 0;
@@ -484,7 +488,7 @@ impl Server {
                  (the line `listening service=kv mode=resp` of the server's output; port 6380 by default)"
             ),
             (true, true) => format!(
-                "{to} closed the connection before everything was imported; what was imported before is there"
+                "{to} closed the connection before everything was imported; the keys before that are imported"
             ),
             (false, _) => format!("cannot {what} {to}: {error}"),
         })
@@ -527,7 +531,7 @@ impl Server {
             return Ok(());
         }
         Err(Failure::failed(format!(
-            "database {database} of the server has {} keys: --replace puts keys of the dump in their place",
+            "database {database} of the server has {} keys: add --replace to replace them by the keys of the dump",
             keys.trim_start_matches(':')
         )))
     }

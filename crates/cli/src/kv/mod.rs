@@ -70,8 +70,8 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     };
     let (log, _) = EmbeddedLog::start(&directory, settings).map_err(|why| {
         cannot(format!(
-            "{why}; a server that runs has it to itself: stop that, or copy it with `tidewire log backup` and \
-             use the copy"
+            "{why}; only one process can have it open: stop the server, or copy the log with \
+             `tidewire log backup` and use the copy"
         ))
     })?;
     let log = Arc::new(log);
@@ -88,7 +88,7 @@ fn open(data: &Path, accept_loss: bool) -> Result<Opened, Failure> {
     let (kv_log, found) = opened.map_err(|why| {
         let way_on = match &why {
             ReplayError::Read(ReadError::Missing { .. }) => {
-                "; `export --accept-loss` goes on without"
+                "; `export --accept-loss` exports the rest"
             }
             _ => "",
         };

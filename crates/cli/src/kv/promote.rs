@@ -15,8 +15,9 @@ Examples:
   tidewire kv promote --to b:6380 --user operator --password-file /etc/tidewire/operator
   redis-cli -p 6380 REPLICAOF NO ONE
 
-It ends with status 0 when the server owns the store, takes changes and reaches its home, also if it did before. Otherwise \
-nothing was taken over, or the result is unknown: ask again, or look at INFO replication.";
+Status 0: the server owns the store, accepts changes and reaches its home, perhaps since before. \
+Any other status: nothing was taken over, or the result is unknown: run the command again, or \
+look at INFO replication.";
 
 /// The server to promote.
 #[derive(Debug, clap::Args)]
@@ -73,12 +74,13 @@ fn owns(info: &str) -> Result<(), String> {
     };
     match (field("home_role"), field("home_link"), field("loading")) {
         (None, ..) => Err("has no home: there is nothing to take over".into()),
-        (_, _, Some("1")) => {
-            Err("loads its store, and owns it only if no other server does: ask again".into())
-        }
+        (_, _, Some("1")) => Err(
+            "is still loading its store, and owns it only if no other server does: try again"
+                .into(),
+        ),
         (Some("owner"), Some("up"), _) => Ok(()),
         (Some("owner"), ..) => {
-            Err("took its store over before, and does not reach its home now: ask again".into())
+            Err("took its store over before, and cannot reach its home now: try again".into())
         }
         (Some(role), ..) => Err(format!("does not own its store (home_role:{role})")),
     }
@@ -90,9 +92,11 @@ fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> 
     const MOST: usize = 1 << 20;
     let line = ask(socket, to, &["INFO", "replication", "persistence"])?;
     let size = line.strip_prefix('$').and_then(|size| size.parse().ok());
-    let size: usize = size
-        .filter(|size| *size <= MOST)
-        .ok_or_else(|| Failure::failed(format!("{to} does not answer as it should: {line}")))?;
+    let size: usize = size.filter(|size| *size <= MOST).ok_or_else(|| {
+        Failure::failed(format!(
+            "{to} sent an unexpected answer: {line}; is it the Redis port of `tidewire serve kv`?"
+        ))
+    })?;
     let mut text = vec![0; size];
     let read = socket.read_exact(&mut text);
     read.map_err(|e| Failure::failed(format!("{to} does not answer: {e}")))?;

@@ -189,7 +189,7 @@ impl Anew {
                 continue;
             }
             if next.is_some() || !is_cut || place.next > POSITION_MAX {
-                return Err("the marks at home name more records than there are".into());
+                return Err("the marks in the home name more records than the home has".into());
             }
             let id = self.reach(name, place.next)?;
             let next = place.next;

@@ -89,9 +89,11 @@ fn may_be_since(since: &Path, data: &Path) -> Result<(), String> {
     let (since, data) = (fs::canonicalize(since), fs::canonicalize(data));
     let since = since.map_err(|e| e.to_string())?;
     match data {
-        Ok(data) if data == since => Err("that is the log itself, and no backup of it".into()),
+        Ok(data) if data == since => {
+            Err("that is the log itself, not a backup of it: name the backup's directory".into())
+        }
         _ if has_log(&since) || has_log(&since.join(KV_DIRECTORY)) => Ok(()),
-        _ => Err("there is no backup: it has no segment of a log".into()),
+        _ => Err("no backup is there: the directory has no segment of a log".into()),
     }
 }
 
@@ -111,7 +113,7 @@ pub(super) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Shown {
     if is_store && parts.iter().any(|part| part.kind == Kind::Messages) {
         let (shown, above) = (to.display(), to.parent().unwrap_or(to).display());
         return Err(Failure::usage(format!(
-            "nothing was restored: the copy has messages, and {shown} is where every command looks for the keys of {above}; name \
+            "nothing was restored: the copy has messages, and {shown} is where every command expects the keys of {above}; name \
              the directory above it with --data, or --only keys"
         ))
         .into());

@@ -18,7 +18,7 @@ pub(super) fn run(place: &Place, out: &mut impl Write) -> Shown {
         report.durable_through
     )?;
     if disk.is_written() {
-        let note = "by a process that writes it now: what it is writing looks like a torn tail";
+        let note = "by a process that writes to it now: its present write looks like a torn tail";
         writeln!(out, "in use      {note}")?;
     }
     for problem in &report.problems {

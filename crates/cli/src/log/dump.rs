@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     wrote?;
     Ok(damaged.map(|damage| {
         Failure::wrong(format!(
-            "not everything is as it was written: {damage}; see `tidewire log check`"
+            "the log is damaged: {damage}; see `tidewire log check`"
         ))
     }))
 }

@@ -58,7 +58,7 @@ fn show(made: &Made, to: &Path, out: &mut impl Write) -> io::Result<()> {
         to.display()
     )?;
     if let Some((count, why)) = &made.passed {
-        writeln!(out, "passed over {count} records, {why}")?;
+        writeln!(out, "skipped {count} records, {why}")?;
     }
     if made.cursors > 0 {
         writeln!(out, "cursors     {}", made.cursors)?;
@@ -66,7 +66,7 @@ fn show(made: &Made, to: &Path, out: &mut impl Write) -> io::Result<()> {
     if made.producers > 0 {
         writeln!(
             out,
-            "producers {} without any record left go on where they were",
+            "producers {} have no record left, and go on where they were",
             made.producers
         )?;
     }
@@ -91,7 +91,9 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
     }
     let mut line = StatusLine::new();
     let make = || {
-        let owner = held.owner.ok_or("no log was ever replicated there")?;
+        let owner = held
+            .owner
+            .ok_or("no log was ever replicated to that home")?;
         let is_cut = reader.first() > 0;
         let mut anew = Anew::begin(partial, owner.log)?;
         let ends = held.streams.values().map(|place| place.next);
@@ -129,7 +131,7 @@ fn look(target: &Target, settings: &Home) -> Result<(Held, Reader), String> {
         );
     }
     if held.owner.is_none() {
-        return Err("no log was ever replicated there".into());
+        return Err("no log was ever replicated to that home".into());
     }
     let reader = Reader::open(target, settings, None).map_err(|e| e.to_string())?;
     Ok((held, reader))

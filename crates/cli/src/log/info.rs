@@ -115,8 +115,8 @@ fn verdict(info: &Info) -> Option<Failure> {
     let problem = info.problem.as_ref();
     let problem = problem.filter(|problem| problem.batch <= info.durable_through)?;
     Some(Failure::wrong(format!(
-        "damaged: {problem}; what is behind it is not counted here. `tidewire log check` shows \
-         everything that is wrong"
+        "damaged: {problem}; the log behind the damage is not counted here. `tidewire log check` \
+         shows all damage"
     )))
 }
 

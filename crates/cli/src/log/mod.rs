@@ -30,8 +30,8 @@ use crate::exit::Failure;
 
 /// The text about a torn tail. If a server has the log open, the tail is what the server is
 /// writing, as "in use" says.
-const TORN: &str = "nothing says that it was acknowledged as durable (it may have been, within a second \
-     before a crash), cut off when the log is opened";
+const TORN: &str = "no claim says that it was acknowledged as durable (it may have been, within \
+     a second before a crash); opening the log cuts it off";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -260,8 +260,8 @@ impl Place {
         if disk.is_written() {
             let shown = self.data.display();
             return Err(Failure::failed(format!(
-                "cannot tell what is lost of the log in {shown}: another process has it open; stop \
-                 the server before"
+                "cannot say what is lost of the log in {shown}: another process has the log \
+                 open; stop the server first"
             )));
         }
         Ok(disk)

@@ -26,7 +26,7 @@ pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
 /// What to do instead.
 pub(super) fn advice(target: &Target, to: &Path) -> String {
     format!(
-        "{target} is the home of a key-value store. A server that follows it takes the store over, with all that is at home:\n  \
+        "{target} is the home of a key-value store. To restore the store, have a new server follow the home and promote it:\n  \
          tidewire serve kv --data {} --durability replicated --follow '{target}'\n  \
          tidewire kv promote --to HOST:PORT      # of that server",
         to.display()

@@ -54,7 +54,7 @@ impl Partial {
             match rustix::fs::flock(&locked, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::AGAIN) => {
                     return Err(format!(
-                        "another process makes it, in {shown}: wait for that, or name another directory"
+                        "another process is making it, in {shown}: wait, or name another directory"
                     ));
                 }
                 // Where directories know no locks, another process is not noticed.
@@ -136,7 +136,7 @@ fn meant(to: &Path) -> Result<PathBuf, String> {
     if fs::symlink_metadata(to).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
         return match to.file_name() {
             Some(_) => Ok(to.to_owned()),
-            None => Err(format!("{shown} names no directory that could be made")),
+            None => Err(format!("{shown} is no name for a new directory")),
         };
     }
     let meant = fs::canonicalize(to).map_err(|e| format!("{shown}: {e}"))?;
@@ -145,7 +145,7 @@ fn meant(to: &Path) -> Result<PathBuf, String> {
     let is_root = found.is_ok_and(|it| it.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     match is_root || meant.file_name().is_none() {
         true => Err(format!(
-            "{shown} is where a disk is mounted, which nothing can be put in the place of: name a directory on it"
+            "{shown} is a mount point, which cannot be replaced: name a directory below it"
         )),
         false => Ok(meant),
     }

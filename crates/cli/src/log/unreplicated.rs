@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     if view.range(STREAM).is_some() && target.partitions.is_none() {
         if args.release {
             return Err(usage(
-                "--release is for fleets: the directory of a store that another server has is moved away as a whole".into(),
+                "--release is for fleets: move the whole directory of a store away instead".into(),
             ));
         }
         let held = tidewire_kafka::held(&target, Share::Whole, &settings);
@@ -131,14 +131,14 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     }
     writeln!(
         out,
-        "{left} messages are here alone; {waits} go home when the server runs"
+        "{left} messages are on this server only; {waits} more go to the home when the server runs"
     )?;
     if !args.release {
         return Ok(None);
     }
     if waits > 0 {
         return Err(usage(format!(
-            "nothing is released while {waits} messages are still to go home: start the server, and stop it when they are there"
+            "nothing is released while {waits} messages have not reached the home: start the server, and stop it when they have"
         )));
     }
     drop(view);

@@ -22,14 +22,14 @@ pub(super) fn show(view: &View, held: &Held, out: &mut impl Write) -> Shown {
     let log = view.identity();
     let owner = held
         .owner
-        .ok_or_else(|| Failure::failed("no store was ever carried there"))?;
+        .ok_or_else(|| Failure::failed("no store was ever replicated to that home"))?;
     let own = owner.log == log;
     let name = if own { STREAM.into() } else { left_by(log) };
     let place = held.streams.get(&*name).copied();
     if place.is_none() && !own {
         writeln!(
             out,
-            "the log {log:016x} never was carried to this home: all that it has is here alone"
+            "the log {log:016x} was never replicated to this home: all its records are on this server only"
         )?;
     }
     let place = place.unwrap_or_default();
@@ -57,11 +57,11 @@ pub(super) fn show(view: &View, held: &Held, out: &mut impl Write) -> Shown {
     match own {
         true => writeln!(
             out,
-            "0 units are here alone; {units} go home when the server runs"
+            "0 units are on this server only; {units} go to the home when the server runs"
         )?,
         false => writeln!(
             out,
-            "{units} units are here alone, from position {} on, where another server took the store over",
+            "{units} units are on this server only, from position {} on, where another server took the store over",
             place.next
         )?,
     }

@@ -50,7 +50,7 @@ impl Asker {
             Some("http") if !whom.tls.is_wanted() => None,
             Some("http") => {
                 return Err(Failure::usage(format!(
-                    "--admin {place} speaks no TLS, which is asked for: say https://{rest}"
+                    "--admin {place} names a plain connection, but a flag asks for TLS: write https://{rest}"
                 )));
             }
             Some(_) => {
@@ -153,7 +153,7 @@ fn unauthorised(has_token: bool) -> &'static str {
 
 pub(super) fn parse(text: &str) -> Result<Page, String> {
     let mut page: Page = serde_json::from_str(text)
-        .map_err(|e| format!("what answers is no admin listener of tidewire: {e}"))?;
+        .map_err(|e| format!("the answer is not from an admin listener of tidewire: {e}; --admin must name it (the line `listening service=admin`)"))?;
     for text in [
         &mut page.version,
         &mut page.engine,

@@ -19,14 +19,14 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
     let view = View::open(directory).map_err(|e| {
         let found = crate::data::parts(directory);
         let advice = match found.iter().any(|part| part.kind == Kind::Keys) {
-            true => "; there are keys, and no messages: see `tidewire kv export`",
+            true => "; the directory has keys and no messages: see `tidewire kv export`",
             false => "; see --data",
         };
         nothing(format!("{e}{advice}"))
     })?;
     let Some(range) = view.range(&args.stream) else {
         return Err(nothing(format!(
-            "there is no stream {:?} in {}; `tidewire log streams` lists those there are",
+            "there is no stream {:?} in {}; `tidewire log streams` lists all streams",
             args.stream,
             directory.display()
         )));
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
         Begin::Position(at) if at > range.next => {
             let next = range.next;
             return Err(nothing(format!(
-                "position {at} is behind the end, {next} is the next one"
+                "position {at} is behind the end of the stream; its next position is {next}"
             )));
         }
         Begin::Position(at) => Place::Position(at),
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
     let damaged = |e: ReadError| Failure::wrong(e.to_string());
     let mut at = view.locate(&args.stream, place).map_err(damaged)?;
     if matches!(place, Place::Position(asked) if asked > 0 && asked < at) {
-        say!("tidewire: the records before {at} have been removed, beginning there");
+        say!("tidewire: the records before {at} have been removed; reading begins there");
     }
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut out = Output::stdout(false).map_err(|e| conclude(Err(e.into())).unwrap_err())?;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, directory: &Path) -> Result<(), Failure> {
     conclude(out.flush().map_err(Ended::from))?;
     match view.problem() {
         Some(damage) if damage.batch <= view.durable_through() => Err(Failure::wrong(format!(
-            "damaged: {damage}; what is behind it was not read. See `tidewire log check`"
+            "damaged: {damage}; the records behind the damage were not read. See `tidewire log check`"
         ))),
         _ => conclude(nothing_lost(&out)),
     }

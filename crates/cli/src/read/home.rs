@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, at: &str) -> Result<(), Failure> {
         }
     }
     if let Some((count, why)) = reader.passed() {
-        say!("tidewire: {count} records were passed over, {why}");
+        say!("tidewire: {count} records were skipped, {why}");
     }
     conclude(out.flush().map_err(Ended::from))
 }

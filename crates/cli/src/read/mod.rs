@@ -218,7 +218,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     })?;
     if reader.welcome().skipped {
         say!(
-            "tidewire: the records before {} have been removed, beginning there",
+            "tidewire: the records before {} have been removed; reading begins there",
             reader.place()
         );
     }
@@ -228,10 +228,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn conclude(result: Result<(), Ended>) -> Result<(), Failure> {
     match result {
         Ok(()) | Err(Ended::Unread) => Ok(()),
-        Err(Ended::Output(e)) => Err(Failure::failed(format!("cannot write what was read: {e}"))),
+        Err(Ended::Output(e)) => Err(Failure::failed(format!(
+            "cannot write records to stdout: {e}"
+        ))),
         Err(Ended::Input(e)) => Err(Failure::wrong(format!("{e}{}", advice(&e)))),
         Err(Ended::Lost(lost)) => Err(Failure::wrong(format!(
-            "{lost} positions are missing in what was read: damage took them, and a repair of the log has marked that"
+            "{lost} positions are missing: their records were lost in damage, and a repair of the log has marked them"
         ))),
     }
 }
@@ -292,7 +294,7 @@ fn say_lost(due: u64, next: u64, form: Form, out: &mut Output) -> Result<(), End
         }
         out.flush()?;
         out.lost = out.lost.saturating_add(next - due);
-        say!("tidewire: the records from {due} up to {next} are lost, going on behind them");
+        say!("tidewire: the records from {due} up to {next} are lost; reading goes on behind them");
     }
     Ok(())
 }

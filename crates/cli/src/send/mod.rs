@@ -259,7 +259,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     return Err(ended);
                 }
                 eprintln!(
-                    "tidewire: {why}, as after it was restored from a backup: what it lacks is sent again"
+                    "tidewire: {why}, as after it was restored from a backup: the missing messages are sent again"
                 );
             }
         }
@@ -419,8 +419,9 @@ fn advised(error: &Error) -> String {
             source: Broken::Forgotten,
             ..
         } => {
-            "; see with `tidewire read` what it has, send what is missing as another producer, or say \
-             --accept-duplicates. The server's --remember-producers says how long it remembers"
+            "; `tidewire read` shows which messages the server has; send the missing ones under \
+             another producer's name, or add --accept-duplicates. The server's \
+             --remember-producers sets how long it remembers producers"
         }
         _ => advice(error),
     };
@@ -551,8 +552,8 @@ impl Sending<'_> {
     ) -> Result<(), Failure> {
         let status = self.producer.status();
         let counts = format!(
-            "{} messages were acknowledged, {} sent and not acknowledged, {} skipped, taken for those \
-             that the server has{}",
+            "{} messages were acknowledged, {} sent and not acknowledged, {} skipped because the \
+             server has as many{}",
             status.acknowledged,
             status.unacknowledged.messages,
             self.skipped,
@@ -568,9 +569,9 @@ impl Sending<'_> {
             // An input that is shorter than the part that was sent is another file, for instance
             // after a rotation.
             (Ended::Whole, Ok(())) if self.skip > 0 => wrong(format!(
-                "the files have {} messages, and the server has {} of this producer: these are not the \
-                 files that were sent, and nothing of them was. For files that are rotated there is \
-                 `tidewire ship`; --append sends them behind what the server has",
+                "the files have {} messages, and the server has {} of this producer: these are \
+                 not the files that were sent before, and nothing was sent. Use `tidewire ship` \
+                 for rotated files; --append sends them behind what the server has",
                 self.skipped,
                 self.skipped + self.skip,
             )),

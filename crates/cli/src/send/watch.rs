@@ -79,7 +79,7 @@ impl Watch {
             .map_or_else(String::new, |why| format!(", {why}"));
         let ending = if ending { ", flushing" } else { "" };
         format!(
-            "{} acknowledged, {} on their way, {:.0} a second{ending}{trouble}",
+            "{} acknowledged, {} in flight, {:.0} a second{ending}{trouble}",
             status.acknowledged,
             status.unacknowledged.messages,
             self.rate(status),
@@ -95,7 +95,7 @@ impl Watch {
         if self.seen || skipped > 0 || !oversized.is_empty() {
             let skipped = match skipped {
                 0 => String::new(),
-                n => format!(", {n} skipped, taken for those that the server has"),
+                n => format!(", {n} skipped because the server has as many"),
             };
             say!(
                 "{} messages acknowledged in {:.1} s, {:.0} a second{skipped}{oversized}",

@@ -58,7 +58,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         tracing::warn!(
             name,
             meant,
-            "a variable that is no setting: perhaps another one is meant"
+            "a variable of the environment is no setting: perhaps a similar name was meant"
         );
     }
     let mut handed = running::manager::sockets()?;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         false => None,
         true if !handed.is_empty() => {
             return Err(Failure::usage(
-                "--takeover beside sockets that the service manager passes: only one of them can be meant",
+                "--takeover cannot be combined with sockets that the service manager passes: leave one of them out",
             ));
         }
         true => {
@@ -149,7 +149,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         handing.adopt();
         life.announce().map_err(|e| {
-            Failure::failed(format!("cannot write to stdout where it listens: {e}"))
+            Failure::failed(format!(
+                "cannot write the listening addresses to stdout: {e}"
+            ))
         })?;
         let (life, why) = life.run(&mut events, &mut handing);
         match Ending::begin(life, why, &mut handing).run(&mut events, &mut handing)? {

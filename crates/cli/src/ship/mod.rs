@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// A file with the secret that the server asks for [default: the environment's TIDEWIRE_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Ends when what is there was shipped
+    /// Ends when all present lines are shipped
     #[arg(long)]
     once: bool,
     /// Where files begin that are there when their directory is looked through for the first time with this state: start, or end (behind

@@ -212,7 +212,7 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
         Stream::Set(set) => {
             let wanted = set.wanted()?;
             if wanted == Wanted::default() {
-                return Err(Failure::usage("nothing is to be set; see --help"));
+                return Err(Failure::usage("no setting was given; see --help"));
             }
             let mut server = set.at.connect()?;
             server.set(&set.name, wanted).map_err(failed)?;
@@ -231,7 +231,7 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
     };
     match shown.and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "cannot write what the server said: {e}"
+            "cannot write the server's answer to stdout: {e}"
         ))),
         _ => Ok(()),
     }
@@ -245,7 +245,7 @@ fn trim_one(trim: &Trim) -> Result<(), Failure> {
     let (name, first, next) = (&stream.name, stream.first, stream.next);
     if trim.before > next {
         return Err(Failure::failed(format!(
-            "stream {name:?} ends before position {}: its next record has {next}, and --before {next} removes all there are",
+            "stream {name:?} ends before position {}: its next record has {next}, and --before {next} removes all records",
             trim.before
         )));
     }
@@ -256,7 +256,7 @@ fn trim_one(trim: &Trim) -> Result<(), Failure> {
     }
     let positions = trim.before.saturating_sub(first);
     Err(Failure::usage(format!(
-        "trimming {name:?} would remove what is at {positions} positions, from {first} on, for good; say --yes to do it"
+        "trimming {name:?} would remove the records at {positions} positions, from {first} on, for good; add --yes to do it"
     )))
 }
 
@@ -273,8 +273,8 @@ fn delete_one(delete: &Delete) -> Result<(), Failure> {
     let (name, records) = (&stream.name, stream.next - stream.first);
     let (producers, cursors) = (stream.producers, stream.cursors);
     Err(Failure::usage(format!(
-        "deleting {name:?} would lose {records} records, the marks of {producers} producers and {cursors} \
-         cursors for good; say --yes to do it"
+        "deleting {name:?} would lose {records} records, the marks of {producers} producers and \
+         {cursors} cursors for good; add --yes to do it"
     )))
 }
 
@@ -307,8 +307,8 @@ const SHOWN: usize = 5;
 
 fn no_stream(name: &str) -> Failure {
     Failure::failed(format!(
-        "there is no stream {name:?}, or the token is not for it; `tidewire stream list` shows those that \
-         there are"
+        "there is no stream {name:?}, or the token is not for it; `tidewire stream list` shows \
+         the streams that the token may see"
     ))
 }
 
@@ -333,7 +333,7 @@ fn failed(error: Error) -> Failure {
             Reason::Exists => "; `tidewire stream set` changes it",
             // An operation that the server knows and refuses has a text of its own.
             Reason::Unsupported if text.ends_with("known here") => {
-                "; a request that is unknown there needs a server of a later version"
+                "; the request may need a server of a later version"
             }
             Reason::DiskFull => {
                 "; free room on the server's disk. `stream delete`, or `stream set` with a lower --retain-bytes, makes room \

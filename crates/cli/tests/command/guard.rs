@@ -200,7 +200,7 @@ fn a_secret_that_others_may_read_is_warned_of() {
         let (server, _) = listening(tidewire(&args), &["mode=resp"]);
         let said = stop(server);
         assert_eq!(
-            said.contains("others may read this secret"),
+            said.contains("other users may read this secret"),
             warned,
             "{said}"
         );

@@ -23,7 +23,7 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
         (&["--durability", "replicated"], "needs a home"),
         (
             &["--follow", HOME, "--kv-replicate", HOME],
-            "another server's, or this one's",
+            "--follow and --kv-replicate: give one of them",
         ),
         (&["--follow", "kafka://a"], "names no topic"),
         (
@@ -32,7 +32,7 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
         ),
         (
             &["--durability", "sync", "--backlog-bytes", "1GiB"],
-            "nothing is replicated here",
+            "nothing is replicated:",
         ),
         (&["--durability", "fsync"], "replicated"),
     ] {
@@ -93,7 +93,7 @@ fn a_directory_with_a_log_is_no_follower_s() {
     let output = run(&[&serve[..], &flags].concat());
     assert_code(&output, 2);
     let said = stderr(&output);
-    assert!(said.contains("that was not finished"), "{said}");
+    assert!(said.contains("a takeover that did not finish"), "{said}");
 }
 
 /// The home does not exist: nothing listens there.

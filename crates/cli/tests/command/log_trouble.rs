@@ -90,7 +90,7 @@ fn why_no_room_can_be_reserved_is_told() {
 /// Where blocks are copied when they are written no room can be held: the start says that a full disk may end the log.
 #[test]
 fn where_no_room_can_be_held_the_start_says_so() {
-    const PROMISE: &str = "room cannot be reserved";
+    const PROMISE: &str = "disk space cannot be reserved";
     let place = Place::new();
     assert!(!stderr(&Server::start(&place).stop()).contains(PROMISE));
 

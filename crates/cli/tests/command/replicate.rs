@@ -30,14 +30,11 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
             &["--replicate", HOME, "--sync", "os"],
             "needs a log that syncs",
         ),
-        (&["--backlog-bytes", "1GiB"], "nothing is replicated here"),
-        (&["--replicate-unsafe"], "nothing is replicated here"),
-        (&["--fleet", "a:1,b:1"], "nothing is replicated here"),
-        (
-            &["--replicate-record", "message"],
-            "nothing is replicated here",
-        ),
-        (&["--replicate-stream", "app"], "nothing is replicated here"),
+        (&["--backlog-bytes", "1GiB"], "nothing is replicated:"),
+        (&["--replicate-unsafe"], "nothing is replicated:"),
+        (&["--fleet", "a:1,b:1"], "nothing is replicated:"),
+        (&["--replicate-record", "message"], "nothing is replicated:"),
+        (&["--replicate-stream", "app"], "nothing is replicated:"),
         (
             &["--replicate-stream", "a*b", "--replicate", HOME],
             "names no streams",
@@ -51,7 +48,7 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
                 "--replicate",
                 HOME,
             ],
-            "a fleet carries all streams",
+            "a fleet replicates all streams",
         ),
         (
             &["--fleet", "a:1,b", "--replicate", HOME],

@@ -437,11 +437,14 @@ fn flags_that_would_have_no_effect_are_refused() {
         (&["--readers", "7"], "ingest is not served here"),
         (&["--ack-level", "durable"], "ack is not served here"),
         (&["--max-payload", "7"], "neither ack nor ingest"),
-        (&["--sync", "os"], "no service here writes to a log"),
-        (&["--group-wait", "1ms"], "no log here is synced"),
+        (
+            &["--sync", "os"],
+            "no service that is served writes to a log",
+        ),
+        (&["--group-wait", "1ms"], "no log is synced before replies"),
         (
             &["ingest", "--sync", "os", "--group-wait", "1ms"],
-            "no log here is synced",
+            "no log is synced before replies",
         ),
         (
             &["ingest", "--group-wait", "2s"],

@@ -59,7 +59,10 @@ fn a_send_that_is_under_way_sends_its_files_again() {
     let output = sending.end();
     assert_code(&output, 0);
     let said = stderr(&output);
-    assert!(said.contains("what it lacks is sent again"), "{said}");
+    assert!(
+        said.contains("the missing messages are sent again"),
+        "{said}"
+    );
     let stored = server.read(&["--stream", "logs", "--raw"]);
     assert!(
         stored == lines(1..=5000),

@@ -236,7 +236,7 @@ fn a_stream_at_its_limit_is_told_and_counted() {
     assert_code(&again, 0);
     let said = stderr(&server.stop());
     assert!(
-        said.contains("a stream has as many bytes as it may") && said.contains("refusals="),
+        said.contains("a stream has reached its limit of bytes") && said.contains("refusals="),
         "{said}"
     );
 }

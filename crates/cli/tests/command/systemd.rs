@@ -138,7 +138,7 @@ fn the_watchdog_is_withheld_while_a_loop_is_stuck() {
     let output = server.end();
     assert_code(&output, 0);
     let said = common::stderr(&output);
-    assert!(said.contains("a loop does not turn"), "{said}");
+    assert!(said.contains("a loop is stuck: the watchdog"), "{said}");
     assert!(said.contains("a loop is stuck"), "{said}");
 }
 

@@ -375,7 +375,7 @@ fn a_log_that_a_refused_successor_still_holds_is_awaited() {
     let lock = File::open(format!("{data}/LOCK")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     claim.refuse("it was a mistake");
-    old.running.hear("holds the log still");
+    old.running.hear("still holds the log");
     drop((lock, handed));
     send("two\n");
     let read = run(&["read", "--raw", "--to", &ingest]);
@@ -404,7 +404,7 @@ fn a_server_that_awaits_its_log_ends_at_a_signal() {
     let lock = File::open(format!("{data}/LOCK")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     claim.refuse("it was a mistake");
-    old.running.hear("holds the log still");
+    old.running.hear("still holds the log");
     old.running.signal(Signal::TERM);
     let ended = old.running.end();
     assert!(stderr(&ended).contains("another process has this log open"));

@@ -180,11 +180,11 @@ fn clients_show_certificates_where_an_authority_is_named() {
         // A server each: of failures in a row only the first has a line.
         for (stem, why_not) in [
             ("good", None),
-            ("", Some("the peer shows no certificate")),
+            ("", Some("the peer sent no certificate")),
             ("old", Some("the peer's certificate has expired")),
             (
                 "foreign",
-                Some("the peer's certificate is of an authority that is not trusted"),
+                Some("the authority that signed the peer's certificate is not trusted"),
             ),
         ] {
             let (server, lines) = serve(&args, 1);
@@ -411,7 +411,7 @@ fn peers_that_are_not_let_in_are_logged_with_the_reason() {
         assert!(ask(&mut secure(nobody, &client), b"hello", b"hello").is_err());
         let log = stop(server);
         assert!(log.contains("a TLS handshake failed"), "{log}");
-        assert!(log.contains("the peer shows no certificate"), "{log}");
+        assert!(log.contains("the peer sent no certificate"), "{log}");
     }
 }
 

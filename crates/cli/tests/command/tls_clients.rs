@@ -96,7 +96,7 @@ fn a_server_with_another_name_is_refused_at_once_and_in_words() {
     let ca = files.authority();
     refused(
         &["--tls-ca", foreign.to_str().unwrap()],
-        "an authority that is not trusted",
+        "the authority that signed the peer's certificate is not trusted",
     );
     refused(
         &["--tls-ca", ca, "--tls-name", "other.example"],

@@ -124,7 +124,9 @@ pub struct Chain {
 
 /// An acknowledgement that does not continue the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("acknowledged {id} and {skipped} before it, but message {expected} was next")]
+#[error(
+    "the server acknowledged {id} and {skipped} messages before it, but message {expected} was next"
+)]
 pub struct ChainError {
     /// The id acknowledged.
     pub id: u64,

@@ -32,7 +32,7 @@ pub enum Broken {
     },
     /// The server has forgotten acknowledged messages.
     #[error(
-        "messages were acknowledged up to {acknowledged}, but the server has lost those after {}",
+        "messages were acknowledged up to {acknowledged}, but the server has lost the messages after {}",
         shown(mark)
     )]
     Lost {
@@ -43,7 +43,7 @@ pub enum Broken {
     },
     /// The server has messages of this producer that this client has not sent.
     #[error(
-        "the server has messages up to {mark} of this producer, but only those up to {sent} were sent here: another program uses its name"
+        "the server has messages up to {mark} of this producer, but this client has sent only messages up to {sent}: another program uses its name"
     )]
     NameTaken {
         /// The last id sent here.
@@ -54,7 +54,7 @@ pub enum Broken {
     /// The server has forgotten this producer.
     #[error(
         "the server has forgotten this producer, which was away for longer than producers are \
-         remembered: it cannot tell what it has stored, and may store it again"
+         remembered: the server does not know which of its messages are stored, and may store them again"
     )]
     Forgotten,
     /// What the server sent is not the protocol.
@@ -75,7 +75,7 @@ pub enum Broken {
     /// Another session of this producer began, and it may be that of an earlier connection of this client's own,
     /// which was given up before the server had read its hello.
     #[error(
-        "a session of this producer has begun elsewhere, perhaps by an earlier connection that the server heard late"
+        "a newer session of this producer has begun, perhaps by an earlier connection whose hello the server read late"
     )]
     Overtaken,
     /// The connection ended.
@@ -84,8 +84,8 @@ pub enum Broken {
     /// The connection ended before the server answered the hello: a server of another protocol, or one that speaks TLS,
     /// does so.
     #[error(
-        "the server closed the connection before it answered the ingest hello: it may speak TLS where this client speaks \
-         none, or another protocol"
+        "the server closed the connection before it answered the ingest hello: it may expect \
+         TLS, which this client does not use, or speak another protocol"
     )]
     ClosedUnanswered,
     /// Records were removed between two connections, before they were read.
@@ -110,8 +110,8 @@ impl Broken {
                 wanted: Level::Replicated,
                 granted: Level::Durable,
             } => {
-                "ask for level durable, or see to the home of the server's log: there is none, it was not reached yet, another \
-                 server has it, or this stream is not carried there"
+                "ask for level durable, or check the home of the server's log: there is none, it \
+                 was not reached yet, another server has it, or this stream is not replicated"
             }
             Broken::Level { .. } => "ask for level received, or have the server's log sync",
             _ => "",

@@ -108,7 +108,7 @@ impl Server {
             Some(Ok(_)) => Ok(server),
             _ => Err(server.unknown(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is not of the form HOST:PORT, unix:/PATH or unix:@NAME",
+                "write it like HOST:PORT, unix:/PATH or unix:@NAME",
             ))),
         }
     }

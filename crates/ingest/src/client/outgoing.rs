@@ -64,7 +64,7 @@ pub enum Ended {
     #[error("cannot connect: {0}")]
     Unreachable(io::Error),
     /// The loops are stopping, or the connection was cut on this side.
-    #[error("the connection was ended here: {0}")]
+    #[error("this client ended the connection: {0}")]
     Stopped(Closed),
 }
 

@@ -201,7 +201,11 @@ impl Reading {
                 self.next = self.next.max(Some(next));
                 Heard::End
             }
-            _ => return Err(Broken::Malformed("a frame out of its place".into())),
+            _ => {
+                return Err(Broken::Malformed(
+                    "a frame that is not allowed at this point".into(),
+                ));
+            }
         };
         Ok((len, Some(heard)))
     }
@@ -251,7 +255,7 @@ impl Reading {
         }
         let Some(next) = batch.first.checked_add(batch.count.into()) else {
             return Err(Broken::Malformed(format!(
-                "{} records from position {} on, which is behind the last one that there can be",
+                "{} records from position {} on, which is above the largest possible position",
                 batch.count, batch.first
             )));
         };

@@ -121,7 +121,7 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
     /// Before the first welcome no message can have an id.
-    #[error("the server has not yet been heard")]
+    #[error("the server has not answered yet")]
     NoWelcome,
     /// The buffer is full until something is acknowledged.
     #[error("the resend buffer is full")]
@@ -408,7 +408,11 @@ impl Session {
                 self.refused(&refusal, now)?;
                 Event::Refused(refusal)
             }
-            _ => return Err(Broken::Malformed("a frame out of its place".into())),
+            _ => {
+                return Err(Broken::Malformed(
+                    "a frame that is not allowed at this point".into(),
+                ));
+            }
         }))
     }
 
@@ -475,7 +479,7 @@ impl Session {
         }
         if self.handed_out.is_none_or(|last| id > last) {
             return Err(Broken::Malformed(format!(
-                "it acknowledged {id}, which was not sent"
+                "the server acknowledged {id}, which was not sent"
             )));
         }
         self.settled = Some(id);
@@ -487,7 +491,7 @@ impl Session {
             && self.settled.is_none_or(|settled| refusal.id > settled);
         if !known || refusal.reason == Reason::Malformed {
             let id = refusal.id;
-            let what = format!("it refused {id}, which was not waiting");
+            let what = format!("the server refused {id}, which was not in flight");
             return Err(Broken::Malformed(what));
         }
         self.outbox.rewind(refusal.id);

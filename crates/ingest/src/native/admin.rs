@@ -114,7 +114,7 @@ impl Admin {
             AdminFrame::Create { wanted, .. } | AdminFrame::Set { wanted, .. }
                 if wanted.is_unknown =>
             {
-                let text = "this setting, or this compression, is not known here".to_owned();
+                let text = "this server does not know this setting or compression".to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
             }
             AdminFrame::List { after } => self.list(after, shared, cx),
@@ -146,7 +146,7 @@ impl Admin {
                 self.change(stream, shared, cx, |_| Some(change))
             }
             AdminFrame::Unknown(_) => {
-                let text = "no such request is known here".to_owned();
+                let text = "this server does not know this request".to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
             }
         }

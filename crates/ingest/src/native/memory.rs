@@ -61,7 +61,7 @@ impl Memory {
             tracing::warn!(
                 limit = self.limit,
                 used = self.used(),
-                "readers wait, because what others were sent and do not take uses up their memory"
+                "readers wait: the memory for readers is used up by others that do not take their records"
             );
         }
     }

@@ -179,7 +179,7 @@ impl Reader {
             Answer::Records(Err(ReadError::Missing { asked, next })) => {
                 tracing::warn!(
                     stream = %self.stream, from = asked, next,
-                    "a gap where records were lost is passed over"
+                    "a gap where records were lost is skipped"
                 );
                 self.position = next;
                 self.go_on(shared, cx);
@@ -231,7 +231,8 @@ impl Reader {
 
     /// Refuses a position that no record has had yet.
     fn beyond_end(&self, asked: u64, next: u64, cx: &mut Cx<'_, impl Native>) {
-        let text = format!("position {asked} was asked for, and {next} is the next one");
+        let text =
+            format!("position {asked} was requested, and the stream's next position is {next}");
         refuse(cx, next, Reason::BeyondEnd, 0, &text);
     }
 
@@ -292,7 +293,9 @@ impl Reader {
         self.account(shared, cx);
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
         if stalled && shared.memory.share(1).is_none() {
-            let text = format!("nothing was taken for {STALLED:?}, and others wait for the memory");
+            let text = format!(
+                "the reader took nothing for {STALLED:?}, and other readers wait for the memory"
+            );
             return refuse(cx, self.position, Reason::Gone, 0, &text);
         }
         self.go_on(shared, cx);

@@ -91,7 +91,7 @@ impl Shared {
             tracing::warn!(
                 partitions = ?late,
                 waited_s,
-                "partitions are not handed over in time: the group of the fleet goes on"
+                "partitions were not handed over in time: the fleet's group goes on without waiting"
             );
         }
     }
@@ -177,7 +177,7 @@ pub(super) fn join(
             if let Err(why) = be_member(&target, &settings, &config, &of_thread) {
                 tracing::warn!(
                     why,
-                    "this node is no member of the group of its fleet for now"
+                    "this node is no member of its fleet's group at present"
                 );
                 let goes_on = |state: &mut State| !state.ends;
                 let waits = of_thread
@@ -227,7 +227,7 @@ fn be_member(
                     for place in twice.difference(&shared_places) {
                         tracing::warn!(
                             place,
-                            "several members of the fleet say that clients find them here: each needs a \
+                            "several members of the fleet have this address: each needs a \
                              --fleet-address of its own"
                         );
                     }

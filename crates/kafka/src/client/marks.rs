@@ -68,8 +68,9 @@ fn fits(target: &Target, held: &Held) -> Result<(), String> {
     let is_begun = held.streams.values().any(|place| place.next > 0);
     if is_begun && !held.has_records {
         return Err(format!(
-            "topic {topic} never had a record, and its marks say otherwise: was it deleted and made anew? What it had is gone. \
-             Nothing is carried to a part of a home: give the log a topic of its own"
+            "topic {topic} never had a record, and its marks say otherwise: was it deleted and \
+             made anew? Its records are lost. Nothing is replicated to an incomplete home: give \
+             the log a topic of its own"
         ));
     }
     Ok(())
@@ -78,8 +79,9 @@ fn fits(target: &Target, held: &Held) -> Result<(), String> {
 /// The error that a topic ends before an offset where it had records.
 pub(super) fn remade(topic: &str, end: u64, reached: u64) -> String {
     format!(
-        "topic {topic} ends at offset {end}, and had records up to {reached}: it was deleted and made anew, or lost them. Nothing is \
-         carried to a part of a home: give the log a topic of its own"
+        "topic {topic} ends at offset {end}, and had records up to {reached}: it was deleted and \
+         made anew, or has lost records. Nothing is replicated to an incomplete home: give the \
+         log a topic of its own"
     )
 }
 
@@ -228,7 +230,7 @@ fn hidden(
 /// The error that readers do not see what is committed.
 pub(super) fn is_hidden(topic: &str, seen: i64, end: i64) -> String {
     format!(
-        "readers of topic {topic} do not see what is committed behind offset {seen}, up to {end}: another program has a transaction open \
+        "readers of topic {topic} do not see committed records behind offset {seen}, up to {end}: another program has a transaction open \
          there. Brokers end it after its time-out, at most transaction.max.timeout.ms; kafka-transactions.sh finds it and can abort it"
     )
 }

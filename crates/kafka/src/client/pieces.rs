@@ -143,7 +143,7 @@ pub fn send_snapshot(
     let arrived = producer.context().arrived()?;
     if arrived != sent.pieces {
         return Err(Unavailable::Client(format!(
-            "of {} pieces of the snapshot {arrived} are known to be at home",
+            "of {} pieces of the snapshot {arrived} have arrived in the home",
             sent.pieces
         )));
     }
@@ -221,7 +221,11 @@ pub fn fetch_snapshot(
         }
         if heard.elapsed() >= SILENCE {
             return Err(trouble.as_ref().map_or_else(
-                || Unavailable::Client("nothing of the snapshot at home comes".into()),
+                || {
+                    Unavailable::Client(
+                        "the brokers send no piece of the snapshot in the home".into(),
+                    )
+                },
                 client,
             ));
         }

@@ -227,7 +227,7 @@ impl Reader {
             if began.elapsed() >= SILENCE && !follow {
                 let why = trouble.map(|why| format!(" ({why})")).unwrap_or_default();
                 return Err(Unavailable::Client(format!(
-                    "Kafka: nothing comes, and the end is not reached{why}"
+                    "Kafka: the brokers send no records, and the end is not reached{why}"
                 )));
             }
         }

@@ -99,7 +99,7 @@ pub(super) fn check(target: &Target, settings: &Settings) -> Result<(), String> 
 fn refusal(topic: &str, faults: &[String]) -> String {
     let faults = faults.join("; ");
     format!(
-        "topic {topic} cannot keep the promise: {faults}. Change that, or go on all the same with --replicate-unsafe"
+        "topic {topic} cannot keep the promise: {faults}. Change that, or add --replicate-unsafe to go on all the same"
     )
 }
 
@@ -220,8 +220,8 @@ fn look(admin: &Admin, target: &Target, kind: &Kind) -> Result<Option<Found>, St
         && told as usize != count
     {
         return Err(format!(
-            "topic {} has {count} partitions, and this node has been told {told}: say ?partitions={count}, the same on all \
-             nodes",
+            "topic {} has {count} partitions, and this node's settings say {told}: write \
+             ?partitions={count} on all nodes",
             kind.name
         ));
     }

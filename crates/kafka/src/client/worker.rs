@@ -116,8 +116,9 @@ impl Worker {
             self.untimed = Some(Instant::now() + UNTIMED);
             tracing::warn!(
                 topic = self.target.topic,
-                "a broker refuses the time of a record: its clock or this one is wrong, or the topic takes no such times. \
-                 Records have no time there for 10 minutes; their header tidewire-received-us has it"
+                "a broker refuses the time of a record: its clock or this one is wrong, or the \
+                 topic refuses such times. For 10 minutes records are sent without a time; their \
+                 header tidewire-received-us has it"
             );
         }
         match why {

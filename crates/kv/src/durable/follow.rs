@@ -558,7 +558,7 @@ impl Follower {
             }
             (Answer::Failed(why) | Answer::Fenced(why), _) => self.again(why, now),
             (Answer::Held(_) | Answer::Committed, _) => {
-                self.again("the home has answered something else".into(), now);
+                self.again("the home has sent an unexpected answer".into(), now);
             }
         }
     }

@@ -46,7 +46,7 @@ fn a_server_with_another_name_is_refused_in_words() {
     for (args, word) in [
         (
             &["--tls-ca", foreign.to_str().unwrap()][..],
-            "an authority that is not trusted",
+            "the authority that signed the peer's certificate is not trusted",
         ),
         (
             &["--tls-ca", ca, "--tls-name", "other.example"],

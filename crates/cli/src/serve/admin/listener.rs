@@ -71,7 +71,7 @@ pub(crate) fn start(
     if let Some(path) = &options.admin_token_file
         && secret::is_exposed(path)
     {
-        tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
+        tracing::warn!(file = %path.display(), "other users may read this secret: chmod 600");
     }
     if beyond && front.is_bare() {
         tracing::warn!(
@@ -93,7 +93,7 @@ pub(crate) fn start(
             tracing::warn!(
                 addr,
                 "no admin listener: its default address is taken; --admin ADDR chooses another, \
-                 --admin off says that none is meant"
+                 --admin off does without"
             );
             Ok(None)
         }

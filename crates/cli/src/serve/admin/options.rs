@@ -124,15 +124,13 @@ impl AdminOptions {
             Some(At::Place { place, tls }) => (*tls, reaches_beyond(place)),
         };
         if said == Some(false) && own.is_some() {
-            return Err(Failure::usage(
-                "[admin]: files of TLS for a listener that is plain",
-            ));
+            return Err(Failure::usage("[admin]: TLS files for a plain listener"));
         }
         let wanted = said.unwrap_or(own.is_some() || beyond);
         let files = own.over(tls.clone()).files()?;
         if said == Some(true) && files.is_none() {
             return Err(Failure::usage(
-                "--admin tls:...: say --tls-cert and --tls-key",
+                "--admin tls:...: add --tls-cert and --tls-key",
             ));
         }
         Ok(Front::of_admin(files.filter(|_| wanted)))

@@ -65,7 +65,7 @@ fn default_path() -> Option<PathBuf> {
 pub(crate) fn path(asked: Option<&ControlAt>) -> Result<PathBuf, Failure> {
     match asked {
         Some(ControlAt::Off) => Err(Failure::usage(
-            "--takeover with --control off: say where the running server can be asked",
+            "--takeover with --control off: name the running server's socket with --control PATH",
         )),
         Some(ControlAt::Path(path)) => Ok(path.clone()),
         None => default_path().ok_or_else(|| {
@@ -113,8 +113,8 @@ fn left_out(path: &Path, error: &io::Error) {
     if error.kind() == io::ErrorKind::AddrInUse {
         tracing::warn!(
             %path, %error,
-            "no control socket, so no successor can take over: --control PATH chooses another, --control off says \
-             that none is meant"
+            "no control socket, so no successor can take over: --control PATH chooses another, --control \
+             off does without"
         );
     } else {
         tracing::info!(%path, %error, "no control socket: --control PATH chooses another");

@@ -85,7 +85,7 @@ impl Handing {
                 None => self.successor = Some(session),
             },
             Err(error) => {
-                tracing::warn!(%error, "the control socket cannot be read: no successor is heard")
+                tracing::warn!(%error, "the control socket cannot be read: no successor can take over")
             }
         }
     }

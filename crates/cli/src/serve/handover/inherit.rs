@@ -60,8 +60,9 @@ impl Inherited {
                 let kinds = kind::services().flat_map(|service| service.kinds());
                 let kinds: Vec<String> = kinds.map(|kind| kind.to_string()).collect();
                 return Err(format!(
-                    "the service manager passes a socket at {at} under the name {service:?}, which is no service: \
-                     say FileDescriptorName={} or admin, one for each socket unit",
+                    "the service manager passes a socket at {at} under the name {service:?}, \
+                     which is no service: set FileDescriptorName={} or admin, one for each \
+                     socket unit",
                     kinds.join(", ")
                 ));
             };
@@ -176,7 +177,7 @@ fn not_served(handed: &Handed, endpoints: &[Endpoint]) -> String {
         Some(other) => {
             let other = other.kind;
             format!(
-                "the running server has {service} at {at}, and here {other} is asked for at that place"
+                "the running server has {service} at {at}, and these settings have {other} there"
             )
         }
         None => format!(

@@ -55,7 +55,7 @@ impl Passing {
         if connections > 0 {
             tracing::warn!(
                 connections,
-                "the successor has no room for connections of which nothing was read: they are closed"
+                "the successor has no room for unserved connections: they are closed"
             );
         }
         self.session = None;
@@ -84,7 +84,7 @@ impl Passing {
                     tracing::info!(
                         service,
                         connections = n,
-                        "connections of which nothing was read go to the successor"
+                        "unserved connections go to the successor"
                     );
                     self.waiting.drain(..n);
                 }
@@ -92,7 +92,7 @@ impl Passing {
                 Err(Broken::Silent) => return,
                 Err(error) => {
                     let connections = self.waiting.len();
-                    tracing::warn!(%error, connections, "the successor takes no connections: they are closed");
+                    tracing::warn!(%error, connections, "the successor takes no unserved connections: they are closed");
                     self.waiting.clear();
                     self.session = None;
                     return;
@@ -114,7 +114,7 @@ pub(crate) fn take_in(mut following: Following, inbound: Inbound, settings: &Set
             match following.next() {
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "connections of the server before this one are lost");
+                    tracing::warn!(%error, "connections of the predecessor are lost");
                     return;
                 }
                 Ok(Some(followed)) => {
@@ -142,7 +142,7 @@ pub(crate) fn take_in(mut following: Following, inbound: Inbound, settings: &Set
     };
     let thread = std::thread::Builder::new().name("tidewire-inbound".into());
     if let Err(error) = thread.spawn(receive) {
-        tracing::warn!(%error, "no thread to receive connections of the server before this one: they are lost");
+        tracing::warn!(%error, "no thread to receive connections of the predecessor: they are lost");
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn let_in(inbound: &Inbound, connections: Vec<Unserved>) {
         for left in (0..tries).rev() {
             if left == 0 {
                 tracing::warn!(
-                    "a connection of the server before this one is closed: the loops have no room for it"
+                    "a connection of the predecessor is closed: the loops have no room for it"
                 );
                 break;
             }
@@ -161,7 +161,7 @@ pub(crate) fn let_in(inbound: &Inbound, connections: Vec<Unserved>) {
                 Err(NotInbound::NoRoom(back)) => back,
                 Ok(()) => break,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection of the server before this one is lost");
+                    tracing::warn!(%error, "a connection of the predecessor is lost");
                     break;
                 }
             };

@@ -67,7 +67,7 @@ impl Takeover {
         }
         let why = leaves_behind(&left, &self.offer.stores);
         if self.forget {
-            tracing::warn!(why, "--takeover-forget: the takeover goes on");
+            tracing::warn!(why, "--takeover-forget: the takeover goes on without this");
             return Ok(());
         }
         Err(failed(&why))
@@ -87,10 +87,12 @@ impl Takeover {
         let most = Duration::from_millis(self.offer.release_ms) + SLACK;
         match self.claim.take(most).map_err(|e| failed(&e.to_string()))? {
             Released::InOrder => {
-                tracing::info!(?common, "the running server has let go of its logs")
+                tracing::info!(?common, "the running server has released its logs")
             }
             Released::ItHasGone => {
-                tracing::warn!("the running server has ended meanwhile; its listeners are here");
+                tracing::warn!(
+                    "the running server has ended meanwhile; this server has its listeners"
+                );
             }
         }
         Ok(())
@@ -119,7 +121,7 @@ pub(crate) fn leaves_behind(logs: &[PathBuf], stores: &[PathBuf]) -> String {
     format!(
         "the running server keeps {}, and its successor would not: --data names another directory (a relative one depends on \
          the working directory), --durability is missing, or a service is not served. Give the successor the same settings, or \
-         --takeover-forget to leave this behind",
+         add --takeover-forget to leave this behind",
         all.join(" and ")
     )
 }

@@ -31,7 +31,9 @@ impl Upgrade {
             return;
         };
         let Some(program) = &self.program else {
-            tracing::error!("SIGUSR2: where this program is was not found out");
+            tracing::error!(
+                "SIGUSR2: the path of this program is unknown, so no successor was started"
+            );
             return;
         };
         let mut args = self.args.clone();

@@ -35,7 +35,7 @@ impl Endpoint {
         let wanted = shield.tls.unwrap_or(self.place.is_tcp());
         if shield.tls == Some(true) && files.is_none() {
             return Err(Failure::usage(format!(
-                "TLS at {}: say --tls-cert and --tls-key",
+                "TLS at {}: add --tls-cert and --tls-key",
                 self.place
             )));
         }

@@ -87,7 +87,7 @@ impl Fronts {
         keys.sort();
         keys.dedup();
         for file in keys {
-            tracing::warn!(file = %file.display(), "others may read this private key: chmod 600");
+            tracing::warn!(file = %file.display(), "other users may read this private key: chmod 600");
         }
     }
 

@@ -40,7 +40,7 @@ impl Plan {
         }
         for path in self.all().flat_map(|(_, product)| product.secret_files()) {
             if secret::is_exposed(path) {
-                tracing::warn!(file = %path.display(), "others may read this secret: chmod 600");
+                tracing::warn!(file = %path.display(), "other users may read this secret: chmod 600");
             }
         }
         for endpoint in &self.endpoints {
@@ -62,7 +62,7 @@ impl Plan {
             ),
             Guard::Harmless => tracing::warn!(
                 %service, %addr,
-                "open to every host that reaches it; --open={service} says that this is meant"
+                "open to every host that reaches it; --open={service} confirms that"
             ),
             Guard::ThisHost => {
                 let flag = self.of(service.service).secret_flag(service);

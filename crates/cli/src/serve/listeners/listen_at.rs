@@ -148,7 +148,7 @@ impl TryFrom<Table> for ListenAt {
         shield.tls = table.tls.or(shield.tls);
         if shield.files.is_some() {
             if shield.tls == Some(false) {
-                return Err("files of TLS for a listener that is plain".into());
+                return Err("TLS files for a plain listener".into());
             }
             shield.tls = Some(true);
         }

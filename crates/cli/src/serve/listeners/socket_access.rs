@@ -45,7 +45,7 @@ impl SocketAccess {
         let mode = u32::from_str_radix(text, 8)
             .ok()
             .filter(|mode| *mode <= 0o777);
-        let what = || format!("{text:?} is no mode of a socket: octal digits such as 0660");
+        let what = || format!("{text:?} is no mode of a socket: write octal digits such as 0660");
         self.mode = Some(mode.ok_or_else(what)?);
         Ok(())
     }
@@ -62,7 +62,9 @@ impl SocketAccess {
             }
             match name.parse() {
                 // To the kernel it means that all stays as it is.
-                Ok(u32::MAX) => return Err(format!("{name} is no {what}: numbers end before it")),
+                Ok(u32::MAX) => {
+                    return Err(format!("{name} is no {what}: the number is too large"));
+                }
                 Ok(number) => return Ok(Some(number)),
                 Err(_) => {}
             }

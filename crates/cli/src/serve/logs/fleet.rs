@@ -37,7 +37,7 @@ pub(crate) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
         if home.contains("?partition=") {
             return Err(Failure::usage(format!(
                 "--replicate {home}: with --fleet-address the group gives out the partitions: say how many there are, \
-                 ?partitions={PARTITIONS}, or nothing"
+                 ?partitions={PARTITIONS}, or leave it out"
             )));
         }
         check(place).map_err(|why| Failure::usage(format!("--fleet-address: {why}")))?;
@@ -46,8 +46,8 @@ pub(crate) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
     }
     if target.partitions.is_some() {
         return Err(Failure::usage(format!(
-            "--replicate {home}: partitions are those of a fleet, which needs --fleet-address; one server has \
-             ?partition=N"
+            "--replicate {home}: ?partitions is for a fleet, which needs --fleet-address; for \
+             one server write ?partition=N"
         )));
     }
     let Some(places) = &options.fleet else {
@@ -60,16 +60,18 @@ pub(crate) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
         check(node).map_err(wrong)?;
     }
     if nodes.iter().collect::<BTreeSet<_>>().len() < count {
-        return Err(wrong("a server stands there twice".into()));
+        return Err(wrong("a server is listed twice".into()));
     }
     let own = usize::try_from(target.partition).unwrap_or(usize::MAX);
     if count > NODES_MAX {
-        return Err(wrong(format!("{count} servers; there may be {NODES_MAX}")));
+        return Err(wrong(format!(
+            "{count} servers are listed; at most {NODES_MAX} are allowed"
+        )));
     }
     match Fleet::new(nodes, own) {
         Some(fleet) => Ok(Some(fleet)),
         None => Err(wrong(format!(
-            "it has places for the partitions 0 to {}, and {target} is none of them",
+            "it lists servers for the partitions 0 to {}, and {target} is none of them",
             count - 1
         ))),
     }

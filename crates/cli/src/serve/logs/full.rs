@@ -58,11 +58,12 @@ impl Full {
             ),
             (News::Full(refusals), What::Streams) => tracing::warn!(
                 refusals,
-                "a stream has as many bytes as it may: its producers are refused and wait; \
-                 `tidewire stream list` shows which, `tidewire stream set` changes its limit or what it keeps"
+                "a stream has reached its limit of bytes: its producers are refused and wait; \
+                 `tidewire stream list` shows the stream, `tidewire stream set` changes its \
+                 limit or its retention"
             ),
             (News::Over, What::Disk) => {
-                tracing::info!("nothing is refused for a full disk any more");
+                tracing::info!("the disk has room again: nothing is refused any more");
             }
             (News::Over, What::Streams) => {
                 tracing::info!("no producer is refused for a full stream any more");

@@ -167,8 +167,8 @@ impl OpenLog {
             tracing::error!(
                 directory = %self.directory.display(),
                 %failure,
-                "the durable log has stopped for good: nothing is acknowledged any more. See to the \
-                 disk, then start the server again"
+                "the durable log has stopped for good: nothing is acknowledged any more. Check \
+                 the disk, then start the server again"
             );
         }
         true
@@ -185,8 +185,8 @@ impl OpenLog {
             return Ok(());
         }
         Err(Failure::wrong(format!(
-            "the durable log in {} has failed, and what was not acknowledged by then may be lost; \
-             see to the disk, then start the server again",
+            "the durable log in {} has failed, and messages that were not acknowledged before \
+             may be lost; check the disk, then start the server again",
             self.directory.display()
         )))
     }
@@ -272,16 +272,16 @@ fn report(directory: &Path, recovery: &Recovery) {
     if recovery.room_not_held {
         tracing::warn!(
             directory = %directory.display(),
-            "the file system copies blocks when they are written (btrfs, ZFS, bcachefs), so room cannot \
-             be reserved: if the disk runs full the log may fail instead of refusing messages in time. \
-             Keep some room free, or put --data on ext4 or xfs"
+            "the file system copies blocks when they are written (btrfs, ZFS, bcachefs), so disk \
+             space cannot be reserved: if the disk runs full the log may fail instead of \
+             refusing messages in time. Keep some space free, or put --data on ext4 or xfs"
         );
     }
     if recovery.claims_lost {
         tracing::warn!(
             directory = %directory.display(),
-            "the file `claims` was damaged, and has been written anew: whether the end of the log is \
-             all that was acknowledged as durable is not known"
+            "the file `claims` was damaged, and has been written anew: it is unknown whether \
+             acknowledged batches are missing at the end of the log"
         );
     }
     if let Some(short) = &recovery.short {
@@ -291,25 +291,26 @@ fn report(directory: &Path, recovery: &Recovery) {
             length = short.length,
             last_batch = short.last,
             durable_through = short.durable_through,
-            "the newest segment of the log ends without the room that is reserved behind the last batch, and the log was not \
-             closed: the file was made shorter, or was copied in part. Batches behind the last one may have been there, and \
-             acknowledged; nothing says how many. If there is a whole copy, use that"
+            "the newest segment of the log ends without the space that is reserved behind the \
+             last batch, and the log was not closed: the file was shortened, or was copied in \
+             part. Acknowledged batches may be missing behind the last one, and it is unknown \
+             how many. If there is a complete copy, use it"
         );
     }
     if let Some(cut) = &recovery.cut {
         let kept = match cut.kept_in.is_empty() {
             true => {
-                "What was cut off was not kept: there was no room for it, or there are files of \
-                 eight torn tails (NAME.tail) already, which may be removed"
+                "The bytes that were cut off were not kept: there was no space, or there are \
+                 eight files of torn tails (NAME.tail) already, which may be removed"
             }
-            false => "`tidewire log dump FILE` shows what was cut off",
+            false => "`tidewire log dump FILE` shows the bytes that were cut off",
         };
         tracing::warn!(
             at = %cut.at,
             bytes = cut.bytes,
             whole_batches = cut.whole_batches,
             kept_in = ?cut.kept_in,
-            "cut off a torn tail, which nothing says was acknowledged as durable; it may have been, \
+            "cut off a torn tail; no claim says that it was acknowledged as durable, but it may have been, \
              if the server was killed within a second of its last message and the disk has damaged \
              it. {kept}"
         );
@@ -324,13 +325,13 @@ fn is_held(error: &OpenError) -> bool {
 
 fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     let advice = match error {
-        _ if is_held(error) => "; stop that, or choose another directory with --data DIR",
+        _ if is_held(error) => "; stop that process, or choose another directory with --data DIR",
         OpenError::Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "; choose a directory that may be written with --data DIR"
+                "; choose a writable directory with --data DIR"
             }
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                "; that is no directory: choose one with --data DIR"
+                "; it is no directory: choose one with --data DIR"
             }
             _ => "",
         },

@@ -207,8 +207,8 @@ impl LogOptions {
             Selection::of(names).map_err(|e| Failure::usage(format!("--replicate-stream: {e}")))?;
         if !carries.is_all() && self.fleet_address.is_some() {
             return Err(Failure::usage(
-                "--replicate-stream: a fleet carries all streams, because producers and what is known of them move between \
-                 its servers",
+                "--replicate-stream: a fleet replicates all streams, because producers and their \
+                 marks move between its servers",
             ));
         }
         Ok(carries)

@@ -29,8 +29,8 @@ impl Replica {
             .map_err(|e| Failure::usage(format!("--replicate: {e}")))?;
         if log.policy == Policy::Os {
             return Err(Failure::usage(
-                "--replicate needs a log that syncs: with --sync os a crash could leave less here than at home. Choose \
-                 sync or interval",
+                "--replicate needs a log that syncs: with --sync os a crash could leave fewer \
+                 records on this server than in the home. Choose sync or interval",
             ));
         }
         // Whether there is one at all, and takes its settings.

@@ -111,9 +111,9 @@ impl Product for AckOptions {
             && SERVICE.kinds().any(leads_past)
         {
             return Err(Failure::usage(format!(
-                "{other} has tokens, and the protocol of ack knows none: with --ack-level {} any client \
-                 that reaches it could write to the log. Leave one out, or add --open=ack if that is \
-                 meant",
+                "{other} has tokens, and the protocol of ack has none: with --ack-level {} any \
+                 client that reaches ack could write to the log. Leave one of them out, or add \
+                 --open=ack to allow it",
                 self.level
             )));
         }

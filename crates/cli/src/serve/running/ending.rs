@@ -189,7 +189,7 @@ impl<'a> Ending<'a> {
             }
             self.show(over);
             if self.has_nobody_started(handing) {
-                handing.pass_over("it has done nothing with the logs that it was given");
+                handing.pass_over("it has not opened the logs that were released to it");
                 let before = std::mem::replace(&mut self.successor, Successor::Settled);
                 if let Successor::Starts(kept, _) = before {
                     return self.go_back(kept.sharing());
@@ -330,15 +330,15 @@ impl<'a> Ending<'a> {
         // To drop any of it may be to wait for a thread that waits for a loop.
         std::mem::forget(self);
         Err(Failure::wrong(format!(
-            "the loops have not ended ({progress}): a callback does not return, such as a script without end that has \
-             written. The server ends without them, as if it was killed: what was acknowledged as durable is there when it \
-             is started again"
+            "the loops have not ended ({progress}): a callback does not return, for example an \
+             endless script that has written. The server ends without them, as if it were \
+             killed; data that was acknowledged as durable is safe"
         )))
     }
 
     /// The successor has died, and this server serves again.
     fn go_back(mut self, kept: Inherited) -> Result<End, Failure> {
-        tracing::error!("the successor has not come to serve: this server goes on");
+        tracing::error!("the successor does not serve: this server goes on");
         self.stopper.stop_now();
         while !self.drain.wait_for(STUCK) {}
         let connections = self.drain.take_unserved();
@@ -368,7 +368,7 @@ impl<'a> Ending<'a> {
 fn outcome(failure: Option<&str>, loops: &Waiter) -> Result<End, Failure> {
     if let Some(why) = failure {
         return Err(Failure::wrong(format!(
-            "{why}, see what the log says above; start the server again"
+            "{why}, see the log lines above; start the server again"
         )));
     }
     loops.wait().map_err(loop_failed)?;
@@ -390,7 +390,7 @@ fn let_go(handing: &mut Handing, manager: &Manager, places: &[Endpoint]) -> Pass
         manager.succeeded_by(pid);
         tracing::info!(
             pid,
-            "a successor serves; what was accepted here is finished here"
+            "a successor serves; this server finishes the connections that it has accepted"
         );
     }
     Passing::new(handing.let_go(), places)
@@ -398,8 +398,8 @@ fn let_go(handing: &mut Handing, manager: &Manager, places: &[Endpoint]) -> Pass
 
 fn loop_failed(failed: LoopFailed) -> Failure {
     Failure::wrong(format!(
-        "{failed}; its connections were cut and the server has stopped. This is a mistake in the \
-         server: please report what the log says above, and start it again"
+        "{failed}; its connections were cut and the server has stopped. This is a bug in the \
+         server: please report the log lines above, and start the server again"
     ))
 }
 

@@ -126,8 +126,8 @@ impl Events {
         if !std::mem::replace(&mut self.cannot_wait, true) {
             tracing::error!(
                 error = %io::Error::from(e),
-                "cannot wait for signals and the control socket; signals are looked for ten times a second, \
-                 takeovers are not heard"
+                "cannot wait for signals and the control socket; signals are polled ten times a \
+                 second, and no takeover is possible"
             );
         }
         std::thread::sleep(most.map_or(PAUSE, |most| most.min(PAUSE)));

@@ -102,8 +102,9 @@ impl<'a> Life<'a> {
                 said = Some(Instant::now());
                 tracing::warn!(
                     log = %log.display(),
-                    "a successor that did not take over holds the log still: new connections wait. If it hangs, end \
-                     it, and this server goes on; a signal ends this one"
+                    "a successor that did not take over still holds the log: new connections \
+                     wait. If it hangs, end it, and this server goes on; a signal ends this \
+                     server"
                 );
             }
             std::thread::sleep(HELD);
@@ -387,14 +388,17 @@ impl<'a> Life<'a> {
         self.manager.reloading();
         match self.fronts.reload() {
             Ok(0) => {
-                tracing::info!("SIGHUP: no listener speaks TLS, so there is nothing to read again");
+                tracing::info!("SIGHUP: no listener speaks TLS, so no file was read again");
             }
             Ok(listeners) => {
                 tracing::info!(listeners, "SIGHUP: the files of TLS were read again");
                 self.fronts.warn();
             }
             Err(Failure { message, .. }) => {
-                tracing::error!(why = message, "SIGHUP: nothing has changed");
+                tracing::error!(
+                    why = message,
+                    "SIGHUP: a file is invalid, so nothing has changed"
+                );
             }
         }
         match self.sources.asked() {
@@ -486,8 +490,8 @@ fn cannot_start(error: &StartError) -> Failure {
                 ""
             }
             io::ErrorKind::AddrInUse => {
-                "; another process listens there: stop it, or choose other places with \
-                 --listen SERVICE=ADDR (port 0 takes any free one)"
+                "; another process listens there: stop it, or choose another address with \
+                 --listen SERVICE=ADDR (port 0 takes any free port)"
             }
             io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
             io::ErrorKind::PermissionDenied => "; ports below 1024 need the right to bind them",

@@ -46,7 +46,7 @@ impl Manager {
                     tell(&[NotifyState::Watchdog]);
                 } else {
                     tracing::error!(
-                        "a loop does not turn: the service manager is not told that all is well"
+                        "a loop is stuck: the watchdog of the service manager is not fed"
                     );
                 }
             });

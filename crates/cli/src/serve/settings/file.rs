@@ -165,7 +165,7 @@ impl<'a> Reading<'a> {
             } else {
                 let what = match self.schema.get(&key) {
                     Some(of) => format!(
-                        "`{key}` does not belong into [{table}]: it stands {}",
+                        "`{key}` does not belong into [{table}]: put it {}",
                         of.table
                             .as_ref()
                             .map_or("above all tables".into(), |table| format!("in [{table}]"))
@@ -179,8 +179,8 @@ impl<'a> Reading<'a> {
 
     fn unknown(&self, shown: &str, name: &str, is_table: bool) -> String {
         let what = match is_table {
-            true => format!("there is no table [{shown}]"),
-            false => format!("there is no setting `{shown}`"),
+            true => format!("unknown table [{shown}]"),
+            false => format!("unknown setting `{shown}`"),
         };
         let short = name.split_once('-').map(|(_, short)| short);
         let similar = || {
@@ -189,7 +189,7 @@ impl<'a> Reading<'a> {
         };
         match (!is_table).then(similar).flatten() {
             Some(similar) => format!("{what}: did you mean `{similar}`?"),
-            None => format!("{what}: `tidewire config example` has all of them"),
+            None => format!("{what}: `tidewire config example` lists all of them"),
         }
     }
 
@@ -205,7 +205,7 @@ impl<'a> Reading<'a> {
             Err(what) => return self.wrong(at, format!("`{name}`: {what}")),
         };
         if self.file.said.iter().any(|said| said.name == *name) {
-            return self.wrong(at, format!("`{name}` is there twice"));
+            return self.wrong(at, format!("`{name}` is set twice"));
         }
         let said = setting.said(values);
         match self.schema.check(&said) {
@@ -294,7 +294,7 @@ mod tests {
                 "line 2: there is no setting `wokers`: did you mean `workers`?",
                 "line 5: there is no setting `kv.maxmemry`: did you mean `kv-maxmemory`?",
                 "line 6: `workers` does not belong into [kv]: it stands above all tables",
-                "line 7: there is no table [kw]: `tidewire config example` has all of them",
+                "line 7: there is no table [kw]: `tidewire config example` lists all of them",
                 "line 9: `log` is a value, not a table: did you mean [durable-log]?",
             ]
         );

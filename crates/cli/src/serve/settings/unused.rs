@@ -88,34 +88,34 @@ impl Plan {
             }
             Need::Log => (
                 !self.log_directories().is_empty(),
-                "no service here writes to a log: ingest does, ack with --ack-level, kv with --durability",
+                "no service that is served writes to a log: ingest does, ack with --ack-level, kv with --durability",
             ),
             Need::Home => (
                 self.durable.replicate.is_some()
                     || self.all().any(|(_, product)| product.has_home()),
-                "nothing is replicated here: see --replicate, and for keys --kv-replicate and --follow",
+                "nothing is replicated: see --replicate, and for keys --kv-replicate and --follow",
             ),
             Need::Replicated => (
                 self.durable.replicate.is_some(),
-                "nothing is replicated here: see --replicate",
+                "nothing is replicated: see --replicate",
             ),
             Need::SyncedLog => (
                 self.awaits_syncs(),
-                "no log here is synced before it answers: that is --sync sync, for kv --durability sync",
+                "no log is synced before replies: add --sync sync, or for kv --durability sync",
             ),
             Need::Tls => (
                 self.endpoints.iter().any(|e| e.front.tls.is_some())
                     || self.admin_front.tls.is_some(),
-                "no listener here speaks TLS: on a Unix socket it is SERVICE=tls:unix:/PATH",
+                "no listener speaks TLS: for a Unix socket write SERVICE=tls:unix:/PATH",
             ),
             Need::Admin => (!self.admin.is_off(), "there is no admin listener"),
             Need::Addresses => (
                 admission.counts_addresses() || limits(ListenerRules::counts_addresses),
-                "it is for --max-per-address and --accept-rate-per-address",
+                "it needs --max-per-address or --accept-rate-per-address",
             ),
             Need::Prefixes => (
                 admission.counts_prefixes() || limits(ListenerRules::counts_prefixes),
-                "it is for --max-per-prefix",
+                "it needs --max-per-prefix",
             ),
         };
         (!is_there).then(|| why.into())

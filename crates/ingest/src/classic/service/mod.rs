@@ -359,7 +359,7 @@ impl<S: Sink> ClassicConn<S> {
                 cx.local.tally.add(Count::oversized, 1);
                 tracing::warn!(
                     peer = %cx.link.peer().endpoint, size, limit = self.shared.classic.payload_max,
-                    "{TOO_LARGE}: closing the connection; raise the limit if such messages are meant to be",
+                    "{TOO_LARGE}: closing the connection; raise the limit if such messages are expected",
                 );
                 self.end(Ending::Because(TOO_LARGE), cx);
                 Some(Next::Paused)

@@ -175,7 +175,7 @@ impl<'a> Hello<'a> {
             return Err(Malformed("this is not the native protocol"));
         }
         if bytes.get(4).is_some_and(|&version| version != VERSION) {
-            return Err(Malformed("only version 1 is spoken here"));
+            return Err(Malformed("this server speaks only version 1"));
         }
         if bytes
             .get(5)

@@ -12,9 +12,11 @@ use crate::native::reply::send;
 use crate::native::shared::Shared;
 
 /// Why a producer waits that is not told more exactly.
-const QUEUE_FULL: &str = "the queue of the server's log is full: its disk takes less than is sent";
-const REPLICATING: &str = "it is durable at the server, and on its way to the home of its log";
-const COMMITTING: &str = "the server's log has not synced it yet";
+const QUEUE_FULL: &str =
+    "the queue of the server's log is full: the disk is slower than the producers";
+const REPLICATING: &str =
+    "the messages are durable on the server, and on their way to the home of its log";
+const COMMITTING: &str = "the server's log has not synced the messages yet";
 
 impl Producer {
     /// A batch is committed, and all before it.

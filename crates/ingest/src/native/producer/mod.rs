@@ -226,7 +226,7 @@ impl Producer {
         {
             tracing::warn!(
                 peer = %cx.link.peer().endpoint, producer = self.id.0, next, gap,
-                "messages acknowledged as received were lost: going on behind them",
+                "messages that were acknowledged as received are lost: the producer goes on behind them",
             );
             cx.local.tally.add(Count::adopted, 1);
             let gap = usize::try_from(gap).unwrap_or(usize::MAX);

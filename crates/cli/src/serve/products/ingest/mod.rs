@@ -82,8 +82,8 @@ impl Product for IngestOptions {
     fn check(&self, plan: &Plan) -> Result<(), Failure> {
         match plan.deadlines.limits_silence_of(&SERVICE) {
             true => Err(Failure::usage(
-                "--idle ingest= would have no effect: a producer may have nothing to say; --tcp-keepalive finds hosts \
-                 that have vanished",
+                "--idle ingest= would have no effect: a producer may have nothing to send; \
+                 --tcp-keepalive finds hosts that have disappeared",
             )),
             false => Ok(()),
         }
@@ -167,7 +167,7 @@ impl Serving for Ingest {
         };
         match options.accepted() {
             Ok(tokens) if self.had_tokens && tokens.is_empty() => {
-                tracing::error!("SIGHUP: there would be no tokens any more: nothing has changed");
+                tracing::error!("SIGHUP: the files hold no token any more: the old tokens stay");
             }
             Ok(tokens) if self.had_tokens || !tokens.is_empty() => {
                 // This comes before any client relies on the tokens.

@@ -75,7 +75,10 @@ impl Archive {
                 if let Err(why) = needs.step(&mut last, &theirs)
                     && theirs.goes_on()
                 {
-                    tracing::warn!(why, "no snapshot of the key-value store goes home for now");
+                    tracing::warn!(
+                        why,
+                        "snapshots of the key-value store cannot be sent to the home at present"
+                    );
                     theirs.wait(AGAIN);
                 }
             }
@@ -155,7 +158,7 @@ impl Needs {
         if status.needs_snapshot {
             tracing::info!(
                 position,
-                "the key-value store was there before its home: its snapshot goes there first, and level replicated is promised with that"
+                "the key-value store is older than its home: its snapshot is sent first, and level replicated is promised after that"
             );
         }
         let before = before.snapshot;
@@ -204,8 +207,9 @@ impl Needs {
         if let Some(before) = before {
             let records = Reader::find(target, home, before.position);
             let records = records.map_err(|e| e.to_string())?;
-            tidewire_kafka::forget(target, home, records, before.from)
-                .map_err(|e| format!("what the snapshot before stands for is not removed: {e}"))?;
+            tidewire_kafka::forget(target, home, records, before.from).map_err(|e| {
+                format!("old changes and snapshots were not removed from the home: {e}")
+            })?;
         }
         Ok(())
     }

@@ -31,14 +31,14 @@ pub(super) fn clean(directory: &Path) -> Result<(), Failure> {
                 "--follow: another process has just taken the store over with {shown}: start again"
             )));
         }
-        tracing::warn!(directory = %shown, "an earlier start was about to take the store over, and has taken nothing: its log goes");
+        tracing::warn!(directory = %shown, "an earlier start began to take the store over and did not finish: its empty log is removed");
         return empty(directory).map_err(cannot);
     }
     if entries(directory).map_err(cannot)?.is_empty() {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "--follow: there is something in {shown}, and no log of a store: move it away"
+        "--follow: {shown} is not empty, and holds no log of a store: move its contents away"
     )))
 }
 
@@ -73,8 +73,8 @@ pub(super) fn refuse_begun(directory: &Path) -> Result<(), Failure> {
     match directory.join(BEGUN).exists() {
         false => Ok(()),
         true => Err(Failure::usage(format!(
-            "the log in {} was made to take a store over, and that was not finished: start with --follow, and take it \
-             over again",
+            "the log in {} was made for a takeover that did not finish: start with --follow, and \
+             promote the server again",
             directory.display()
         ))),
     }
@@ -122,7 +122,7 @@ fn is_free(directory: &Path) -> io::Result<()> {
 fn occupied() -> io::Error {
     io::Error::new(
         io::ErrorKind::AlreadyExists,
-        "there is something in it, of another server perhaps: --data is one server's",
+        "the directory is not empty, and may belong to another server: give each server its own --data",
     )
 }
 

@@ -333,7 +333,7 @@ impl Thread {
         let held = tidewire_kafka::held(&self.needs.target, Share::Whole, &self.home)?;
         if !is_whole(&held.notes) {
             return Err(NotBegun::Now(
-                "the home has not all of the store yet: its owner had it before it had the home, and sends a snapshot first".into(),
+                "the home does not have the whole store yet: the store is older than its home, and the owner sends a snapshot first".into(),
             ));
         }
         let word = held.notes.get(SNAPSHOT);
@@ -427,7 +427,7 @@ impl Thread {
         let told = match probe(&directory, room) {
             Ok(()) => return true,
             Err(e) => format!(
-                "{}: {e}; nothing has changed, and the former owner goes on",
+                "{}: {e}; nothing has changed, and the present owner goes on",
                 directory.display()
             ),
         };

@@ -45,8 +45,8 @@ impl KvOptions {
         let (flag, home, follows) = match (&self.follow, &self.replicate) {
             (Some(_), Some(_)) => {
                 return Err(Failure::usage(
-                    "--follow and --kv-replicate: a store is another server's, or this one's. A follower that takes its \
-                     store over carries it to the home that it has followed",
+                    "--follow and --kv-replicate: give one of them. A promoted follower \
+                     replicates to the home that it has followed",
                 ));
             }
             (Some(home), None) => ("--follow", home, true),
@@ -60,8 +60,9 @@ impl KvOptions {
         };
         if matches!(durability, Durability::None | Durability::Here(Commits::Os)) {
             return Err(Failure::usage(format!(
-                "{flag} needs a log that syncs, as a crash could leave less here than at home: --durability replicated, \
-                 sync or interval:TIME"
+                "{flag} needs a log that syncs, because a crash could leave fewer changes on \
+                 this server than in the home: add --durability replicated, sync or \
+                 interval:TIME"
             )));
         }
         let target: Target = home
@@ -69,7 +70,7 @@ impl KvOptions {
             .map_err(|e| Failure::usage(format!("{flag}: {e}")))?;
         if target.topic.len() > TOPIC_MAX {
             return Err(Failure::usage(format!(
-                "{flag}: a topic of a store has at most {TOPIC_MAX} characters, as that of its snapshots has more"
+                "{flag}: the topic of a store has at most {TOPIC_MAX} characters, because the name of its snapshots' topic is longer"
             )));
         }
         if target.partitions.is_some() {
@@ -148,8 +149,9 @@ impl Carrier {
             if theirs.lost().is_none() {
                 tracing::error!(
                     why = &*why,
-                    "another server has taken the key-value store over: no change is taken any more. What was not at home \
-                     stays here: see tidewire log unreplicated"
+                    "another server has taken the key-value store over: this server refuses \
+                     changes from now on. Changes that were not in the home stay here: see \
+                     tidewire log unreplicated"
                 );
             }
             theirs.lose(why);

@@ -76,13 +76,13 @@ impl Product for KvOptions {
         }
         if plan.endpoints_of(binary()).any(|e| e.by_name) {
             return Err(Failure::usage(
-                "kv has a password, and the protocol of kv/binary knows none: any client that reaches \
-                 it could read and write everything. Leave it out, or add --open=kv/binary if \
-                 that is meant",
+                "kv has a password, and the protocol of kv/binary has none: any client that \
+                 reaches kv/binary could read and write everything. Leave kv/binary out, or add \
+                 --open=kv/binary to allow it",
             ));
         }
-        let said = "kv/binary is left out: kv has a password, and that protocol knows none \
-                    (to serve it all the same: kv/resp kv/binary --open=kv/binary)";
+        let said = "kv/binary is not served: kv has a password, and that protocol has none (to \
+                    serve it all the same: kv/resp kv/binary --open=kv/binary)";
         Ok(Some((binary(), said)))
     }
 
@@ -227,7 +227,7 @@ impl KvOptions {
         }
         if !plan.need_log() {
             return Err(Failure::usage(
-                "--kv-log-keys shows what ingest keeps, or ack with --ack-level, and neither is served here",
+                "--kv-log-keys shows messages of ingest, or of ack with --ack-level, and neither is served here",
             ));
         }
         if self.log_past_tokens {
@@ -242,8 +242,9 @@ impl KvOptions {
             () => return Ok(()),
         };
         Err(Failure::usage(format!(
-            "ingest asks for {what}, and clients of kv show none: with --kv-log-keys any client that may read keys would read all \
-             streams. Leave it out, or add --kv-log-past-tokens if that is meant; ACL then says which user reads which stream \
+            "ingest requires {what}, and clients of kv have none: with --kv-log-keys any client \
+             that may read keys could read all streams. Leave --kv-log-keys out, or add \
+             --kv-log-past-tokens to allow it; ACL then says which user reads which stream \
              (%R~{prefix}NAME)"
         )))
     }

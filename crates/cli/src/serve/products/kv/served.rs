@@ -80,7 +80,7 @@ fn recover(
     let (kv_log, replayed) = opened.map_err(|error| {
         let way_on = match &error {
             ReplayError::Read(ReadError::Missing { .. }) => {
-                "; --kv-accept-loss goes on without them"
+                "; --kv-accept-loss starts without them"
             }
             _ => "",
         };
@@ -94,7 +94,7 @@ fn recover(
     if replayed.lost > 0 {
         tracing::warn!(
             %directory, lost = replayed.lost,
-            "records that were lost in damage are passed over: what they changed is not known"
+            "records that were lost in damage are skipped: their changes are lost"
         );
     }
     let keys = keys(store);
@@ -176,7 +176,7 @@ impl Kv {
             tracing::info!(
                 prefix = options.log_keys,
                 past_tokens = options.log_past_tokens,
-                "clients of kv read the log of messages: its streams are keys that begin so"
+                "clients of kv can read the log of messages: its streams are keys with this prefix"
             );
             service.show_log(keys);
         }
@@ -239,8 +239,9 @@ impl Kv {
         };
         if let Some((db, key)) = resp.hidden_by_log(now_ms()) {
             return Err(Failure::usage(format!(
-                "--kv-log-keys: the store has keys that begin so, which no client could use any more, such as {:?} in database \
-                 {db}: choose another prefix, or rename them first",
+                "--kv-log-keys: the store has keys with this prefix, which no client could use \
+                 any more, such as {:?} in database {db}: choose another prefix, or rename these \
+                 keys first",
                 String::from_utf8_lossy(&key)
             )));
         }
@@ -412,8 +413,8 @@ impl Serving for Kv {
             {
                 tracing::info!(
                     %addr,
-                    "recovering: until that is done commands that need keys are answered with -LOADING, and those \
-                     of the binary protocol wait"
+                    "recovering: until the end of it, commands that need keys are answered with \
+                     -LOADING, and commands of the binary protocol wait"
                 );
             }
         }
@@ -455,8 +456,8 @@ impl Serving for Kv {
         }
         if asks {
             tracing::warn!(
-                "ingest asks for tokens now, so --kv-log-keys shows nothing any more; --kv-log-past-tokens says \
-                 that it is meant to"
+                "ingest requires tokens now, so --kv-log-keys shows nothing any more; \
+                 --kv-log-past-tokens allows it"
             );
         }
         self.resp.shut_log(asks);
@@ -493,8 +494,8 @@ impl Serving for Kv {
         let keys = self.forgotten();
         (keys > 0).then(|| {
             format!(
-                "the key-value store holds {keys} keys in memory alone (durability none), which its successor would \
-                 not have; with --takeover-forget they are forgotten"
+                "the key-value store holds {keys} keys in memory only (durability none), which a \
+                 successor would not have; with --takeover-forget they are lost"
             )
         })
     }
@@ -610,8 +611,9 @@ fn await_home(
         if kv_log.lost().is_some() {
             let why = carrier.trouble().unwrap_or_default();
             return Err(Failure::wrong(format!(
-                "the key-value store is another server's by now: {why}. See with `tidewire log unreplicated` what is here alone, \
-                 and start with --follow and another directory"
+                "another server owns the key-value store now: {why}. `tidewire log unreplicated` \
+                 lists the changes that only this server has; start with --follow and another \
+                 directory"
             )));
         }
         if !goes_on() {

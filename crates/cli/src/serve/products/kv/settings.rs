@@ -213,11 +213,11 @@ impl KvOptions {
     pub(super) fn unused(&self, flag: &str, has_log: bool) -> Option<&'static str> {
         let (acts, why) = match flag {
             "kv-snapshot-growth" | "kv-accept-loss" => {
-                (has_log, "there is no log of keys here: see --durability")
+                (has_log, "this server has no log of keys: see --durability")
             }
             "kv-home-growth" | "kv-lease" => (
                 self.replicate.is_some() || self.follow.is_some(),
-                "the store has no home here: see --kv-replicate and --follow",
+                "the store has no home: see --kv-replicate and --follow",
             ),
             "kv-address" | "kv-master-name" | "kv-session" => (
                 self.failover,
@@ -225,7 +225,7 @@ impl KvOptions {
             ),
             "kv-log-reply" | "kv-log-past-tokens" => (
                 self.log_keys.is_some(),
-                "no keys show the log here: see --kv-log-keys",
+                "the log is not shown as keys: see --kv-log-keys",
             ),
             _ => return None,
         };

@@ -104,7 +104,7 @@ impl KafkaSource {
             (Some(why), _) => Some(why.clone()),
             (None, Some(silent)) => {
                 let seconds = silent.as_secs();
-                Some(format!("no broker has said for {seconds} s where the home ends").into())
+                Some(format!("no broker has answered for {seconds} s").into())
             }
             (None, None) => None,
         };
@@ -113,7 +113,7 @@ impl KafkaSource {
             match (silent, &trouble) {
                 (Some(_), Some(why)) => tracing::warn!(
                     why = &**why,
-                    "the home of the key-value store is not reached: what is read here may be old"
+                    "the home of the key-value store is not reached: reads from this server may be old"
                 ),
                 _ => tracing::info!("the home of the key-value store is reached"),
             }
