@@ -260,7 +260,7 @@ fn replies_are_short(tokens: &[Token<'_>]) -> bool {
         }
         let name = match (tokens[at], tokens.get(at + 1)) {
             (Token::Sign(b'('), Some(Token::Text(name))) => name,
-            (Token::Text(ref name), _) => name,
+            (Token::Text(name), _) => name,
             _ => "",
         };
         let name = name.to_ascii_lowercase();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use tidewire::Cx;
-use tidewire_lua::{Answer, Ended, Fcall, NotLoaded, Run, Stop};
+use tidewire_lua::{Ended, Fcall, NotLoaded, Run, Stop};
 
 use super::answered::write;
 use super::apart::Work;
