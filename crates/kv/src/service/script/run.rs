@@ -306,6 +306,7 @@ impl RespConn {
                 return Outcome::Done;
             }
             if let Err(why) = compiled {
+                interpreter.running.end();
                 end_phase(at, scripts);
                 reply.error(compile_error(&why));
                 *at.interpreter() = Some(interpreter);
