@@ -375,6 +375,20 @@ def tells_of_a_server_that_lost_what_it_acknowledged(listener, store):
 
 
 @ends_badly
+def keeps_the_highest_acknowledgement(listener, store):
+    line = store.accept(listener)
+    for _ in range(10):
+        store.take(line)
+    store.acknowledge(line)
+    line.send(server_frame(2, 0, struct.pack("<Q", store.first + 3)))
+    store.end(line)
+    # Between the two.
+    line = store.accept(listener, mark=store.first + 5)
+    nothing_but_the_end(store, line)
+    is_over(listener)
+
+
+@ends_badly
 def tells_of_a_server_that_lost_everything(listener, store):
     line = store.accept(listener)
     store.take(line)
