@@ -41,6 +41,7 @@ struct Readings {
     server_switches: ContextSwitches,
     tcp: TcpSegments,
     cores: CoreTimes,
+    server_written_bytes: Option<u64>,
 }
 
 impl Readings {
@@ -53,6 +54,7 @@ impl Readings {
             server_switches: server.context_switches()?,
             tcp: server.tcp_segments()?,
             cores: CoreTimes::read()?,
+            server_written_bytes: server.written_bytes(),
         })
     }
 
@@ -125,6 +127,10 @@ impl Meter {
             server_switches: end.server_switches.since(&begin.server_switches),
             tcp: end.tcp.since(&begin.tcp),
             cores: end.cores.since(&begin.cores),
+            server_written_bytes: end
+                .server_written_bytes
+                .zip(begin.server_written_bytes)
+                .map(|(end, begin)| end.saturating_sub(begin)),
         })
     }
 }
@@ -146,6 +152,9 @@ pub struct Metered {
     pub cores: Vec<CoreShare>,
     /// What else ran on the cores of server and generator.
     pub others: Others,
+    /// Bytes that the server wrote to disks; absent where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_written_bytes: Option<u64>,
 }
 
 /// What ran on the cores of server and generator, and was neither.
@@ -260,6 +269,7 @@ mod tests {
                 busy_ns: 0,
                 cores: 1,
             },
+            server_written_bytes: None,
         }
     }
 

@@ -41,9 +41,9 @@ pub(super) struct Moved {
 /// Reads of a key-value load, while it was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
-    /// Reads that found something.
+    /// Reads that found something, and replies to pushes and increments that had risen.
     pub hits: u64,
-    /// Reads that found nothing.
+    /// Reads that found nothing, and replies to pushes and increments that had not risen.
     pub misses: u64,
 }
 

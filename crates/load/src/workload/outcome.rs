@@ -33,6 +33,9 @@ pub struct Outcome {
     /// Messages answered by then, seconds since the load began, every 200 ms; longer runs have fewer
     /// points.
     pub progress: Vec<(f64, u64)>,
+    /// Bytes of one reply's body to each request of an HTTP load together, where each was answered with a body.
+    #[serde(skip)]
+    pub body_bytes: Option<u64>,
     /// Reads that found something and nothing, where the load has reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Reads>,
