@@ -172,7 +172,10 @@ pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
         false => show!("{}", abba::Figures(&comparison)),
     }
     if let Some(counted) = &counted {
-        show!("{}", counted.beside(&comparison));
+        show!(
+            "{}",
+            counted.beside(&comparison, !against.other_work().is_empty())
+        );
     }
     let mut remarks = Vec::new();
     if let Some(failure) = &failure {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use tidewire_load::abba::Side;
 use tidewire_load::stats::ROUNDS_MIN;
 use tidewire_load::trust::{Kind, Trust};
-use tidewire_load::workload::Outcome;
+use tidewire_load::workload::{Outcome, Reads, Work};
 
 use super::sameness::lengths_differ;
 
 /// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
 const MISSES_APART: f64 = 0.01;
+
 /// What speaks against a whole comparison, gathered from its runs.
 #[derive(Default)]
 pub(super) struct Against {
@@ -33,16 +34,21 @@ struct Runs {
 
 impl Against {
     pub(super) fn take(&mut self, side: Side, outcome: &Outcome, trust: &Trust) {
-        if let Some(reads) = outcome.reads {
-            let (hits, misses) = self.reads.entry(side).or_default();
-            (*hits, *misses) = (*hits + reads.hits, *misses + reads.misses);
-        }
+        self.take_work(side, &outcome.work());
         let has = |kind| u32::from(trust.reasons.iter().any(|reason| reason.kind == kind));
         let runs = self.runs.entry(side).or_default();
         runs.elsewhere += has(Kind::ServerElsewhere);
         runs.not_written += has(Kind::NotWritten);
         runs.all += 1;
-        if let Some(bytes) = outcome.body_bytes {
+    }
+
+    /// Takes what replies say of the work of a side.
+    pub(super) fn take_work(&mut self, side: Side, work: &Work) {
+        if work.reads != Reads::default() {
+            let (hits, misses) = self.reads.entry(side).or_default();
+            (*hits, *misses) = (*hits + work.reads.hits, *misses + work.reads.misses);
+        }
+        if let Some(bytes) = work.body_bytes {
             self.bodies.insert(side, bytes);
         }
     }
@@ -124,10 +130,11 @@ mod tests {
 
     #[test]
     fn servers_that_do_other_work_are_told_apart_and_equal_ones_are_not() {
-        let mut against = Against::default();
-        against.runs = [(Side::A, runs(0)), (Side::B, runs(1))].into();
-        against.bodies = [(Side::A, 1_000), (Side::B, 1_005)].into();
-        against.reads = [(Side::A, (900, 100)), (Side::B, (1_795, 205))].into();
+        let mut against = Against {
+            runs: [(Side::A, runs(0)), (Side::B, runs(1))].into(),
+            bodies: [(Side::A, 1_000), (Side::B, 1_005)].into(),
+            reads: [(Side::A, (900, 100)), (Side::B, (1_795, 205))].into(),
+        };
         assert_eq!(against.doubts(6), [""; 0]);
         against.runs.insert(Side::B, runs(6));
         against.bodies.insert(Side::B, 13);

@@ -52,7 +52,7 @@ fn store(keeps: bool) -> SocketAddr {
     })
 }
 
-fn serve_store(mut socket: TcpStream, keeps: bool) -> std::io::Result<()> {
+pub(crate) fn serve_store(mut socket: TcpStream, keeps: bool) -> std::io::Result<()> {
     static KEPT: std::sync::Mutex<Option<HashMap<Vec<u8>, Vec<u8>>>> = std::sync::Mutex::new(None);
     let (mut bytes, mut more) = (Vec::new(), [0; 65_536]);
     loop {

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::bench_lies::{command, told};
-use crate::common::server;
+use crate::bench_lies::{command, serve_store, told};
+use crate::common::{server, stderr, stdout, tidewire};
+use crate::count::valgrind;
 use serde_json::Value;
 
 /// Lists of which only the lengths are kept, or not even these.
@@ -175,4 +176,63 @@ fn a_matrix_says_which_server_sends_another_page() {
     let json: Value = json.unwrap();
     let server = &json["result"]["workloads"][0]["servers"][1];
     assert_eq!(server["medians"]["http_body_bytes"], 5.0, "{server}");
+}
+
+/// This program as a store, for the test below. Without the variable it is no server, and no test either.
+#[test]
+fn as_a_store() {
+    let Ok(what) = std::env::var("TIDEWIRE_STORE") else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!(
+        "\nlistening service=kv addr={}",
+        listener.local_addr().unwrap()
+    );
+    for socket in listener.incoming() {
+        let _ = serve_store(socket.unwrap(), what == "keeps");
+    }
+}
+
+#[test]
+fn a_store_that_forgets_is_not_said_to_need_fewer_instructions() {
+    if !valgrind() {
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let side = |what: &str| {
+        format!(
+            "name={what},cmd=env TIDEWIRE_STORE={what} AT=127.0.0.1:0 {own} --exact bench_work::as_a_store --nocapture"
+        )
+    };
+    let ab = |b: &str| {
+        let args = [
+            "bench",
+            "ab",
+            "kv",
+            "--keys",
+            "10",
+            "--count-only",
+            "--count-messages",
+            "50",
+            "--a",
+            &side("keeps"),
+            "--b",
+            b,
+        ];
+        // However long that takes on a busy machine.
+        let output = tidewire(&args).output().unwrap();
+        (output.status.code(), stdout(&output) + &stderr(&output))
+    };
+    let (code, said) = ab(&side("forgets"));
+    assert_eq!(code, Some(4), "{said}");
+    assert!(
+        said.contains("0.0 % of the reads of A found nothing, and 100.0 % of those of B"),
+        "{said}"
+    );
+    assert!(!said.contains("\ncounted "), "{said}");
+    let (code, said) = ab(&side("keeps"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("\ncounted "), "{said}");
 }

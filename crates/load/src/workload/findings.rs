@@ -61,6 +61,23 @@ impl Reads {
     }
 }
 
+/// What replies say of the work that was done for them, though each is a good one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Reads that found something and nothing.
+    pub reads: Reads,
+    /// Bytes of one reply's body to each request of an HTTP load together, where each was answered with a body.
+    pub body_bytes: Option<u64>,
+}
+
+impl Work {
+    /// Adds the work of another run of one load.
+    pub fn add(&mut self, other: &Work) {
+        self.reads.add(other.reads.hits, other.reads.misses);
+        self.body_bytes = other.body_bytes.or(self.body_bytes);
+    }
+}
+
 /// Connections that took the place of others, from the beginning of the load on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconnects {

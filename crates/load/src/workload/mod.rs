@@ -72,7 +72,7 @@ pub use echo::EchoLoad;
 pub use extent::Extent;
 pub use failure::Failure;
 pub use fault::Fault;
-pub use findings::{Reads, Reconnects};
+pub use findings::{Reads, Reconnects, Work};
 pub use generator::{Generator, Progress, Target, Watch};
 pub use http::{HttpLoad, HttpRequest};
 pub use idle::IdleLoad;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::findings::{Reads, Reconnects};
+use super::findings::{Reads, Reconnects, Work};
 use super::generator::Target;
 use super::stage::Round;
 use crate::abba::Sample;
@@ -175,6 +175,14 @@ pub struct Schedule {
 }
 
 impl Outcome {
+    /// What the replies say of the work that was done for them.
+    pub fn work(&self) -> Work {
+        Work {
+            reads: self.reads.unwrap_or_default(),
+            body_bytes: self.body_bytes,
+        }
+    }
+
     /// Messages a second.
     pub fn requests_per_second(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
