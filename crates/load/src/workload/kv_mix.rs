@@ -75,6 +75,11 @@ impl Mix {
         &self.all[usize::from(number)].0
     }
 
+    /// All commands, by their numbers.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.all.iter().map(|(template, _)| template)
+    }
+
     /// Room for what its first replies were.
     pub(super) fn firsts(&self) -> Firsts {
         self.all.iter().map(|_| OnceLock::new()).collect()

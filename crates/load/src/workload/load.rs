@@ -99,13 +99,18 @@ pub trait Load: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Further arguments for a `tidewire serve` that is started for the load.
+    /// Whether its replies promise that a disk has what was sent.
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    /// More arguments of `tidewire serve`, when that is started for it.
     fn server_args(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
     /// What the generator can be measured against.
-    fn ceiling(&self) -> Ceiling;
+    fn baseline(&self) -> Baseline;
 
     /// Makes the run.
     ///
@@ -189,7 +194,7 @@ pub enum Instead {
 }
 
 /// What the generator can be measured against.
-pub enum Ceiling {
+pub enum Baseline {
     /// A server that knows the replies beforehand.
     Null(Replies),
     /// A server of ours that keeps nothing, loaded with this.
