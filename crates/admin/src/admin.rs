@@ -171,7 +171,7 @@ impl Admin {
     }
 }
 
-/// What answers, and the limits of its connections.
+/// The HTTP service that answers requests, and the limits of its connections.
 fn app(panel: &Panel, token: Option<Token>, names: Vec<String>) -> (Http<Desk>, Limits) {
     app_of(token, names, |gate| Desk::new(gate, panel))
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::metric::Kind;
 use crate::snapshot::{Snapshot, Value};
 
-/// What `/stats.json` holds.
+/// The content of `/stats.json`.
 ///
 /// ```
 /// use tidewire_admin::{Page, Snapshot, catalogue};
@@ -30,13 +30,14 @@ pub struct Page {
     pub time: f64,
     /// How long the server has run.
     pub uptime_seconds: f64,
-    /// What runs the loops, and why.
+    /// The engine of the loops, and why this engine was chosen.
     pub engine: String,
     /// Why it is this engine.
     pub engine_reason: String,
     /// `recovering`, `serving` or `draining`.
     pub state: String,
-    /// What the server does in this stage, and its progress; empty if there is nothing to say.
+    /// The server's present work in this stage, and its progress; empty if there is nothing to
+    /// report.
     pub doing: String,
     /// Where it listens, in the order of the banner.
     pub listeners: Vec<Listener>,

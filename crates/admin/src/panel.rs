@@ -83,7 +83,7 @@ struct Seen {
     server: Option<(Observer, Vec<Listener>)>,
     sources: Vec<Arc<Source>>,
     levels: Option<Arc<dyn Levels>>,
-    /// What the server does in its stage, and its progress.
+    /// The server's present work in its stage, and its progress.
     doing: String,
     /// Why it takes nothing, though it serves.
     halted: Option<String>,

@@ -39,7 +39,7 @@ use crate::shared::Shared;
 #[derive(Clone)]
 pub struct Clock {
     shared: Shared,
-    /// What the loop's time 0 is on the standard library's clock, for hyper.
+    /// The loop's time 0 on the standard library's clock, for hyper.
     #[cfg(feature = "hyper")]
     pub(crate) zero: std::time::Instant,
 }

@@ -19,7 +19,7 @@ pub(crate) struct State {
     pub(crate) peer: Peer,
     /// As of the event that the future is polled for.
     pub(crate) now: Instant,
-    /// What the future has not read yet, from `read` on.
+    /// Input that the future has not read yet, from `read` on.
     unread: Vec<u8>,
     read: usize,
     /// The peer sends no more.

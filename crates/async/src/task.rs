@@ -96,7 +96,7 @@ struct Alarm {
     woken: Arc<Woken>,
 }
 
-/// Nothing to do.
+/// The task has nothing to do.
 const QUIET: u8 = 0;
 /// Being polled, and will be looked at again.
 const POLLED: u8 = 1;

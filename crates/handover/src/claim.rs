@@ -25,7 +25,7 @@ pub enum ClaimError {
     Nobody {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The running server refuses.

@@ -125,7 +125,7 @@ impl Control {
     /// is refused.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn accept(&self) -> io::Result<Option<Session>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.socket, flags) {

@@ -110,12 +110,12 @@ fn is_token(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
 }
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     /// Number of bytes of content, not yet consumed: see [`Body::took`].
     Content(usize),
-    /// Nothing yet.
+    /// The input has no complete piece yet.
     Wait,
     /// The end, with trailers as they came.
     End(&'a [u8]),

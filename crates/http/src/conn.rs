@@ -1,7 +1,8 @@
 //! One HTTP connection: requests in, replies out, in order, one at a time.
 //!
 //! A request that waits, for its body, for an answer from elsewhere, or for the client to take its
-//! reply, keeps what is behind it in the input. So the order of pipelined replies needs no queue.
+//! reply, keeps what is behind it in the input. So the replies of pipelined requests are in order
+//! without a queue.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -58,7 +59,7 @@ pub struct HttpConn<H> {
     handler: PhantomData<fn() -> H>,
 }
 
-/// What the connection is about.
+/// The connection's present task.
 enum Stage {
     /// The next request's head.
     Head,

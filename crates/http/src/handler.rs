@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The trait of types that answer requests.
 
 use crate::request::Request;
 use crate::response::{Done, Response};

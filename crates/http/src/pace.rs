@@ -47,7 +47,7 @@ impl Pace {
         self.blocked = self.blocked.or(Some(link.now()));
     }
 
-    /// This side reads again.
+    /// The connection reads from its client again.
     pub(crate) fn unblock(&mut self, link: &Link<'_>) {
         if let Some(since) = self.blocked.take() {
             self.began = self.began + (link.now() - since);

@@ -42,7 +42,7 @@ pub(crate) enum Progress {
     Ended,
 }
 
-/// What an [`Exchange`](crate::Exchange) writes its reply to: the head, unless
+/// The place to which an [`Exchange`](crate::Exchange) writes its reply: the head, unless
 /// [`Response::stream`](crate::Response::stream) has written it, then pieces of the body, then the
 /// end. A body that is not as long as was said is the handler's mistake: the connection is aborted,
 /// so that the client does not take a part for the whole.

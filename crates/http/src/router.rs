@@ -44,7 +44,7 @@ pub struct Router {
 
 struct Route {
     pattern: Box<str>,
-    /// Nothing in it has a name.
+    /// Whether no part of the path has a name.
     is_plain: bool,
     methods: Vec<(Method<'static>, Body, Handle)>,
 }

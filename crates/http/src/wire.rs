@@ -14,7 +14,7 @@ const TOGETHER: usize = 60 << 10;
 /// Header fields that a handler may give a reply, in all.
 pub(crate) const FIELDS_MAX: usize = 32 << 10;
 
-/// What the reply depends on in the request.
+/// The properties of a request on which the reply depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// HTTP/1.1, where chunks are understood.
@@ -34,7 +34,7 @@ pub(crate) struct Wire {
     date: Date,
     /// Header fields of the reply that is being made.
     pub(crate) fields: Vec<u8>,
-    /// What the reply says of its content.
+    /// The reply's statement about its content.
     pub(crate) content: Content,
     last: Last,
     counts: Arc<Counts>,

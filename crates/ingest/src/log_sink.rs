@@ -12,7 +12,7 @@ use tidewire_log::{Log, Policy, ProducerId, Refused, Run, StreamId, Ticket};
 use crate::classic::{Batch, ByteOrder, HEADER};
 use crate::sink::{Accepted, Sink};
 
-/// What an acknowledgement of a classic port means.
+/// The level of an acknowledgement on a classic port: what the acknowledged message survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Level {
     /// The server has read the message, and dropped it: nothing is kept.
@@ -88,7 +88,7 @@ pub enum SinkError {
     Stream {
         /// Name of the stream.
         stream: String,
-        /// What the log says.
+        /// The log's reason.
         why: Refused,
     },
     /// Acknowledgements were to mean more than this log can promise.
@@ -97,7 +97,7 @@ pub enum SinkError {
          another policy, or the level received"
     )]
     Promise,
-    /// Nothing is kept at that level.
+    /// No message is stored at that level.
     #[error("at level none, nothing goes to a log")]
     None,
 }

@@ -60,7 +60,7 @@ pub enum Accepted {
 #[derive(Clone, Debug, Default)]
 pub struct Counted(Ledger<2>);
 
-/// What a [`Counted`] sink has taken in.
+/// The numbers of messages and bytes that a [`Counted`] sink has taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Messages.

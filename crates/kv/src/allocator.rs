@@ -1,4 +1,4 @@
-//! What an allocation really takes: the block that the process's allocator gives for it.
+//! The real size of an allocation: the block that the process's allocator gives for the request.
 //!
 //! The store counts memory itself, so that `maxmemory` holds without asking the allocator about each
 //! pointer. Allocators serve sizes in classes; a value of 1,056 bytes may take 1,280. This library

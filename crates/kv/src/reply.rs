@@ -221,7 +221,7 @@ impl Reply {
         }
     }
 
-    /// Nothing, where a string could have been.
+    /// Writes a null, where a string could have been.
     #[inline]
     pub fn null(&mut self) {
         if !self.has_room(SMALL) {
@@ -233,7 +233,7 @@ impl Reply {
         });
     }
 
-    /// Nothing, where an array could have been.
+    /// Writes a null, where an array could have been.
     pub fn null_array(&mut self) {
         self.buf.extend_from_slice(match self.proto {
             Proto::Resp2 => b"*-1\r\n",

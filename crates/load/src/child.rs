@@ -81,7 +81,7 @@ pub enum StartError {
     Spawn {
         /// The program.
         program: OsString,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The process could not be kept on the cores asked for.
@@ -89,7 +89,7 @@ pub enum StartError {
     Pin {
         /// The cores.
         cpus: Vec<usize>,
-        /// What the kernel said; of cores that don't exist, that the argument is invalid.
+        /// The error of the system call; for cores that don't exist, "invalid argument".
         source: io::Error,
     },
     /// The server announced something that can't be understood.

@@ -127,7 +127,7 @@ impl Round {
     }
 }
 
-/// What duets have come to.
+/// The results of the duets so far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Duet {
     /// B's CPU per request by A's, over the runs; absent without one, and where the control does not agree: then it

@@ -1,4 +1,4 @@
-//! What the kernel knows about a process and the machine, read from /proc.
+//! The kernel's figures about a process and the machine, read from /proc.
 //!
 //! The idea: read all counters before and after a run and subtract. So the cost of a server is
 //! measured from outside, and equally for any server. Each reading has `since(&earlier)` for the
@@ -32,7 +32,7 @@ pub enum ProcError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A file lacks a field, or it isn't a number.
@@ -319,7 +319,8 @@ impl Process {
         })
     }
 
-    /// What listeners so far have had to turn away in the network namespace of this process (all its processes).
+    /// The connections that listeners so far have had to turn away in the network namespace of this process (all
+    /// its processes).
     ///
     /// # Errors
     /// [`ProcError::Read`] if the process has ended, [`ProcError::Field`] where the kernel does not count it.
@@ -495,7 +496,7 @@ impl TcpSegments {
     }
 }
 
-/// What the listeners of a network namespace turned away.
+/// The connections that the listeners of a network namespace turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ListenQueues {
     /// Handshakes for which an accept queue had no room: the client waits a second or more, and

@@ -38,7 +38,7 @@ pub struct Report<R> {
 pub struct ReportError {
     /// The file that was to be written.
     pub path: PathBuf,
-    /// What went wrong.
+    /// The error of reading or writing.
     pub source: io::Error,
 }
 

@@ -242,9 +242,9 @@ impl Search {
 pub struct Held {
     /// Messages a second at which every confirmation held.
     pub rate: f64,
-    /// What the searches came to: their median, with its interval.
+    /// The result of the searches: their median, with its interval.
     pub between: Estimate,
-    /// What each search came to.
+    /// The result of each search.
     pub found: Vec<f64>,
     /// The rate is the highest that was to be tried; the server may hold more.
     pub at_most: bool,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::owner;
 use crate::procfs::{KnownBy, Process};
 
-/// What the connections show about a process that is measured as the server.
+/// Facts about a process that is measured as the server, found from its connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Serving {
     /// Connections of the generator of which the server's end was seen.
@@ -60,7 +60,7 @@ pub fn find(named: &Process, addr: SocketAddr, generators: &[u32]) -> (Process, 
     (measured, serving)
 }
 
-/// What the connections that there are now say about a process.
+/// Finds facts about a process from the connections of this moment.
 pub fn of(measured: &Process, addr: SocketAddr, generators: &[u32]) -> Serving {
     Ends::of(addr, generators).beside(measured)
 }

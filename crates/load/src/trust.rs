@@ -36,7 +36,7 @@ const RETRANSMITS: u64 = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Nothing speaks against it.
+    /// No reason to doubt the run was found.
     Trustworthy,
     /// Some figures are spoilt, the others are valid.
     Reservations,
@@ -54,7 +54,7 @@ impl fmt::Display for Standing {
     }
 }
 
-/// What speaks against a run.
+/// The kinds of reasons to doubt a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -84,7 +84,7 @@ pub enum Kind {
     Clipped,
     /// Processes that are not measured hold the server's ends of connections.
     ServerElsewhere,
-    /// Nothing says which process serves.
+    /// It is unknown which process serves.
     ServerUnknown,
     /// Other processes ran on the cores of server and generator.
     Neighbours,
@@ -140,7 +140,7 @@ pub struct Reason {
 pub struct Trust {
     /// The worst of the reasons'.
     pub standing: Standing,
-    /// What speaks against it.
+    /// The reasons to doubt the result.
     pub reasons: Vec<Reason>,
 }
 

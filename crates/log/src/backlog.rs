@@ -29,7 +29,7 @@ impl Backlog {
         }
     }
 
-    /// A stream exists now. Its number may have belonged to a stream that is deleted.
+    /// A stream exists now. The number of the stream may have belonged to a stream that is deleted.
     pub(crate) fn made(&mut self, stream: u32, stays: bool) {
         match stays {
             true => self.stay.insert(stream),

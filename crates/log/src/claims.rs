@@ -158,7 +158,7 @@ fn ends_of(slot: &[u8]) -> (Vec<End>, bool) {
     (ends.collect(), is_exact)
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claimed {
     /// The newest whole slot; `None` in a log of version 1, and in a log that was never opened to
@@ -188,7 +188,7 @@ impl Claimed {
 /// Reads the file, if there is one.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
     let mut bytes = Vec::new();
     match contents(disk, CLAIMS, &mut bytes) {
@@ -228,7 +228,7 @@ impl<F: DiskFile> ClaimsFile<F> {
     /// in an earlier process both may be in memory only.
     ///
     /// # Errors
-    /// What the system says; `StorageFull` only if there is no file yet.
+    /// The error of the operating system; `StorageFull` only if no claims file exists yet.
     pub(crate) fn open<D: Disk<File = F>>(disk: &D, before: &Claimed) -> io::Result<ClaimsFile<F>> {
         let file = match disk.open(CLAIMS) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -290,8 +290,8 @@ impl<F: DiskFile> ClaimsFile<F> {
     /// Says this, durably; its sequence is taken care of. Of `ends`, which are exact, at most [`ENDS_MAX`].
     ///
     /// # Errors
-    /// The system's error. Afterwards it is unknown what the file holds. It is not known then what
-    /// the file will say.
+    /// The system's error. Afterwards it is unknown what the file holds. After an error it is
+    /// unknown what the file holds.
     pub(crate) fn say(&mut self, said: Said, ends: Vec<End>) -> io::Result<()> {
         let said = Said {
             sequence: self.said.sequence + 1,

@@ -223,7 +223,7 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Starts a thread that drives the writer of this log, until [`EmbeddedLog::close`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn spawn(&self, writer: Writer<D>) -> std::io::Result<()> {
         assert!(
             Arc::ptr_eq(&self.shared, writer.shared()),

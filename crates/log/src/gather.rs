@@ -168,7 +168,7 @@ pub(crate) struct Growth {
     pub(crate) room: Option<bool>,
     /// No room was found, for another reason than a full disk.
     pub(crate) is_blocked: bool,
-    /// What the growing caller was promised by now, in all.
+    /// The bytes promised to the growing caller by now, in all.
     pub(crate) grown: Option<usize>,
 }
 
@@ -178,7 +178,7 @@ impl Growth {
     }
 }
 
-/// What appending needs, behind one lock.
+/// The state that appending needs, behind one lock.
 #[derive(Debug)]
 pub(crate) struct Gather {
     pub(crate) state: State,
@@ -382,7 +382,7 @@ impl Gather {
         self.admit_inside(bytes, limit + extra, settings)
     }
 
-    /// What the gate has let in, into a group of at most so many bytes.
+    /// Moves the calls that the gate has let in into a group of at most so many bytes.
     fn admit_inside(
         &mut self,
         bytes: usize,

@@ -20,7 +20,7 @@ pub(crate) struct Note {
     pub(crate) bytes: u64,
 }
 
-/// What becomes of a stream when the batch is committed that says so.
+/// The change of a stream that takes effect when the batch with this note is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Deleted(u32),

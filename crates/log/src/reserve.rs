@@ -112,8 +112,8 @@ impl<F: DiskFile> Reserve<F> {
         }
         if held.file.is_none() {
             let file = found_or_made(disk)?;
-            // What an earlier opening has held is held on, though the settings might need less now.
-            // Blocks may be missing below its length.
+            // Space that an earlier opening has reserved stays reserved, though the settings might
+            // need less now. Blocks may be missing below its length.
             held.length = file.len()?;
             if held.length > 0
                 && let Err(error) = file.reserve(held.length)

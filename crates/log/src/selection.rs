@@ -15,7 +15,7 @@ enum Named {
     Beginning(Box<str>),
 }
 
-/// What names no streams.
+/// A pattern that names no streams.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} names no streams: it should be a name of 1 to 255 bytes, or the beginning of names and a * behind it"

@@ -221,8 +221,8 @@ impl Settings {
     }
 }
 
-/// The classic mistakes of durable logs, which tests of the simulated disk must find. They can be
-/// switched on only in a build with the feature `mistakes`.
+/// The classic mistakes of durable logs, which tests of the simulated disk must find. The mistakes
+/// can be switched on only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {

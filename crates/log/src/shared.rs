@@ -1,4 +1,4 @@
-//! What the writer, appending threads and readers have in common.
+//! The state that the writer, appending threads and readers have in common.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -180,7 +180,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What the log knows of a producer.
+/// The log's knowledge of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The highest id appended, committed or not. `None`: nothing was ever appended, or so long ago
@@ -255,7 +255,7 @@ pub enum ReadError {
         /// The oldest position kept.
         first: u64,
     },
-    /// Nothing was ever appended there.
+    /// No record was ever appended at that position.
     #[error("position {asked} is beyond the end, the next record will have {next}")]
     Beyond {
         /// The position that was asked for.

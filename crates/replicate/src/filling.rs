@@ -9,7 +9,7 @@ use crate::cut::pieces;
 use crate::home::{Claim, Owner, Place, Transaction};
 use crate::settings::Settings;
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(crate) struct Filling {
     pub(crate) transaction: Transaction,

@@ -1,4 +1,4 @@
-//! What the producers of a partition are bound to while its tenure is here.
+//! The bounds on the producers of a partition while this server holds the partition.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub enum Ending {
     No,
     /// The partition is handed over: nothing more is to be taken for it, and what was taken is still carried.
     Leaving,
-    /// Nothing is carried any more.
+    /// The tenure is over: no record is carried any more.
     Over,
 }
 

@@ -71,7 +71,7 @@ pub struct Held {
     pub claim: Option<Claim>,
     /// The last ids of its producers: of a partition of a fleet.
     pub producers: Marks,
-    /// What owners have left word of beside the records, by name.
+    /// Notes that owners have left beside the records, by name.
     pub notes: Words,
     /// Where readers are, in streams of one server's log.
     pub cursors: Cursors,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A group of nodes that share partitions, of which this one is a member. The group decides which
 /// member is to have a partition; the home decides which member has it.
 ///
-/// Nothing here blocks.
+/// No function of this trait blocks.
 pub trait Membership: Send {
     /// The next thing that happened.
     fn event(&mut self) -> Option<Event>;
@@ -16,7 +16,7 @@ pub trait Membership: Send {
     fn released(&mut self, partition: u32);
 }
 
-/// What happens to a member.
+/// An event of a member: partitions are given or taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// These are all partitions of this node. Other partitions that it had belong to other members.

@@ -51,7 +51,7 @@ impl fmt::Debug for Member {
     }
 }
 
-/// See the module. Driven by steps, as a [`Replicator`] is.
+/// The module's comment describes the type. Driven by steps, as a [`Replicator`] is.
 pub struct Node {
     log: Arc<dyn Log>,
     identity: u64,
@@ -60,14 +60,14 @@ pub struct Node {
     /// Anonymous messages; `None` before there is a home for them.
     own: Option<Carrier>,
     parts: BTreeMap<u32, Part>,
-    /// What the group has given to this node.
+    /// The partitions that the group has given to this node.
     given: BTreeSet<u32>,
     /// Partitions that are tried again, and the earliest time for that.
     again: BTreeMap<u32, Duration>,
     places: BTreeMap<u32, Arc<str>>,
     look: Look,
     owners: Owners,
-    /// What carriers that have ended have carried.
+    /// The totals of carriers that have ended.
     before: Status,
     fleet: Fleet,
     told: Told,
@@ -102,7 +102,7 @@ struct Leaving {
     reach: Option<Ticket>,
 }
 
-/// What the log was told last.
+/// The watermarks that the log was told last.
 #[derive(Default, PartialEq, Eq)]
 struct Told {
     home: BTreeMap<Arc<str>, u64>,
@@ -169,7 +169,7 @@ impl Node {
         self.shown.clone()
     }
 
-    /// From now on the node hands over its partitions, and takes none: its process ends. Nothing
+    /// From now on the node hands over its partitions, and takes none: its process ends. No record
     /// should be appended any more. If the home is unreachable, the node does not wait.
     pub fn leave(&mut self, now: Duration) {
         if !self.leaves {

@@ -8,7 +8,7 @@ use crate::home::Words;
 /// [needs all](crate::Settings::needs_all): a little-endian number, in the transaction of the last of them.
 pub(crate) const CARRIED: &str = "carried";
 
-/// What that word says.
+/// The position in that note.
 pub(crate) fn carried(words: &Words) -> u64 {
     let word = words.get(CARRIED).and_then(|word| word.first_chunk());
     word.copied().map_or(0, u64::from_le_bytes)

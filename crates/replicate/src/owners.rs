@@ -10,7 +10,7 @@ use crate::hold::Hold;
 /// The owner of a partition's producers.
 #[derive(Clone, Debug)]
 pub enum Whose {
-    /// This node's.
+    /// A partition that this node owns.
     Held(Arc<Hold>),
     /// The partition belongs to the node there.
     At(Arc<str>),

@@ -140,8 +140,8 @@ impl Replicator {
         Replicator::of(Share::Whole, log, identity, session, settings)
     }
 
-    /// A replicator for one share of a fleet's member. It reports nothing to the log; `session` is
-    /// drawn anew for each one.
+    /// A replicator for one share of a fleet's member. Such a replicator reports nothing to the
+    /// log; `session` is drawn anew for each one.
     pub(crate) fn of(
         share: Share,
         log: Arc<dyn Log>,
@@ -244,7 +244,7 @@ impl Replicator {
         }
     }
 
-    /// What the producers of its partition are bound to, once it is claimed.
+    /// The bounds on the producers of its partition, once the partition is claimed.
     pub(crate) fn hold(&self) -> Option<&Arc<Hold>> {
         let is_claimed = self.has_claimed || self.makes(|mistakes| mistakes.promise_unread);
         self.hold.as_ref().filter(|_| is_claimed && !self.is_over())

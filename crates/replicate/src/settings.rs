@@ -72,8 +72,8 @@ impl Default for Settings {
     }
 }
 
-/// The classic mistakes of replicators, which tests of the simulated home must find. They can be switched on
-/// only in a build with the feature `mistakes`.
+/// The classic mistakes of replicators, which tests of the simulated home must find. The mistakes can be
+/// switched on only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a replicator is doing.
+/// The present work of a replicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// The replicator waits before it tries again.
@@ -56,9 +56,9 @@ impl fmt::Display for Phase {
 /// How a replicator does.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// What the replicator is doing.
+    /// The present work of the replicator.
     pub phase: Phase,
-    /// What went wrong last, until it is right again.
+    /// The latest error; `None` as soon as an attempt succeeds.
     pub trouble: Option<Arc<str>>,
     /// Up to where each stream is at home, by what is known.
     pub home: BTreeMap<Arc<str>, u64>,

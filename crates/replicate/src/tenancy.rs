@@ -6,7 +6,7 @@ use crate::home::{Held, Owner, Words};
 use crate::lease::{Granted, LEASE, Lease};
 use crate::settings::{Mistakes, Settings};
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(crate) struct Tenancy {
     owner: Owner,
@@ -21,7 +21,7 @@ pub(crate) struct Tenancy {
     mistakes: Mistakes,
 }
 
-/// What the home records about this process.
+/// The home's record about this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nothing.

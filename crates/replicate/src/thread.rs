@@ -70,7 +70,7 @@ impl Running {
     /// Drives a replicator of `log`. The home is to ring `bell` when it has an answer.
     ///
     /// # Errors
-    /// What the system says when no thread can be had.
+    /// The error of the operating system if no thread can be started.
     pub fn start(
         mut replicator: Replicator,
         mut home: Box<dyn Home>,
@@ -90,7 +90,7 @@ impl Running {
     /// Drives a member of a fleet with `log`. The homes and the membership must ring `bell` when they have an answer.
     ///
     /// # Errors
-    /// What the system says when no thread can be had.
+    /// The error of the operating system if no thread can be started.
     pub fn start_node(mut node: Node, log: &dyn Log, bell: Bell) -> io::Result<Running> {
         let shown = node.shown();
         let step = move |now, ends| {
@@ -146,7 +146,7 @@ impl Running {
         self.shown.clone()
     }
 
-    /// What wakes it.
+    /// The bell that wakes the thread.
     #[must_use]
     pub fn bell(&self) -> Bell {
         self.bell.clone()

@@ -12,7 +12,7 @@ macro_rules! mistakes {
             $($(#[doc = $said] $name,)+)+
         }
 
-        /// What makes a mistake.
+        /// The part of the toolkit that makes a mistake.
         #[cfg(test)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Place {
@@ -80,7 +80,7 @@ mistakes! {
         HalfCloseDropped,
         /// A socket in the ring's table that should be reset is closed in order.
         PlacedNotReset,
-        /// What cannot be handed over, because entering the ring fails, is dropped.
+        /// An operation that cannot be handed over, because entering the ring fails, is dropped.
         OperationDropped,
         /// A piece that was announced is taken from its completion once more.
         EarlyTakenTwice,
@@ -114,7 +114,7 @@ mistakes! {
         NewsOfConnectedIgnored,
         /// A receive that fails is taken for one that finds nothing.
         FailedReceiveIgnored,
-        /// What polling has found is forgotten by the wait.
+        /// The wait forgets the events that polling has found.
         PolledNewsForgotten,
         /// Data that was received early is not offered.
         EarlyForgotten,

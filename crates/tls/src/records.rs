@@ -49,7 +49,7 @@ pub struct Records {
     told_end: bool,
     /// The stream is over without the peer's farewell.
     is_cut: bool,
-    /// This side has said its farewell.
+    /// Whether this side has sent its close_notify.
     said_farewell: bool,
 }
 
@@ -169,7 +169,7 @@ impl Records {
                     self.waiting = self.waiting.saturating_sub(took);
                     some = true;
                 }
-                // Nothing there now.
+                // No record is there now.
                 Err(_) => self.waiting = 0,
             }
         }

@@ -39,7 +39,7 @@ fn certificate(bad: &Bad) -> &'static str {
     }
 }
 
-/// What the peer said before it left.
+/// The meaning of the peer's last alert.
 fn told(alert: Alert) -> &'static str {
     match alert {
         Alert::UnknownCA => "the peer does not trust the authority of our certificate",

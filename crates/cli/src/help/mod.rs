@@ -1,4 +1,4 @@
-//! What the help of this program says beside the flags; the mechanism is in `tidewire_command::help`.
+//! The texts of this program's help beside the flags; the mechanism is in `tidewire_command::help`.
 
 mod brief;
 mod examples;

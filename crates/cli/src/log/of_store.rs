@@ -23,7 +23,7 @@ pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
         })
 }
 
-/// What to do instead.
+/// Advice to the operator: the commands for the log of a key-value store.
 pub(super) fn advice(target: &Target, to: &Path) -> String {
     format!(
         "{target} is the home of a key-value store. To restore the store, have a new server follow the home and promote it:\n  \

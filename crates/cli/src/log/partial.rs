@@ -12,7 +12,7 @@ use rustix::io::Errno;
 /// How often it is begun anew because another process had just ended with it.
 const TRIES: u32 = 10;
 
-/// The directory that the module describes. It stays locked until the value is dropped.
+/// The directory that the module describes. The directory stays locked until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Partial {
     path: PathBuf,
@@ -161,7 +161,7 @@ fn beside(to: &Path) -> PathBuf {
 /// Whether there is nothing, or an empty directory.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(super) fn is_free(to: &Path) -> io::Result<bool> {
     match fs::read_dir(to) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),

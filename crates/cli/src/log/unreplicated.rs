@@ -37,7 +37,7 @@ pub(crate) struct Args {
     release: bool,
 }
 
-/// What became of the records of a tenure.
+/// Whether the records of a tenure reached the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Records are at home up to before this position.
@@ -168,7 +168,7 @@ fn release(place: &Place, listed: &BTreeMap<String, u64>) -> Result<(), Failure>
     }
 }
 
-/// What the marks of a partition say of a tenure of this log.
+/// Reads from the marks of a partition whether the records of this log's tenure reached the home.
 fn fate(held: &Held, log: u64, tenure: Tenure, stream: &str) -> Fate {
     let places = held.places.get(&(log, tenure.number));
     let place = places.and_then(|places| places.get(stream));

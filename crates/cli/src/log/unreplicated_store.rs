@@ -1,4 +1,5 @@
-//! What stays in the log of a key-value store, because another server took the store over before it was at home.
+//! Finds units that stay in the log of a key-value store, because another server took the store over before the
+//! units reached the home.
 
 use std::io::Write;
 

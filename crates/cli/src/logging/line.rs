@@ -162,7 +162,8 @@ impl<'a> Pairs<'a> {
         });
     }
 
-    /// What a `Counters` shows: in JSON an object of numbers, in logfmt pairs like all others.
+    /// Formats a `Counters` value: in JSON as an object of numbers, in logfmt as pairs like all
+    /// other pairs.
     fn counters(&mut self, name: &str, shown: &str) {
         let pairs = || shown.split(' ').filter_map(|pair| pair.split_once('='));
         if self.json {

@@ -142,7 +142,7 @@ impl Logging {
         self.levels.clone()
     }
 
-    /// What became of the lines, to be asked at any time.
+    /// A function that counts the written and the dropped lines, to be called at any time.
     pub(crate) fn counts(&self) -> impl Fn() -> Counts + Send + Sync + 'static {
         let queue = self.queue.clone();
         move || queue.counts()

@@ -24,7 +24,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long the end waits until the queued lines are taken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of the lines so far.
+/// The numbers of written and of dropped lines so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Lines taken into the queue.

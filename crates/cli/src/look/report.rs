@@ -303,7 +303,7 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
     facts
 }
 
-/// Nothing if there is no store.
+/// The lines about the key-value store; no lines if the server has no store.
 pub(super) fn kv(change: &Change<'_>) -> Vec<(String, String)> {
     if !change.now.metrics.contains_key("tidewire_kv_keys") {
         return Vec::new();

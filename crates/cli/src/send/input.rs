@@ -95,7 +95,7 @@ impl Cutter {
         }
     }
 
-    /// What becomes of messages that are too large.
+    /// How messages that are too large are handled.
     pub(crate) fn oversized(&self) -> Oversized {
         self.oversized
     }

@@ -406,7 +406,7 @@ pub(crate) fn advice(error: &Error) -> &'static str {
     }
 }
 
-/// What to do about an error.
+/// An error with advice what to do about it.
 fn advised(error: &Error) -> String {
     let advice = match error.last() {
         Error::Broken {

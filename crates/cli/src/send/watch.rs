@@ -1,5 +1,5 @@
-//! What happens beside sending: progress on a terminal, and giving up when a signal asks for it and
-//! nothing moves.
+//! The thread beside sending: it shows progress on a terminal, and gives up when a signal asks for
+//! the end and nothing moves.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};

@@ -37,9 +37,9 @@ pub(crate) struct Entry {
     /// Values that the product uses instead of the defaults of the frame's flags, by the ids of the
     /// flags.
     pub(crate) defaults: fn() -> Vec<(&'static str, String)>,
-    /// What the flags say.
+    /// Reads the flags of the product.
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Product>, clap::Error>,
-    /// What only the file can say.
+    /// The settings that only the file can have.
     pub(crate) keys: &'static [FileKey],
 }
 
@@ -137,7 +137,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// What its connections are held to.
+    /// The limits of this service's connections.
     fn limits(&self, kind: Kind, settings: &Settings) -> Limits {
         settings.changed(kind, Limits::default())
     }
@@ -251,7 +251,8 @@ pub(crate) trait Serving: Send + Sync {
         None
     }
 
-    /// What a restart would lose, as a reason not to restart.
+    /// The data that a restart would lose, as a reason not to restart; `None` if a restart loses
+    /// nothing.
     fn forgets(&self) -> Option<String> {
         None
     }

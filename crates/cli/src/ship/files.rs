@@ -128,7 +128,7 @@ fn shared_out(descriptors: Option<u64>, lanes: usize) -> (usize, usize) {
     (lanes, rest.saturating_sub(2 * lanes).max(1))
 }
 
-/// What shipping needs beside the shipper.
+/// The parts that shipping needs beside the shipper.
 struct Surroundings {
     sought: Vec<String>,
     once: bool,

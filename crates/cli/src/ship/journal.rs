@@ -72,7 +72,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What all servers have in common.
+/// The state that the connections to all servers have in common.
 struct Journal<'a> {
     args: &'a Args,
     name: PathBuf,
@@ -437,7 +437,8 @@ impl Source {
         ))
     }
 
-    /// What prints the journal has closed its output: whether it ended well. Standard input does not tell.
+    /// The program that prints the journal has closed its output: whether the program ended well. Standard
+    /// input does not tell.
     fn ended(&mut self) -> Result<(), String> {
         let Some(child) = &mut self.child else {
             return Ok(());
@@ -472,7 +473,7 @@ struct Shipping<'a> {
     servers: BTreeMap<String, u64>,
     /// When it was moved last.
     moved_at: Instant,
-    /// What the server had.
+    /// The highest id that the server had.
     mark: u64,
     left_out: u64,
     /// The entry that was sent last of all that were read at once.

@@ -241,7 +241,7 @@ impl Args {
         }
     }
 
-    /// What the names of producers begin with.
+    /// The prefix of the names of producers.
     fn prefix(&self) -> Result<String, Failure> {
         let prefix = match &self.producer {
             Some(name) => name.clone(),

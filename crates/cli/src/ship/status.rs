@@ -1,4 +1,5 @@
-//! What `tidewire ship` follows and how far it is, as a page, as JSON and for Prometheus.
+//! The files that `tidewire ship` follows and their progress, as a page, as JSON and for
+//! Prometheus.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,7 @@
 
 use crate::classic::codec::ID;
 
-/// What an acknowledgement consists of.
+/// The bytes of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AckForm {
     /// `id[8]`.

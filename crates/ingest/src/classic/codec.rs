@@ -192,7 +192,7 @@ pub struct Batch<'a> {
     then: Then,
 }
 
-/// What follows the messages of a batch.
+/// What follows the messages of a batch in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The next message is not whole: it takes this many bytes, as far as is known ([`HEADER`]
@@ -247,7 +247,7 @@ impl<'a> Batch<'a> {
         self.order
     }
 
-    /// What follows the messages of the batch.
+    /// What follows the messages of this batch in the input.
     #[inline]
     #[must_use]
     pub fn then(&self) -> Then {

@@ -29,7 +29,7 @@ pub(super) struct Owed {
     pub(super) last_id: [u8; 8],
 }
 
-/// What the connections of one loop wait for.
+/// The batches for which connections of one loop wait.
 pub(super) struct Waiting {
     pub(super) bell: Bell<()>,
     /// In the order of tickets, which is that of appending.

@@ -67,7 +67,7 @@ const CHUNK_MAX: usize = 1 << 20;
 const QUEUED_MAX: usize = 1200;
 
 impl Classic {
-    /// What the clients of `mode` speak.
+    /// The protocol that clients of `mode` speak.
     #[must_use]
     pub const fn preset(mode: Mode) -> Classic {
         let tick = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! What the blocking clients report.
+//! The errors of the blocking clients.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub enum Error {
     Address {
         /// The address as the caller gave it.
         to: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
     /// No connection could be made, or it broke.
@@ -26,7 +26,7 @@ pub enum Error {
         what: &'static str,
         /// The server.
         to: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
     /// The conversation cannot go on.
@@ -66,7 +66,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// This, or the failure of the last attempt if there were several.
+    /// This error itself, or the failure of the last attempt if there were several attempts.
     #[must_use]
     pub fn last(&self) -> &Error {
         match self {

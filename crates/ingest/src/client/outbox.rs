@@ -129,7 +129,7 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pieces: VecDeque<Piece>,

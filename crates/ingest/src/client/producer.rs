@@ -128,7 +128,7 @@ impl Producer {
         })
     }
 
-    /// What the server granted in its last welcome; `None` before the first.
+    /// The server's latest welcome: the granted level and limits; `None` before the first.
     #[must_use]
     pub fn welcomed(&self) -> Option<Welcome> {
         self.shared.lock().session.granted().copied()
@@ -328,13 +328,13 @@ impl Producer {
         self.shared.lock().session.next_id()
     }
 
-    /// What the server granted when it was last heard.
+    /// The server's latest welcome: the granted level and limits.
     #[must_use]
     pub fn granted(&self) -> Welcome {
         *self.shared.lock().session.granted().expect("connected")
     }
 
-    /// What acknowledgements mean.
+    /// The level of acknowledgements: what an acknowledged message survives.
     #[must_use]
     pub fn level(&self) -> Level {
         self.granted().level

@@ -139,7 +139,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What the server said about the stream's records in its last welcome.
+    /// The server's latest welcome: which records the stream has.
     #[must_use]
     pub fn welcome(&self) -> ReaderWelcome {
         *self.reading.welcome().expect("connected")

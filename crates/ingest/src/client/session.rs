@@ -22,7 +22,7 @@ const BODY_MAX: usize = 1024;
 /// retransmits unconfirmed data (`tcp_retries2`).
 const LATE: Duration = Duration::from_secs(15 * 60);
 
-/// See the module. A program that drives it
+/// The module's comment describes the type. A program that drives it
 ///
 /// 1. calls [`connected`](Session::connected) when there is a connection,
 /// 2. writes what [`output`](Session::output) hands out, whole and in order, whenever the connection
@@ -109,7 +109,7 @@ pub enum Event<'a> {
     },
     /// The server is still at it.
     KeepAlive {
-        /// What the server waits for, as a text for people; empty if the server does not say.
+        /// The reason why the server waits, as a text for people; empty if the server gives none.
         why: &'a str,
     },
     /// The server takes no messages from this one on for a while; the session sends them again by
@@ -199,7 +199,7 @@ impl Session {
         self.outbox.held().messages == 0
     }
 
-    /// What the server granted when it was last heard.
+    /// The server's latest welcome: the granted level and limits.
     #[must_use]
     pub fn granted(&self) -> Option<&Welcome> {
         self.granted.as_ref()

@@ -27,7 +27,7 @@ pub struct Producing {
     pub producer: String,
     /// A secret, where the server asks for one.
     pub token: String,
-    /// What acknowledgements are to mean; default durable.
+    /// The level of acknowledgements that the producer asks for; default durable.
     pub level: Level,
     /// Goes on when the server grants less than `level`. Default: no, that is an error.
     pub accept_lower: bool,

@@ -21,7 +21,7 @@ impl fmt::Debug for News {
     }
 }
 
-/// What the caller and the thread share.
+/// The state that the caller and the client's thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,

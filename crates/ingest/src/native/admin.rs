@@ -38,7 +38,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// What became of a request.
+/// How a request ended.
 enum Done {
     Answered,
     /// The request is answered when this is committed.

@@ -172,7 +172,7 @@ mod tests {
         bytes
     }
 
-    /// What all of `ids` are, part by part.
+    /// The kinds of all of `ids`, part by part.
     fn parts(mut ids: Ids, stream: &[u8]) -> Vec<(Part, usize)> {
         let mut all = Vec::new();
         let mut rest = stream;

@@ -1,4 +1,4 @@
-//! What all readers of a server may hold together.
+//! The memory that all readers of a server may hold together.
 //!
 //! A reader's share of the budget limits its reads. Each read is at most a third of the share,
 //! because a reader may have two reads queued and one under way. So many readers that take nothing

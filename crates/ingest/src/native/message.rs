@@ -1,4 +1,4 @@
-//! What other threads and connections tell a connection.
+//! The messages that other threads and connections send to a connection.
 
 use tidewire_log::{Committed, Range, ReadError};
 
@@ -20,7 +20,7 @@ pub enum Message {
 #[derive(Debug)]
 pub enum Answer {
     #[doc(hidden)]
-    /// What there is, and where to begin.
+    /// The range of kept positions, and the position to begin at.
     Place(Result<(Range, u64), ReadError>),
     #[doc(hidden)]
     /// Records.

@@ -77,7 +77,7 @@ impl IngestService {
         service
     }
 
-    /// What happened so far, on all loops.
+    /// The counters of all loops, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters::from(&self.shared.tally)

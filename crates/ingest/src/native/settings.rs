@@ -15,7 +15,7 @@ use crate::mistakes::Mistakes;
 /// Limits of a native service. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What producers get that do not say. Default durable.
+    /// The level for producers that name no level. Default durable.
     pub level: Level,
     /// Largest payload; that of the log if it is lower. A larger one is refused and ends the
     /// connection. Default 16 MiB.

@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// How long a member may be silent before the group goes on without it.
 const SESSION_MS: &str = "15000";
 
-/// What the node and the client tell each other.
+/// The state that the node and the client's thread share.
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -127,7 +127,7 @@ impl ConsumerContext for Callbacks {
         if let Rebalance::Assign(_) = what {
             match consumer.assignment() {
                 Ok(all) => {
-                    // Nothing is read there.
+                    // No partition is read there.
                     if let Err(error) = consumer.pause(&all) {
                         tracing::warn!(why = told(&error), "partitions are not paused");
                     }

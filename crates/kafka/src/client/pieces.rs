@@ -27,7 +27,8 @@ const UNKNOWN_YET: Duration = Duration::from_millis(100);
 /// How long nothing may come or go.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What became of the pieces: the client's queue is empty too when a broker has refused them all.
+/// Whether the brokers have taken the pieces: the client's queue is empty too when a broker has
+/// refused all of them.
 #[derive(Default)]
 struct Deliveries(Mutex<(u64, Option<KafkaError>)>);
 
@@ -71,7 +72,7 @@ fn client(error: &KafkaError) -> Unavailable {
 /// pieces are useless. `goes_on` is called before each piece.
 ///
 /// # Errors
-/// What the client says, or the reader.
+/// The error of Kafka's client, or of the reader.
 pub fn send_snapshot(
     target: &Target,
     settings: &Settings,
@@ -195,7 +196,8 @@ fn key(id: u64, number: u64) -> Vec<u8> {
 /// asked now and then. Brokers that are away are waited for, for a minute without a piece.
 ///
 /// # Errors
-/// What the client says; [`Unavailable::Broken`] are what the writer says, and pieces that are not there.
+/// The error of Kafka's client; [`Unavailable::Broken`] stands for an error of the writer, and for
+/// missing pieces.
 pub fn fetch_snapshot(
     target: &Target,
     settings: &Settings,
@@ -272,7 +274,7 @@ pub fn fetch_snapshot(
 /// Removes what lies before these offsets: of the records, and of the pieces of snapshots.
 ///
 /// # Errors
-/// What the client says.
+/// The error of Kafka's client.
 pub fn forget(
     target: &Target,
     settings: &Settings,

@@ -16,7 +16,7 @@ use rdkafka::{ClientConfig, ClientContext};
 /// How long one call for answers lasts. The client spends up to the last millisecond of each without sleeping.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What the brokers have answered, for better or worse, since the producer was made.
+/// The brokers' answers, good or bad, since the producer was made.
 #[derive(Default)]
 struct Answered {
     now: Mutex<Now>,
@@ -96,7 +96,7 @@ impl Transactional {
     /// No other process's transactions go on after it.
     ///
     /// # Errors
-    /// What the client says, or no thread.
+    /// The error of Kafka's client, or that no thread could be started.
     pub(super) fn open(config: &ClientConfig, within: Duration) -> Result<Transactional, String> {
         let told = |error| super::told(&error);
         let producer = config

@@ -25,7 +25,7 @@ pub enum Request<'a> {
     },
 }
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A request, and its length in the input.

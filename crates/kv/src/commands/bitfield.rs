@@ -11,7 +11,7 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("bitfield_ro", -2, READ | FAST, Keys::ONE, bitfield),
 ];
 
-/// What an integer is like.
+/// The type of an integer: its width, and whether it is signed.
 #[derive(Clone, Copy)]
 struct Field {
     signed: bool,
@@ -21,14 +21,14 @@ struct Field {
     at: usize,
 }
 
-/// What to do with a number that does not fit.
+/// How BITFIELD treats a number that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
     /// The low bits of the number count.
     Wrap,
     /// The number becomes the nearest that fits.
     Saturate,
-    /// Nothing is written.
+    /// The command writes nothing.
     Fail,
 }
 

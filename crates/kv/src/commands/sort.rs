@@ -92,7 +92,7 @@ fn look_up(ctx: &mut Ctx<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Vec<
     }
 }
 
-/// What elements are compared by.
+/// The value by which SORT compares elements.
 enum Weight {
     Number(f64),
     Text(Option<Vec<u8>>),

@@ -42,7 +42,7 @@ pub enum FollowError {
     Unreadable {
         /// The one that is due.
         due: u64,
-        /// What is wrong.
+        /// The fault, in words.
         why: Arc<str>,
     },
     /// The topic was deleted, and is another one by now.
@@ -75,14 +75,14 @@ pub trait Source: Send {
     fn next(&mut self, waits: bool) -> Result<Heard, Arc<str>>;
 }
 
-/// What a [`Source`] says.
+/// An event that a [`Source`] reports.
 #[derive(Debug)]
 pub enum Heard {
     /// The next record that is committed.
     Record(Record),
     /// No further record is there now.
     End,
-    /// Nothing has come so far.
+    /// No unit has arrived so far.
     Nothing,
     /// A record cannot be read. Records behind it come next.
     Unreadable(Arc<str>),

@@ -395,7 +395,7 @@ impl KvLog {
 }
 
 impl KvLog {
-    /// What the log says, or why it is not asked.
+    /// The log's answer, or the reason why the log is not asked.
     fn promise(&self, ask: impl FnOnce(&dyn Log) -> Result<(), Refused>) -> Result<(), NoRoom> {
         if self.has_failed() {
             return Err(NoRoom::Failed);

@@ -350,7 +350,7 @@ fn shares(stretch: &Stretch, count: usize, threads: usize) -> Vec<ShardSet> {
             shards.for_each(|at| left -= usize::from(groups.join(first, at)));
         }
     }
-    // What there is to do in each group, by its first shard.
+    // The number of units in each group, by the first shard of the group.
     let mut units = vec![0_usize; count];
     for first in stretch
         .units

@@ -84,7 +84,7 @@ pub enum ReplayError {
     Malformed {
         /// Where.
         position: u64,
-        /// What is wrong.
+        /// The fault, in words.
         what: Malformed,
     },
     /// A command cannot be run.

@@ -112,7 +112,7 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A command of `len` bytes, whose arguments were pushed.
@@ -185,8 +185,8 @@ enum Line {
 }
 
 impl Parser {
-    /// Parses the front of `bytes`. They must start where an earlier call said [`Step::Needs`], or
-    /// at the end of the previous step. The arguments of a whole command are pushed onto `args`.
+    /// Parses the front of `bytes`. `bytes` must start where an earlier call said [`Step::Needs`],
+    /// or at the end of the previous step. The arguments of a whole command are pushed onto `args`.
     pub fn next<'a>(&mut self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, bounds: &Bounds) -> Step {
         if let Some(partial) = self.partial.take() {
             return self.go_on(partial, bytes, args, bounds);

@@ -41,7 +41,7 @@ const LOADING_RETRY: Duration = Duration::from_millis(20);
 /// Replies that are put together before they are handed on; bytes. Each goes out in one piece.
 const FLUSH: usize = 48 << 10;
 
-/// What the service has counted, on all loops.
+/// The counters of the service, on all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinaryCounters {
     /// READs answered, misses included.
@@ -105,7 +105,7 @@ pub struct BinaryService {
     totals: Arc<Mutex<Totals>>,
     /// Throttle of log lines about clients whose connections it closes.
     closings: Arc<Throttle>,
-    /// What keys begin with that are not the store's.
+    /// The prefix of keys that are not the store's.
     reserved: Option<Arc<[u8]>>,
     get: &'static Spec,
     set: &'static Spec,
@@ -175,7 +175,7 @@ impl BinaryService {
         }
     }
 
-    /// What happened so far.
+    /// The counters at this moment.
     #[must_use]
     pub fn counters(&self) -> BinaryCounters {
         let totals = lock(&self.totals);
@@ -276,7 +276,7 @@ pub struct BinaryLocal {
     closings: Arc<Throttle>,
     /// Where replies are put together; empty between calls.
     replies: Vec<u8>,
-    /// What the command of one request answered.
+    /// The reply of the command that one request stands for.
     scratch: Reply,
     reserved: Option<Arc<[u8]>>,
     get: &'static Spec,

@@ -17,7 +17,7 @@ use crate::reply::Reply;
 pub(crate) const TOO_MUCH_HELD: &str = "ERR the client would make the server hold more than the query buffer limit \
     allows (client-query-buffer-limit)";
 
-/// What became of a command.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// The command was run; its reply is written.
@@ -90,7 +90,7 @@ pub(crate) struct Call<'a, 'c> {
     pub(crate) card: &'a Arc<Card>,
     /// The connection's way out.
     pub(crate) link: &'a mut Link<'c>,
-    /// What its loop has.
+    /// The state of the connection's loop.
     pub(crate) local: &'a mut RespLocal,
     pub(crate) reply: &'a mut Reply,
     /// The name first.

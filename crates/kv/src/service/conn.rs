@@ -67,7 +67,7 @@ impl std::fmt::Debug for RespConn {
     }
 }
 
-/// What the input behind the parsed commands begins with.
+/// The kind of data behind the parsed commands of the input.
 enum Rest {
     /// Not looked at yet.
     Unknown,
@@ -823,7 +823,8 @@ fn turn_away(cx: &mut Cx<'_, RespConn>) {
     cx.link.finish_because("protected mode");
 }
 
-/// Commands of a batch that use keys, and may be run. Their arguments start at `from`.
+/// Commands of a batch that use keys, and may be run. The arguments of these commands start at
+/// `from`.
 fn about_keys<'x>(
     args: &'x [&'x [u8]],
     mut from: usize,

@@ -1,4 +1,4 @@
-//! What the server says about how durable its keys are: WAIT, WAITAOF, and a section of INFO.
+//! Commands that tell how durable the keys are: WAIT, WAITAOF, and a section of INFO.
 
 use std::sync::atomic::Ordering::Relaxed;
 

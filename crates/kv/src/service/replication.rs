@@ -1,10 +1,9 @@
-//! What the server shows of its store's home, and how a client has it take a store over: INFO, ROLE,
-//! REPLICAOF.
+//! Commands about the home of the store, and for taking a store over: INFO, ROLE, REPLICAOF.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What this server is to the store.
+/// The role of this server for the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// This server owns the store: it replicates committed changes to the home.
@@ -41,7 +40,7 @@ impl LeaseShown {
 /// How it is with a store that has a home.
 #[derive(Clone, Debug, Default)]
 pub struct Replicated {
-    /// What this server is to the store.
+    /// The role of this server for the store.
     pub role: Role,
     /// The home is reachable, and answers requests.
     pub is_linked: bool,
@@ -56,13 +55,13 @@ pub struct Replicated {
     pub behind_ms: u64,
     /// Whether this server can prove that the store is its own.
     pub lease: LeaseShown,
-    /// What went wrong last, until it is right again.
+    /// The latest error; `None` as soon as an attempt succeeds.
     pub trouble: Option<Arc<str>>,
     pub(super) asked: u64,
     pub(super) ended: u64,
     /// How many clients wait for what becomes of it.
     waiting: usize,
-    /// What became of the last that ended.
+    /// How the last attempt to take the store over ended.
     refused: Option<Arc<str>>,
     /// Why nothing is taken over any more.
     over: Option<Arc<str>>,
@@ -148,7 +147,7 @@ impl Replication {
         is_over
     }
 
-    /// What became of taking it over.
+    /// Reports how the attempt to take the store over ended.
     pub fn answer(&self, result: Result<(), Arc<str>>) {
         let mut now = self.lock();
         now.ended = now.asked;

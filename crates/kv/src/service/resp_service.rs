@@ -36,7 +36,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// How soon it is looked again whether the store is there: until then nothing in it is any loop's to remove.
 const LOADING_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a [`RespService`] has counted, on all loops.
+/// The counters of a [`RespService`], on all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RespCounters {
@@ -247,7 +247,7 @@ impl RespService {
         }
     }
 
-    /// What guards the store, for another service on it to heed.
+    /// The guards of the store, for another service on the same store.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -274,7 +274,7 @@ impl RespService {
         &self.shared.store
     }
 
-    /// What happened so far, whatever CONFIG RESETSTAT has forgotten.
+    /// The counters at this moment, including the counts that CONFIG RESETSTAT has forgotten.
     #[must_use]
     pub fn counters(&self) -> RespCounters {
         self.shared.stats.read(|now, _| RespCounters {
@@ -398,7 +398,7 @@ impl Service for RespService {
     }
 
     fn expired(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
-        // What expires is committed too.
+        // The expiry of keys is committed too.
         local.find_log();
         local.arm();
         let busy = local.look_at_busy(all);

@@ -83,7 +83,7 @@ impl RespConn {
         start: usize,
         reply: &mut Reply,
     ) {
-        // What waits is answered later, see `end_wait`.
+        // A waiting command is answered later, see `end_wait`.
         if self.session.replies != Replies::On && outcome == Outcome::Done {
             // Confirmations of subscriptions are messages, and messages are always heard.
             if self.session.is_unheard() && !entry.confirms() {

@@ -13,7 +13,7 @@ use super::transaction::Transaction;
 use crate::reply::Proto;
 use crate::store::Tracker;
 
-/// The state of one connection. What few connections have is boxed.
+/// The state of one connection. State that few connections have is boxed.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) proto: Proto,

@@ -17,8 +17,8 @@ pub(super) const FLUSH: usize = 48 << 10;
 /// Settings of the key-value services, beside the store's. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What clients must say with AUTH or HELLO first. Default: none, all clients may do
-    /// everything.
+    /// The password that clients must send first, with AUTH or HELLO. Default: none, all clients
+    /// may do everything.
     pub password: Option<String>,
     /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
     /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
@@ -136,7 +136,7 @@ pub(crate) struct Config {
     pub(crate) spikes_ms: AtomicU64,
     /// How long commands take is counted.
     pub(crate) tracks_latency: AtomicBool,
-    /// What INFO tells of that.
+    /// The percentiles of latencies that INFO shows.
     percentiles: RwLock<Vec<f64>>,
     /// Milliseconds from which on a script takes too long; 0 is never.
     pub(crate) script_ms: AtomicU64,

@@ -1,4 +1,4 @@
-//! What all loops share.
+//! The state that all loops of the key-value service share.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -38,7 +38,7 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// often written stand on other cache lines.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
-    /// What makes changes durable, if anything does; not there before the store is.
+    /// The part that makes changes durable, for a durable store; empty until the store is open.
     pub(crate) durable: OnceLock<Durable<Message>>,
     /// When it was last said that connections have not logged in in time; milliseconds, 0 for never.
     told_not_logged_in_ms: AtomicU64,
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) stop: OnceLock<Stop>,
 }
 
-/// What ends a server.
+/// A function that ends the server.
 pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 
 impl Shared {

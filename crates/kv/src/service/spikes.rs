@@ -1,4 +1,4 @@
-//! What took longer than it should, kept for LATENCY.
+//! Events that took longer than they should, kept for LATENCY.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

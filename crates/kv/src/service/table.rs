@@ -327,7 +327,8 @@ mod tests {
                 let found = table().find(name.as_bytes()).expect(name);
                 assert_eq!(found.id, entry.id);
             }
-            // What differs in the bit that tells upper from lower case and is no letter.
+            // Characters that are not letters and differ in the bit that separates upper from lower
+            // case.
             for at in (0..upper.len()).filter(|&at| !upper.as_bytes()[at].is_ascii_alphabetic()) {
                 let mut name = upper.clone().into_bytes();
                 name[at] ^= 0x20;

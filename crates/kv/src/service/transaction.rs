@@ -25,7 +25,7 @@ pub(crate) struct Transaction {
     pub(super) held: usize,
 }
 
-/// What EXEC is told while a script takes long.
+/// The error of EXEC while a script takes long.
 pub(super) const ABORTED_BUSY: &str = "EXECABORT Transaction discarded because of: BUSY Redis is busy \
     running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 

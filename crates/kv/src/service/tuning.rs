@@ -1,5 +1,5 @@
 //! Settings under Redis's names that change nothing here: they are checked, kept and told again, so that
-//! programs that set them go on. What there is to act on is in `config.rs`.
+//! programs that set them go on. The settings that have an effect are in `config.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

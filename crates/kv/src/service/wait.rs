@@ -16,7 +16,7 @@ pub(crate) struct Wait {
     /// When its time is over.
     pub(super) until: Option<Instant>,
     /// CLIENT UNBLOCK came when the key was ready already; the value says whether it was to end with an error.
-    /// It takes effect unless there is a reply.
+    /// The value takes effect unless there is a reply.
     pub(super) unblocked: Option<bool>,
     /// The command was refused when its key was ready, because rights had changed.
     pub(super) refused: bool,

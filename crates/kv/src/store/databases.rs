@@ -41,11 +41,11 @@ pub struct Settings {
     pub shards: usize,
     /// Bytes of memory for data; 0 for no limit, the default.
     pub maxmemory: u64,
-    /// What happens at that limit.
+    /// The eviction policy: how the store acts at that limit.
     pub policy: Policy,
-    /// What decides where keys go, and must not be known to clients. Default: a key of its own from
-    /// the operating system's randomness. The first store's decides for all collections of the
-    /// process.
+    /// The key of the hash that places keys; clients must not know this key. Default: a key of its
+    /// own from the operating system's randomness. The first store's decides for all collections of
+    /// the process.
     pub hash_key: HashKey,
     /// Is shown every mutation.
     pub effects: Option<Arc<dyn Effects>>,
@@ -229,7 +229,7 @@ impl Store {
         }
     }
 
-    /// What happens at the limit of memory.
+    /// The eviction policy: how the store acts at the limit of memory.
     #[must_use]
     pub fn policy(&self) -> Policy {
         Policy::ALL[usize::from(self.policy.load(Relaxed))]

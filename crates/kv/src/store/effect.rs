@@ -30,7 +30,7 @@ pub enum Effect<'a> {
     Removed(&'a [u8], Gone),
 }
 
-/// Why there is no room for a change. Nothing has changed.
+/// Why there is no room for a change. The store has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// There is no room at the moment; a later try can succeed.
@@ -39,7 +39,7 @@ pub enum NoRoom {
     DiskFull,
     /// The effect is so large that there never will be room.
     TooLarge,
-    /// Nothing can be kept any more.
+    /// The log has failed for good: no change can be kept any more.
     Failed,
     /// Another server's store is followed here.
     Follows,
@@ -99,8 +99,8 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// The classic mistakes of durable stores, which tests must find. They can be switched on only in a
-/// build with the feature `mistakes`.
+/// The classic mistakes of durable stores, which tests must find. The mistakes can be switched on
+/// only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {

@@ -115,7 +115,7 @@ pub(super) struct Handed {
     pub(super) last_id: u64,
 }
 
-/// What all shards share about it.
+/// The part of the epochs that all shards share.
 #[derive(Debug)]
 pub(crate) struct Epochs {
     pub(super) handed: Mutex<Handed>,
@@ -143,8 +143,8 @@ impl Epochs {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out an entry as it is. Its bit is set by the caller. `changes`: it is about to, so a long string
-    /// is in memory twice from now on, or would be gone.
+    /// Hands out an entry as it is. The caller sets the entry's bit. `changes`: it is about to, so a long
+    /// string is in memory twice from now on, or would be gone.
     pub(super) fn hand_out(&self, entry: &mut Entry, origin: u16, db: u16, changes: bool) {
         let mut handed = self.handed();
         let handed = &mut *handed;

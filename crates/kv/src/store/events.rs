@@ -98,7 +98,7 @@ pub fn classes_text(classes: Classes) -> String {
 pub struct Event {
     /// The database.
     pub db: u16,
-    /// What, as Redis calls it.
+    /// The event, by Redis's name.
     pub name: &'static str,
     /// The key.
     pub key: Box<[u8]>,

@@ -25,7 +25,7 @@ pub(super) const STEP: usize = 1024;
 /// Bytes that may wait to be freed; above this, commands free more than they add.
 pub(super) const WAITING: i64 = 256 << 20;
 
-/// What waits to be freed.
+/// A value that waits to be freed.
 #[derive(Debug)]
 pub(crate) enum Dead {
     Value(Value),

@@ -129,7 +129,7 @@ impl<'s> Guards<'s> {
         if self.many.len() == self.store.shards.len() {
             return true;
         }
-        // Both lists are in ascending order.
+        // Both lists of held shards are in ascending order.
         let mut held = self.one.iter().chain(&self.many).map(|(at, _)| *at);
         shards.iter().all(|at| held.any(|held| held == at))
     }

@@ -132,7 +132,7 @@ pub(crate) fn put_library(name: &[u8], code: &[u8], to: &mut Vec<u8>) {
     put_text(to, code);
 }
 
-/// What an item says of a value.
+/// The part of a value that an item holds.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part<'a> {
     /// All of a string.

@@ -62,7 +62,8 @@ pub(super) struct State {
     all: ByName,
     /// Bytes of memory that they take.
     bytes: usize,
-    /// What all other clients see of the libraries that a unit has changed which is not committed.
+    /// The libraries as all other clients see them while a unit that changed libraries is not
+    /// committed.
     before: Option<BTreeMap<Arc<[u8]>, Option<Library>>>,
     noted: VecDeque<Noted>,
     /// All changes from this number on are noted.
@@ -178,7 +179,7 @@ pub(crate) type Changed = (Arc<[u8]>, Option<Library>);
 pub(crate) enum Seen {
     /// The committed libraries, for all clients.
     Committed,
-    /// What the changing unit sees.
+    /// The libraries as the changing unit sees them.
     Newest,
 }
 

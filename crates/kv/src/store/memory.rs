@@ -60,7 +60,7 @@ pub(crate) struct Entry(NonNull<u8>);
 // SAFETY: an entry owns its bytes and its boxed value alone, and values may be sent.
 unsafe impl Send for Entry {}
 
-/// What an entry's first bytes say.
+/// The meaning of an entry's first bytes.
 #[derive(Clone, Copy)]
 struct Head {
     flags: u8,
@@ -397,7 +397,7 @@ impl Entry {
         }
     }
 
-    /// What [`set_epoch`](Entry::set_epoch) was given last; false at first.
+    /// The last value given to [`set_epoch`](Entry::set_epoch); false at first.
     #[inline]
     pub(crate) fn epoch(&self) -> bool {
         self.slice(0, 1)[0] & EPOCH != 0

@@ -291,7 +291,8 @@ impl<'s> Guards<'s> {
         pending.barrier = pending.barrier.max(ticket);
     }
 
-    /// Has clients that hear of this key wait until its last change has settled. Its shard is held.
+    /// Has clients that hear of this key wait until its last change has settled. The caller holds
+    /// the shard of the key.
     #[inline]
     pub(crate) fn heed(&mut self, hash: u64, settled: u64, stamp: u64) {
         let at = self.store().shard_of(hash);

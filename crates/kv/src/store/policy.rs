@@ -1,4 +1,4 @@
-//! What happens when memory is short.
+//! How the store acts when memory is short.
 
 /// Which keys go when `maxmemory` is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

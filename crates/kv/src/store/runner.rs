@@ -61,7 +61,8 @@ pub struct Runner<'s> {
     shut_out_watches: Vec<Watch>,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
+    /// A command that finds the hook of mutations busy is not refused but comes back as
+    /// [`Ran::Later`].
     pub patient: bool,
     /// When what is run was run first, if it is run again: milliseconds since 1970.
     pub(crate) first_ms: Option<u64>,
@@ -85,7 +86,7 @@ enum Called {
     Outside,
 }
 
-/// What became of a waiting command whose key has become ready.
+/// How a waiting command ended whose key has become ready.
 enum Served {
     /// The waiter goes on waiting.
     Waits,
@@ -205,8 +206,8 @@ impl<'s> Runner<'s> {
         Ran::Done
     }
 
-    /// Lets go of the locks of a script that runs beside the loops, until its next command. Its keys are kept until the
-    /// [end](Runner::end).
+    /// Lets go of the locks of a script that runs beside the loops, until its next command. The keys of the script are
+    /// kept until the [end](Runner::end).
     pub fn leave(&mut self) {
         self.guards.leave();
     }
@@ -846,7 +847,8 @@ impl<'s> Runner<'s> {
     /// made room for all its commands before it began.
     fn has_room(&mut self) -> bool {
         if self.first_ms.is_some() {
-            // What went for lack of memory then is in the log, too, and nothing else is to go.
+            // The keys that were evicted for the lack of memory are in the log too, and the replay
+            // evicts no other keys.
             return true;
         }
         self.guards.tell();

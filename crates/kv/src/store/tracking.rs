@@ -177,7 +177,7 @@ impl fmt::Debug for Tracker {
 /// The clients that have read a key. The first pays for the note, each other one for its place in it.
 pub(crate) type Trackers = Vec<Arc<Tracker>>;
 
-/// What each client in a note pays, in their order; `len` is the length of the key.
+/// The price that each client in a note pays, in their order; `len` is the length of the key.
 pub(super) fn prices(len: usize) -> impl Iterator<Item = i64> {
     let first = (NOTE + len) as i64;
     std::iter::once(first).chain(std::iter::repeat(READER as i64))
@@ -255,7 +255,7 @@ pub(super) struct Prefixes {
     pub(super) lengths: BTreeMap<usize, usize>,
 }
 
-/// What all shards know of clients that are told.
+/// The state of tracking that all shards share.
 #[derive(Debug)]
 pub struct Tracking {
     pub(super) trackers: RwLock<BTreeMap<u64, Arc<Tracker>>>,

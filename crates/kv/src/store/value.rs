@@ -227,7 +227,7 @@ pub trait Collection: Default + Clone + 'static {
     const KIND: Kind;
     /// Borrows a value as this type, if it is of this type.
     fn of(value: ValueRef<'_>) -> Option<&Self>;
-    /// This type out of a value.
+    /// The value as this type, if it has this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
     /// As a value.
     fn into_value(self) -> Value;

@@ -1,4 +1,5 @@
-//! What a command sees of the store: the keys that it names, in its database, under their locks.
+//! A command's view of the store: the keys that the command names, in its database, under their
+//! locks.
 
 use std::mem;
 
@@ -13,7 +14,7 @@ use super::tracking::Untold;
 use super::value::{Collection, Kind, Value, ValueRef};
 use crate::commands::{Error, Signature};
 
-/// What happens to a key's deadline when its value is replaced.
+/// Whether a key keeps its deadline when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// The key lives for ever.
@@ -283,7 +284,7 @@ impl<'s> View<'_, 's> {
         }
     }
 
-    /// Changes the bytes of a key's string in place, if the key exists. Its deadline stays.
+    /// Changes the bytes of a key's string in place, if the key exists. The key's deadline stays.
     ///
     /// # Errors
     /// The key holds another type, or what `change` says; then nothing has changed.

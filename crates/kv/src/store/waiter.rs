@@ -21,7 +21,7 @@ use super::value::Kind;
 use crate::commands::Signature;
 use crate::reply::{Proto, Reply};
 
-/// What a blocking command waits for.
+/// The keys for which a blocking command waits.
 #[derive(Clone, Debug)]
 pub struct Blocked {
     /// Any of these keys.

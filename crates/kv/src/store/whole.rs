@@ -1,6 +1,5 @@
-//! What commands do with whole databases. Commands that change all keys hold the locks of all
-//! shards; other commands go from shard to shard with one lock at a time, unless they run in a
-//! transaction.
+//! Commands on whole databases. Commands that change all keys hold the locks of all shards; other
+//! commands go from shard to shard with one lock at a time, unless they run in a transaction.
 
 use super::effect::Gone;
 use super::place::Place;
@@ -138,7 +137,7 @@ impl View<'_, '_> {
         None
     }
 
-    /// Removes all keys of this database. Their memory is freed later, in steps.
+    /// Removes all keys of this database. The memory of the keys is freed later, in steps.
     pub fn flush(&mut self) {
         let db = self.db;
         let store = self.guards.store();

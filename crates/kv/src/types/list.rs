@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// What Redis does, found out by asking it.
+    /// Redis's behaviour, found out by asking a Redis server.
     #[test]
     fn the_encoding_follows_the_size() {
         let of = |fit: i32, elements: &[&[u8]], at_once: bool| {

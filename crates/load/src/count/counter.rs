@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::profile::{ParseError, Profile};
 
-/// What each thread has spent, under a name for the thread that stays.
+/// The instructions of each thread, under a name for the thread that does not change.
 pub type Threads = BTreeMap<String, Profile>;
 
 /// Something that counts what a server does, and can be read between rounds.
@@ -65,7 +65,7 @@ pub enum CountError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault, in words.
         source: ParseError,
     },
 }

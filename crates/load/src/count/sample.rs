@@ -43,7 +43,7 @@ pub struct Sampling {
 /// were answered so far.
 pub type PlayRound<'a> = &'a mut dyn FnMut(Option<&mut dyn FnMut()>) -> Result<u64, Failure>;
 
-/// What messages cost.
+/// The cost of messages in instructions and system calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counted {
     /// The cost of a message, in each segment.

@@ -1,4 +1,4 @@
-//! What charts are drawn with: axes, their marks, lines and numbers.
+//! The parts of charts: axes, their marks, lines and numbers.
 
 use std::fmt::Write as _;
 

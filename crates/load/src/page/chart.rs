@@ -14,7 +14,7 @@ use super::grid::{self, Cell};
 use super::heat::{self, Column};
 use crate::stats::Samples;
 
-/// What the lines look like in the key.
+/// The looks of the lines in the key of a chart.
 const MARKS: [&str; 7] = [
     "\u{2501}", "\u{2505}", "\u{2508}", "\u{2504}", "\u{254c}", "\u{254d}", "\u{2509}",
 ];

@@ -30,7 +30,7 @@ pub struct Section {
     pub heading: String,
     /// The results in sentences.
     pub sentences: Vec<String>,
-    /// What speaks against it.
+    /// The reasons to doubt the result.
     pub doubts: Vec<String>,
     /// The figures; the first row names the columns.
     pub table: Vec<Vec<String>>,

@@ -1,5 +1,5 @@
-//! What speaks against a run: which processes served, what ran beside them, whether all of the work
-//! was done.
+//! Reasons to doubt a run: which processes served, which other processes ran beside them, whether
+//! all of the work was done.
 
 use std::time::Duration;
 

@@ -60,7 +60,7 @@ pub(super) trait Driver: Sized + Send + 'static {
         None
     }
 
-    /// Nothing new is to be sent.
+    /// Tells the connection that no new message is to be sent.
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk);
 
     /// Everything is sent and answered, or, if nothing is ever answered, the connection has only to
@@ -82,7 +82,7 @@ pub(super) trait Driver: Sized + Send + 'static {
         None
     }
 
-    /// What the server owes, for the message when a connection is lost.
+    /// The replies that the server still owes, for the message when a connection is lost.
     fn owed(&self) -> String;
 }
 
@@ -398,7 +398,7 @@ impl<D: Driver> Service for Clients<D> {
 
     fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
         desk.show();
-        // Both are called, because each call notes what connections were told.
+        // Both functions are called, because each call notes what connections were told.
         let (round, news) = (desk.is_new_round(), desk.is_news());
         if round || news {
             all.each(desk, |client, cx| client.obey(cx));

@@ -303,7 +303,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // Both calls fail only for a process that has ended.
+            // Killing and waiting fail only for a process that has ended.
             let _ = member.child.kill();
             let _ = member.child.wait();
         }

@@ -26,7 +26,7 @@ pub enum Fault {
     ReorderedAck,
     /// The connection ended while something was owed.
     ClosedInTheMiddle,
-    /// Nothing came for too long.
+    /// No reply came for too long.
     NoReply,
     /// Any other difference from the expected reply.
     WrongReply,
@@ -65,7 +65,7 @@ impl Fault {
         }
     }
 
-    /// What the difference between two texts of one length looks like.
+    /// The kind of fault that the difference between two texts of one length looks like.
     pub(super) fn of_difference(came: &[u8], wanted: &[u8]) -> Fault {
         /// More wrong bytes than this are no flipped bits.
         const FEW: usize = 2;

@@ -1,4 +1,4 @@
-//! What makes a load, and the server that it goes to.
+//! The generator of a load, and the server that gets the load.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// The engine that makes the load, and how it connects.
 #[derive(Clone, Debug)]
 pub struct Generator {
-    /// What runs the loops.
+    /// The engine of the generator's loops.
     pub engine: EngineChoice,
     /// How many loops.
     pub loops: usize,

@@ -181,7 +181,7 @@ fn one_reply(load: &HttpLoad) -> Vec<u8> {
     reply
 }
 
-/// What makes the connections.
+/// The TLS settings of the connections.
 pub(super) struct Https {
     load: HttpLoad,
     slots: Arc<[Slot]>,

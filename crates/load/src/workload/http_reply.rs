@@ -19,7 +19,7 @@ const HEAD_MAX: usize = 1 << 20;
 /// Interim replies (100, 103) in front of one reply.
 const INTERIM_MAX: u32 = 64;
 
-/// What a reply must look like.
+/// The properties that a reply must have.
 pub(super) struct Expected {
     /// Replies have no bodies.
     pub(super) head: bool,
@@ -296,12 +296,12 @@ impl Replies {
     }
 }
 
-/// What a head says about the end of its reply and of its connection.
+/// The head's statements about the end of its reply and of its connection.
 struct Framing {
     /// Whether the last of the transfer codings is chunked; `None` without any.
     chunked: Option<bool>,
     length: Option<u64>,
-    /// Nothing follows on this connection.
+    /// No further reply follows on this connection.
     last: bool,
 }
 

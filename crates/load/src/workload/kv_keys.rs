@@ -112,8 +112,8 @@ impl Zipf {
         x.powf(-self.theta)
     }
 
-    /// The integral of the height from 1 to `x`. Both forms are written so that they agree where theta is
-    /// 1.
+    /// The integral of the height from 1 to `x`. Both forms of the integral are written so that they
+    /// agree where theta is 1.
     fn integral(&self, x: f64) -> f64 {
         let rest = 1.0 - self.theta;
         match rest.abs() < NEARLY_ONE {

@@ -65,7 +65,7 @@ impl Template {
     /// the first four must be, with the same places.
     ///
     /// # Errors
-    /// What is wrong with the command, in words.
+    /// The fault of the command, in words.
     pub fn parse(command: &str, reply: Option<&str>) -> Result<Template, String> {
         if command.len() > TEXT_MAX {
             return Err(format!("a command has at most {TEXT_MAX} bytes"));

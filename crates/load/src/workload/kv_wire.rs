@@ -18,7 +18,7 @@ pub enum Wire {
     Binary,
 }
 
-/// What stands at the front of the replies.
+/// The kind of data at the front of the replies.
 pub(super) enum Front {
     /// The reply is not complete.
     Partial,

@@ -17,7 +17,7 @@ use super::null::Replies;
 
 /// A load: what is sent on each connection, and how replies are checked.
 pub trait Load: fmt::Debug + Send + Sync {
-    /// What the load is called: the service, unless several loads go to one.
+    /// The name of the load: the name of the service, unless several loads go to one service.
     fn name(&self) -> &'static str;
 
     /// The service that it loads, as in the line by which a server says where it listens.
@@ -104,7 +104,7 @@ pub trait Load: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What the generator can be measured against.
+    /// The program that shows the generator's own highest rate, if there is one.
     fn ceiling(&self) -> Ceiling;
 
     /// Makes the run.
@@ -119,7 +119,7 @@ pub trait Load: fmt::Debug + Send + Sync {
 pub struct Workload(Arc<dyn Load>);
 
 impl Workload {
-    /// This load.
+    /// A workload that consists of this load.
     pub fn of(load: impl Load + 'static) -> Workload {
         Workload(Arc::new(load))
     }
@@ -188,12 +188,12 @@ pub enum Instead {
     Discard,
 }
 
-/// What the generator can be measured against.
+/// The program that shows the generator's own highest rate, if there is one.
 pub enum Ceiling {
     /// A server that knows the replies beforehand.
     Null(Replies),
     /// A server of ours that keeps nothing, loaded with this.
     Own(Workload),
-    /// Nothing, and why.
+    /// No such program, and why.
     Unknown(&'static str),
 }

@@ -12,11 +12,11 @@ use tidewire::{
     Running, Service, StartError,
 };
 
-/// What the null server answers.
+/// The answers of the null server.
 pub enum Replies {
     /// The request itself.
     Same,
-    /// Nothing is answered.
+    /// The null server answers nothing.
     Nothing,
     /// The replies that this maker makes.
     Made(Box<dyn Answers>),

@@ -44,7 +44,7 @@ pub trait Options: fmt::Debug + Send + Sync {
     /// [`Unfit`].
     fn load(&self) -> Result<Chosen, Unfit>;
 
-    /// What each server is loaded with once, before anything is measured.
+    /// The commands that each server is loaded with once, before anything is measured.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -104,7 +104,8 @@ pub struct First {
     pub workload: Workload,
     /// How much of it.
     pub extent: Extent,
-    /// What another answer of the server means; `None`: the answer is wrong, as in any load.
+    /// The meaning of another answer of the server; `None`: any other answer is wrong, as in any
+    /// load.
     pub refused: Option<&'static str>,
 }
 
@@ -115,7 +116,7 @@ pub struct Kind {
     /// A one-sentence description.
     pub about: &'static str,
     examples: [&'static [&'static str]; 2],
-    /// What the short help says of its flags, in this order.
+    /// The short help of the load's flags, in this order.
     pub brief: &'static [(&'static str, &'static str)],
     once: Form,
     again: Form,
@@ -142,7 +143,7 @@ impl Form {
     }
 }
 
-/// What a load is chosen for.
+/// The purpose for which a load is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// One run.
@@ -183,7 +184,7 @@ impl Kind {
         }
     }
 
-    /// What the short help says of its own flags, in this order.
+    /// Sets the short help of the load's own flags, in this order.
     pub const fn briefly(self, brief: &'static [(&'static str, &'static str)]) -> Kind {
         Kind { brief, ..self }
     }

@@ -24,7 +24,7 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// From the actual send to the reply; absent if nothing is ever answered.
     pub latency: Option<LatencySummary>,
-    /// What only a load by the clock has.
+    /// The figures that only a load by the clock has.
     pub schedule: Option<Schedule>,
     /// The distribution: from when messages were due where they have times, else from their sends.
     pub spectrum: Vec<Quantile>,
@@ -48,7 +48,7 @@ pub struct Outcome {
     pub serving: Serving,
     /// The server's memory, if its process is known.
     pub memory: Option<MemoryUse>,
-    /// Both distributions in full.
+    /// Both distributions of latencies in full.
     #[serde(skip)]
     pub histograms: Histograms,
     /// CPU of both sides; absent without a process to measure.

@@ -6,7 +6,7 @@ use super::arrivals::Arrivals;
 use super::extent::Extent;
 use super::load::Workload;
 
-/// What to do: a load, on how many connections, when each message is sent, and for how long.
+/// The plan of a run: a load, on how many connections, when each message is sent, and for how long.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The messages to send.

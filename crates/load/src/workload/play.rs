@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::failure::Failure;
 use super::stage::Stage;
 
-/// What plays a load round by round.
+/// Plays a load round by round.
 pub struct Play<'a> {
     stage: &'a Stage,
     connections: usize,

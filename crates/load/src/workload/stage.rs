@@ -15,7 +15,7 @@ use super::pattern::Pattern;
 use super::rounds::Rounds;
 use crate::histogram::Latencies;
 
-/// What connections are to do.
+/// The phase of a run, which says what connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Phase {
@@ -318,7 +318,7 @@ pub(super) struct Desk {
     taken: Taken,
     /// The looks at the latencies that were answered.
     looks: u64,
-    /// What connections were told last.
+    /// The phase that connections were told last.
     told: Phase,
     /// When something was answered last while it was measured.
     answered: Instant,

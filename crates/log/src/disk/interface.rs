@@ -12,7 +12,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The names of all files, in no order.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Creates an empty file for reading and writing. Whether its name survives a crash is open
@@ -32,13 +32,13 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// [`Disk::sync_directory`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file's name; open files stay readable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Whether [`DiskFile::reserve`] really reserves: writing to reserved space needs no more space.
@@ -56,7 +56,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Makes creations, renames and removals durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn sync_directory(&self) -> io::Result<()>;
 }
 
@@ -69,7 +69,7 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `parts` one after the other from `offset` on. After an error any part of it
@@ -88,7 +88,7 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// nothing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Sets the length and reserves the blocks up to it, which read as zeros where nothing was
@@ -101,13 +101,13 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Cuts the file to `len`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
     /// The length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn len(&self) -> io::Result<u64>;
 }
 

@@ -39,8 +39,8 @@ impl ReadOnlyDisk {
         })
     }
 
-    /// Whether a process has the log open for writing now. Also `false` if that cannot be found
-    /// out, because the directory has no lock file or the file may not be read.
+    /// Whether a process has the log open for writing now. The result is also `false` if that
+    /// cannot be found out, because the directory has no lock file or the file may not be read.
     pub fn is_written(&self) -> bool {
         let Ok(lock) = File::open(self.path.join(LOCK)) else {
             return false;

@@ -27,7 +27,7 @@ pub(crate) const FRAME_HEADER: usize = 12;
 /// Batches begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;
 
-/// What is wrong at an offset of a segment.
+/// A fault at an offset of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) offset: u64,

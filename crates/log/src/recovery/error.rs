@@ -13,9 +13,9 @@ pub struct Damage {
     pub offset: u64,
     /// The number of the batch that should be there.
     pub batch: u64,
-    /// What should be there.
+    /// The expected value, in words.
     pub expected: String,
-    /// What was found there.
+    /// The found value, in words.
     pub found: String,
 }
 
@@ -68,7 +68,7 @@ pub enum OpenError {
         file: String,
         /// Bytes from its beginning.
         offset: u64,
-        /// What was found there.
+        /// The found value, in words.
         found: String,
     },
     /// The log is of another kind than it was to be opened as.

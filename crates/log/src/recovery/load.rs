@@ -40,7 +40,7 @@ pub(crate) struct Loaded<F> {
     /// Segments that are none of the log any more: retention had removed them or an earlier opening
     /// had set them aside, and their names have come back.
     pub(crate) stale: Vec<u64>,
-    /// What the claims file says.
+    /// The content of the claims file.
     pub(crate) claimed: Claimed,
     /// The last batch is a closing one.
     pub(crate) is_closed: bool,
@@ -79,7 +79,7 @@ impl Found {
     }
 }
 
-/// What to do with damage.
+/// How an opening treats damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Refuse it.
@@ -436,7 +436,7 @@ impl Load {
         self.beyond(bytes, number)
     }
 
-    /// What the claims file says is there.
+    /// Notes that the end which the claims file names is missing.
     fn missing_end(&mut self) {
         let next_batch = self.walked.next_batch;
         let said = self.claimed.said.unwrap_or_default();

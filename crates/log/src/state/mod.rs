@@ -48,8 +48,8 @@ fn forget(forgotten: &mut VecDeque<u64>, stream: &str, producer: &Producer) {
 }
 
 /// The prefix of names for streams whose names are lost: a [repair](crate::tools::repair) appends the stream's number,
-/// which no other stream has. Such a stream may have had any name. So a new stream begins behind all nameless streams,
-/// even deleted ones.
+/// which no other stream has. Such a stream may have had any name before the repair. So a new stream begins behind all
+/// nameless streams, even deleted ones.
 pub const NAMELESS: &str = "lost-stream-";
 /// Stands for the name of a stream that is lost, where hashes of names do.
 const ANY_NAME: u64 = 0;

@@ -171,7 +171,7 @@ impl<D: Disk> Writer<D> {
         }
         let number = self.active.as_ref().map(|active| active.number);
         if self.pending.iter().any(|batch| !batch.turns.is_empty()) {
-            // What streams do not keep any more may be all that a segment has.
+            // Records that streams do not keep any more may be all that a segment has.
             self.housekeeping_due = Duration::ZERO;
         }
         if let Some(number) = number.filter(|_| !self.pending.is_empty()) {

@@ -26,7 +26,7 @@ pub(crate) use active::{Active, SPARE};
 use active::{Spare, checkpoint};
 use awaiting::{Awaiting, hold_of};
 
-/// What the clocks say.
+/// The time of the log's clocks at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Since any fixed moment; never goes back.
@@ -62,7 +62,7 @@ pub struct Writer<D: Disk> {
     taken: Group,
     /// The random number of the log.
     log: u64,
-    /// What the log is of.
+    /// The kind of data in the log: messages or keys.
     kind: Option<Kind>,
     /// The number of this opening of the log.
     epoch: u32,
@@ -93,7 +93,7 @@ pub struct Writer<D: Disk> {
     committed_from: Option<Duration>,
     /// When the oldest committed group must be synced.
     sync_due: Option<Duration>,
-    /// What the next group waits for.
+    /// The event for which the next group waits.
     awaiting: Awaiting,
     written: Ticket,
     groups: u64,
@@ -102,8 +102,8 @@ pub struct Writer<D: Disk> {
     /// How many finished segments there were at the previous housekeeping: the system has written most of their pages,
     /// and they are synced one by one when there is nothing else to do.
     settled: usize,
-    /// What earlier openings have written and nothing says that it is durable, with [`Policy::Os`]: the
-    /// segment, and up to where. As long as there is some, a sync proves nothing.
+    /// Bytes that earlier openings have written and that are not known to be durable, with
+    /// [`Policy::Os`]: the segment, and up to where. As long as there is some, a sync proves nothing.
     unproven: Vec<(u64, u64)>,
     /// Names were changed since the directory was synced.
     names_changed: bool,
@@ -367,7 +367,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Settles everything that was taken, and ends the log in order: with a batch that says that
-    /// all before it is durable. Nothing is taken any more.
+    /// all before it is durable. After `close` the log takes no records.
     pub fn close(mut self, now: Now) {
         self.shared.gather().gate = Gate::Shut;
         let closed = self.try_close(now);

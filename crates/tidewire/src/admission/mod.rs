@@ -68,7 +68,7 @@ struct Counts {
     table: Table,
 }
 
-/// What of a client counts.
+/// The part of a client's address that counts as one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A connection from this address.

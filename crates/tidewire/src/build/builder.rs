@@ -126,7 +126,7 @@ pub enum StartError {
     Listen {
         /// The address asked for.
         addr: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The engine asked for does not work here.
@@ -134,7 +134,7 @@ pub enum StartError {
     Engine {
         /// The engine asked for.
         engine: Engine,
-        /// What the probe found.
+        /// The result of the probe, in words.
         reason: String,
     },
     /// Settings that cannot be meant.
@@ -951,7 +951,7 @@ impl Running {
         }
     }
 
-    /// What happened so far, on all loops.
+    /// The counters of all loops, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         lock(&self.counters).sum()

@@ -47,7 +47,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What one service still has to finish during a stop: see [`Progress`].
+/// The work that one service still has to finish during a stop: see [`Progress`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,7 +72,8 @@ pub struct Left {
     pub lingering: u64,
 }
 
-/// What a [`Drain`] has left to do. Shown as one line: `phase=finishing connections=2 echo=2 held_bytes=0 left_s=9.5`.
+/// The work that a [`Drain`] has left to do. Shown as one line: `phase=finishing connections=2 echo=2 held_bytes=0
+/// left_s=9.5`.
 ///
 /// ```
 /// use std::time::Duration;

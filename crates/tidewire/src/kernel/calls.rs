@@ -19,7 +19,7 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
 use crate::vocabulary::time::Instant;
 
-/// What follows the bytes of a send.
+/// The kind of data that follows the bytes of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Nothing,
@@ -103,7 +103,7 @@ pub(crate) trait Sys: Clone + 'static {
         from: Option<SocketAddr>,
         options: &TcpOptions,
     ) -> io::Result<Self::Fd>;
-    /// What an attempt to connect has come to.
+    /// The result of an attempt to connect.
     fn outcome(&self, fd: &Self::Fd) -> Result<(), Errno>;
     /// Where a connection is from, also if it is over by now.
     fn peer_name(&self, fd: &Self::Fd) -> Endpoint;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::kernel::calls::{Behind, Sys};
 
-/// What an operation works on.
+/// The socket or file that an operation works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A descriptor, by its number.
@@ -81,7 +81,7 @@ pub(crate) enum Once {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) user_data: u64,
-    /// What the call would have returned; negative: an error number.
+    /// The result of the system call; negative: an error number.
     pub(crate) result: i32,
     /// Flags of io_uring's completions (`IORING_CQE_F_...`).
     pub(crate) flags: u32,

@@ -304,10 +304,10 @@ pub struct LayeredConn<S: Service, L: Layer> {
     pub(super) heard: Heard,
 }
 
-/// What the inner protocol has heard that a stop asks for.
+/// The callback that the inner protocol has received, for a stop to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing of either.
+    /// Neither input nor a stop was reported to the inner protocol.
     Nothing,
     /// [Alone](Within::Alone): input, some of which the layer has consumed. So the loop does not
     /// wait for more input.
@@ -335,7 +335,7 @@ impl<S: Service, L: Layer> fmt::Debug for LayeredConn<S, L> {
     }
 }
 
-/// What all connections of a layered service share.
+/// The state that all connections of a layered service share.
 pub(super) struct Shared<S> {
     pub(super) service: S,
     pub(super) limits: Arc<Limits>,

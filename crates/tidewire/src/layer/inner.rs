@@ -494,8 +494,8 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Whether the inner protocol has [finished writing](Link::finish_writing) and all of its output
-    /// was taken: time for the layer's own farewell, before it [yields](Inner::yield_to). Its input
-    /// goes on.
+    /// was taken: time for the layer's own farewell, before it [yields](Inner::yield_to). The input
+    /// of the connection goes on.
     #[must_use]
     pub fn is_done_writing(&self) -> bool {
         let state = self.state.as_ref();
@@ -565,8 +565,8 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// What the layer's `received` returns: the inner protocol waits for output to drain, or for
-    /// more.
+    /// The value that the layer's `received` returns: the inner protocol waits for output to drain,
+    /// or for more input.
     #[must_use]
     pub fn next(&self) -> Next {
         match &self.state {

@@ -126,7 +126,7 @@ impl<W: Wrap, S: Service> Layered<W, S> {
         &self.shared.service
     }
 
-    /// What makes the layers.
+    /// The factory of the layers.
     #[must_use]
     pub fn wrap(&self) -> &W {
         &self.wrap

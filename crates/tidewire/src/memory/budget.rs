@@ -26,7 +26,7 @@ const STUCK: Duration = Duration::from_secs(30);
 /// How soon a loop looks at the sum again that others may change.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// What all loops share.
+/// The memory budget that all loops share.
 pub(crate) struct Memory {
     limit: usize,
     /// Three quarters of it.
@@ -270,7 +270,7 @@ impl Meter {
     }
 }
 
-/// What the loop held is free when it has ended.
+/// The budget that the loop held is free when the loop has ended.
 impl Drop for Meter {
     fn drop(&mut self) {
         self.held = 0;

@@ -30,8 +30,8 @@ pub(crate) use shared::OwnerPanicked;
 
 /// A shared piece that is no longer than this is copied: a copy costs less than a separate send.
 const COPIED: usize = 256;
-/// What each segment but the first takes besides its bytes: its place in the queue, which may have
-/// twice the places it needs.
+/// The bytes that each segment but the first takes besides its contents: its place in the queue,
+/// which may have twice the places it needs.
 const ENTRY: usize = 2 * size_of::<Segment>();
 
 /// Places that a queue keeps when it gets shorter.

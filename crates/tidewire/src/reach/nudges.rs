@@ -95,8 +95,8 @@ impl Nudge {
         true
     }
 
-    /// A send of this connection has found no room. Its loop counts the event when it is next
-    /// awake.
+    /// A send of this connection has found no room. The loop of the connection counts the event
+    /// when the loop is next awake.
     pub(crate) fn delayed(&self) {
         lock(&self.at.due).delayed += 1;
         self.at.filled.store(true, SeqCst);

@@ -40,7 +40,7 @@ pub(crate) struct PassedOn {
     pub(crate) socket: Descriptor,
 }
 
-/// How a stop is to go. Its deadline is only ever moved closer.
+/// How a stop is to go. The deadline of a stop is only ever moved closer.
 #[derive(Debug)]
 pub(crate) struct StopClock {
     deadline_ns: AtomicU64,
@@ -86,8 +86,8 @@ impl StopClock {
         !HERE.get().is_null()
     }
 
-    /// Whether the calling thread runs one of the loops that stop. Such a thread must not wait for their end: the loop
-    /// could not end while it waits.
+    /// Whether the calling thread runs one of the loops that stop. A thread of a stopping loop must not wait for the
+    /// end of the loops: the loop could not end while the thread waits.
     pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
         HERE.get() == Arc::as_ptr(self)
     }

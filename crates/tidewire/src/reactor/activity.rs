@@ -1,6 +1,6 @@
-//! What a loop is doing at present. The loop stores it, at the cost of one store for each callback,
-//! so that a watching thread sees that the loop is stuck, and where. The thread also asks now and
-//! then how late the loop answers.
+//! The present work of a loop. The loop stores it, at the cost of one store for each callback, so
+//! that a watching thread sees that the loop is stuck, and where. The thread also asks now and then
+//! how late the loop answers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::build::limits::{Limits, READING_RATE};
 use crate::vocabulary::time::Instant;
 
-/// What the peer owes next.
+/// The next action that the peer owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Nothing,

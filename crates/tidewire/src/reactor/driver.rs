@@ -1,4 +1,4 @@
-//! What the loop asks of a driver.
+//! The interface between a loop and its driver.
 
 use std::io;
 use std::net::SocketAddr;

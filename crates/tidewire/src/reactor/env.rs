@@ -1,5 +1,5 @@
-//! What the connections of one loop share: time, chance, buffers, counters, and the list of
-//! connections that a callback touched.
+//! The state that the connections of one loop share: time, chance, buffers, counters, and the list
+//! of connections that a callback touched.
 
 use std::io;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Env {
     pub(crate) counters: Arc<LoopCounters>,
     /// Counters of each service, a part of `counters`.
     pub(crate) services: Vec<Arc<ServiceCounters>>,
-    /// What lets each service's connections in.
+    /// The door of each service, which lets its connections in.
     pub(crate) doors: Vec<Arc<Door>>,
     pub(crate) throttles: Arc<Throttles>,
     /// `woken` was asked for by a callback of this loop.
@@ -255,8 +255,8 @@ impl Env {
         state.out.sendable()
     }
 
-    /// The owner of bytes that this connection has sent has panicked: the end of it. Nothing more
-    /// is sent.
+    /// The owner of bytes that this connection has sent has panicked: the end of it. The connection
+    /// sends no more bytes.
     #[cold]
     pub(crate) fn owner_panicked(&mut self, state: &mut State) -> usize {
         self.count_owner(state);

@@ -31,7 +31,7 @@ pub(crate) enum Phase {
     Buried(Closed),
 }
 
-/// What the kernel holds of the peer's when a connection has failed.
+/// The bytes of the peer that the kernel holds when a connection has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Perhaps some.
@@ -66,7 +66,7 @@ impl From<Hint> for Closed {
     }
 }
 
-/// What a finishing connection waits for once its output has been sent.
+/// The event for which a finishing connection waits once its output has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The peer's end, so that no reset destroys what is on its way.
@@ -74,7 +74,8 @@ pub(crate) enum Awaits {
     /// The peer's side is to take all output and send nothing for a moment: a connection between
     /// two requests, at a stop without a successor.
     Delivery,
-    /// Nothing, as long as nothing has come from the peer, which has said that it sends no more.
+    /// The connection waits for no event, as long as no bytes have come from a peer that has
+    /// finished sending.
     Nothing,
 }
 
@@ -89,7 +90,7 @@ pub(crate) enum Writing {
     Shut,
 }
 
-/// What is known about the peer's end of sending. The value only goes forward.
+/// The loop's knowledge about the peer's end of sending. The value only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerEnd {
     /// The peer sends, as far as is known.
@@ -100,7 +101,7 @@ pub(crate) enum PeerEnd {
     Reached,
 }
 
-/// What the protocol has been told of that end. Only goes forward.
+/// Whether the protocol has been told of the peer's end of sending. Only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Told {
     Nothing,

@@ -67,7 +67,8 @@ pub(crate) struct Hosted {
     pub(crate) door: Arc<Door>,
 }
 
-/// What makes the hosts of this service, one for each loop, and its door, which has no rules yet.
+/// The factory of this service's hosts, one for each loop, and the service's door, which has no
+/// rules yet.
 pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
     let (service, limits) = (
         Arc::new(Theirs::new("a service", service)),

@@ -1,5 +1,5 @@
-//! What a connection's peer has to do by which time, as far as the connection's record knows, and
-//! whether the peer is late.
+//! The next action of a connection's peer and its deadline, as far as the connection's record
+//! knows, and whether the peer is late.
 
 use std::time::Duration;
 
@@ -127,8 +127,8 @@ impl State {
         is_ours
     }
 
-    /// What the peer is late with; `None` while the loop does not read from the peer, because then
-    /// the peer is not to blame.
+    /// The action with which the peer is late; `None` while the loop does not read from the peer,
+    /// because then the peer is not to blame.
     pub(crate) fn is_late(&mut self, now: Instant) -> Option<Hint> {
         if self.awaited_ns() > now.as_nanos() {
             return None;

@@ -1,6 +1,5 @@
-//! What a loop leaves behind when it ends, for whatever reason: its counters are added to the
-//! counters of ended loops, its descriptor is closed, and commands that waited for it are handed
-//! on.
+//! The end of a loop, for whatever reason: its counters are added to the counters of ended loops,
+//! its descriptor is closed, and commands that waited for it are handed on.
 
 use std::sync::Arc;
 

@@ -91,7 +91,7 @@ pub(crate) struct Reactor<D: Driver> {
     stage: Stage,
     /// State of accepting, until it ends.
     open: Option<Open>,
-    /// What the loops were told that took over accepted connections.
+    /// The stop that the loops were told that took over accepted connections.
     spread_stopped: Stop,
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Turn {
     LeastConnections,
 }
 
-/// What gives connections threads of their own.
+/// Starts the threads of connections on the threads engine.
 pub(crate) trait Spawn: Send + Sync {
     /// Starts a thread that carries out `command` and lives until its connections are gone. The
     /// thread wakes `acceptor` when it ends, and leaves commands that came too late to it.

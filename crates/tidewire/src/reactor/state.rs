@@ -487,8 +487,9 @@ impl State {
         }
     }
 
-    /// Whether a failed connection still gets the rest of its input. It does not if its protocol takes no input now: no
-    /// output drains any more, and there is no peer left to wait for, so it would never take any.
+    /// Whether a failed connection still gets the rest of its input. The connection does not get the rest if its
+    /// protocol takes no input now: no output drains any more, and there is no peer left to wait for, so the protocol
+    /// would never take the rest.
     pub(crate) fn takes_the_rest(&self, rest: Rest) -> bool {
         self.appetite != Appetite::Drain
             && self.flags.has_none(&[Flag::Paused, Flag::AwaitsMemory])
@@ -508,7 +509,7 @@ impl State {
         }
     }
 
-    /// This side writes no more. If the peer does not either, that is the end.
+    /// Our side of the connection writes no more. If the peer does not either, that is the end.
     pub(crate) fn finish_writing(&mut self, why: Closed) {
         if self.told == Told::Finished {
             self.finish(why);

@@ -1,9 +1,9 @@
 //! One connection, fed its input in given pieces: for the property that **chunking is invisible
 //! in meaning**.
 //!
-//! A connection of the tested service runs on the production loop, on virtual time. Its peer sends
-//! exactly the given pieces and takes output as slowly as it is told to. [`collect`] returns the
-//! output; [`assert_invisible`] compares many splits with the whole.
+//! A connection of the tested service runs on the production loop, on virtual time. The peer of the
+//! connection sends exactly the given pieces and takes output as slowly as it is told to.
+//! [`collect`] returns the output; [`assert_invisible`] compares many splits with the whole.
 //!
 //! ```
 //! use tidewire::sim::chunking;

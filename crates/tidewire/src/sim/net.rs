@@ -73,7 +73,7 @@ pub(super) fn near(to: &Endpoint, actor: usize, port: u16) -> Endpoint {
     }
 }
 
-/// What an owner finds in its inbox.
+/// The notice that an owner finds in its inbox.
 #[derive(Debug)]
 pub(super) enum Notice {
     Accept {
@@ -114,7 +114,7 @@ pub(super) enum Read {
     Broken(io::ErrorKind),
 }
 
-/// What an end that does not read may notice about the other end.
+/// The events at the other end that an end which does not read may notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Fine,
@@ -148,7 +148,7 @@ struct Stream {
     sides: [Side; 2],
     /// `pipes[i]` is written at side `i`.
     pipes: [Pipe; 2],
-    /// Nothing gets through any more.
+    /// No data gets through any more.
     lost: bool,
 }
 
@@ -500,12 +500,12 @@ impl Net {
         let unlucky = one_in(&mut self.rng, self.conditions.refuse_one_in);
         match self.listeners.get(&to).copied().filter(|_| !unlucky) {
             Some(listener) if self.is_full(listener) => {
-                // Nothing answers; TCP asks again.
+                // No answer comes; TCP sends the segment again.
                 let again = self.now.get() + RETRY.as_nanos() as u64;
                 self.depart(again, Arrival::Request { stream });
             }
             Some(listener) => {
-                // What the acceptor sends may not overtake its consent.
+                // The acceptor's bytes may not overtake its consent.
                 self.streams[stream as usize].pipes[1].last_arrival = at;
                 self.depart(at, Arrival::Acceptance { stream });
                 if self.slow_handshakes {

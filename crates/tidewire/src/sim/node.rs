@@ -24,7 +24,7 @@ use crate::sim::kernel::{Kernel, Parked, Shared};
 use crate::vocabulary::time::Instant;
 use std::sync::Arc;
 
-/// What the loops of a simulation are made of.
+/// The parts of which the loops of a simulation are made.
 ///
 /// ```
 /// use tidewire::sim::{Shape, Sim};
@@ -112,7 +112,7 @@ enum Where {
     Over,
 }
 
-/// What lives as long as its loop.
+/// A value that lives as long as its loop.
 pub(super) enum Held {
     Thread(Carried),
     Loop { _life: Life },
@@ -153,7 +153,7 @@ impl Node {
                     .and_then(|driver| Reactor::new(driver, core, setup, waker))
                     .map(|reactor| Box::new(reactor) as Box<dyn Turns>)
             }
-            // What accepts for threads waits as epoll has it.
+            // The acceptor of the threads engine waits as epoll does.
             Shape::Readiness | Shape::Threads => Epoll::new(SimSys::new(kernel))
                 .and_then(|poller| Reactor::new(Sockets::new(poller, options), core, setup, waker))
                 .map(|reactor| Box::new(reactor) as Box<dyn Turns>),

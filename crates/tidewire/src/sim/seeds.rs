@@ -28,7 +28,7 @@ pub fn seeds(usual: u64) -> Range<u64> {
     said("TIDEWIRE_SEEDS", range).unwrap_or(0..usual)
 }
 
-/// What `5000..7000` says, or `2000`.
+/// The seeds that `5000..7000` means, or `2000`.
 fn range(text: &str) -> Option<Range<u64>> {
     match text.split_once("..") {
         Some((from, to)) => Some(from.parse().ok()?..to.parse().ok()?),

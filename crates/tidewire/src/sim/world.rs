@@ -1,5 +1,5 @@
-//! The simulation as tests see it: its parts, and its events. Its [loops](super::loops), its
-//! [peers](super::peers) and its [time](super::time) are beside.
+//! The simulation as tests see it: its parts, and its events. The [loops](super::loops),
+//! [peers](super::peers) and [time](super::time) of a simulation are in modules beside this one.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -37,7 +37,7 @@ pub(crate) const ACK: u8 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     ends: [SocketAddr; 2],
-    /// What each side sends next.
+    /// The sequence number that each side sends next.
     next: [u32; 2],
 }
 
@@ -152,7 +152,7 @@ fn checksum(parts: &[&[u8]]) -> u16 {
 mod tests {
     use super::*;
 
-    /// What RFC 1071 computes in its section 3.
+    /// The checksum that RFC 1071 computes in its section 3.
     #[test]
     fn the_checksum_is_that_of_its_document() {
         let example = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];

@@ -150,7 +150,7 @@ impl Wrap for Tracer {
     }
 }
 
-/// What [`Tracer`] keeps of one connection.
+/// The bytes and events of one connection that [`Tracer`] keeps.
 ///
 /// ```
 /// use tidewire::trace::{Traced, Tracer};

@@ -354,7 +354,7 @@ impl Endpoint {
         })
     }
 
-    /// What the kernel tells of a socket's end.
+    /// Converts the kernel's address of a socket's end.
     pub(crate) fn from_kernel(addr: SocketAddrAny) -> Option<Endpoint> {
         if addr.address_family() != AddressFamily::UNIX {
             return SocketAddr::try_from(addr).ok().map(Endpoint::Tcp);
@@ -371,7 +371,7 @@ impl Endpoint {
         })
     }
 
-    /// What the kernel wants to be told.
+    /// Converts an endpoint to the form that the kernel takes.
     pub(crate) fn to_kernel(&self) -> io::Result<SocketAddrAny> {
         self.check()?;
         Ok(match self {

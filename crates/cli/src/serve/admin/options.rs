@@ -66,7 +66,7 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         (flag != "admin").then_some(Need::Admin)
     }

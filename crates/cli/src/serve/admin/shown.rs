@@ -69,7 +69,8 @@ impl Plan {
         shown
     }
 
-    /// What flags say: flags of a product's table by their keys, flags of the frame by their names.
+    /// The values of flags: flags of a product's table by their keys, flags of the frame by their
+    /// names.
     fn said(&self, product: Option<&str>) -> Value {
         let is_own = |said: &&Shown| {
             let own = self

@@ -24,7 +24,7 @@ pub(crate) struct Handing {
     astray: bool,
 }
 
-/// What a successor asks for.
+/// The parts that a successor asks for: listeners, logs or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// The listeners.

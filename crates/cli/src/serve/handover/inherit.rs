@@ -10,7 +10,7 @@ use crate::serve::listeners::kind::{self, Named};
 use crate::serve::listeners::listen_at::{ListenAt, Place, Shield};
 use crate::serve::settings::frame::Settings;
 
-/// What the admin listener is called.
+/// The name of the admin listener among the listeners that are handed over.
 pub(crate) const ADMIN: &str = "admin";
 
 /// Listeners from elsewhere that have not been used yet.

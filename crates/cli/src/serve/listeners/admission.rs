@@ -89,7 +89,7 @@ impl ListenerRules {
 }
 
 impl AdmissionOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         match flag {
             "address-v6" => Some(Need::Addresses),

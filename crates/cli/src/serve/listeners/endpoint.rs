@@ -1,4 +1,4 @@
-//! What listens where.
+//! The services, and the addresses on which each listens.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub(crate) struct Endpoint {
     pub(crate) place: tidewire::Endpoint,
     /// Asked for with its mode, if it has one, or with a place: not only as one of several.
     pub(crate) by_name: bool,
-    /// What its `--listen` says of TLS and of proxies.
+    /// The part of `--listen` about TLS and proxies.
     pub(crate) shield: Shield,
     /// The layers in front of this listener, after all settings.
     pub(crate) front: Front,

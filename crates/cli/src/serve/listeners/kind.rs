@@ -16,7 +16,7 @@ pub(crate) struct Service {
     pub(crate) takes_messages: bool,
     /// The service speaks HTTP, as clients of TLS may ask.
     pub(crate) is_http: bool,
-    /// What the secret of its clients is called: a variable of the environment. Behind it with `-file` comes the flag that
+    /// The environment variable with the secret of this service's clients. Behind it with `-file` comes the flag that
     /// names a file.
     pub(crate) secret: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! What the connections of each service are held to: the service's own limits, changed where the settings say so.
+//! The limits of the connections of each service: the service's own limits, changed where the settings say so.
 
 use std::time::Duration;
 

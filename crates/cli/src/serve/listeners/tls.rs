@@ -33,7 +33,7 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         // A key and authorities are looked for where there is a certificate.
         (flag == "tls-cert").then_some(Need::Tls)
@@ -98,7 +98,7 @@ impl Default for Handshake {
     }
 }
 
-/// Both times in seconds.
+/// Formats both times in seconds.
 impl fmt::Display for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} and {}", secs(self.tls), secs(self.proxy))
@@ -171,7 +171,7 @@ impl Front {
         }
     }
 
-    /// Nothing at all.
+    /// Whether no setting of TLS is given.
     pub(crate) fn is_bare(&self) -> bool {
         *self == Front::default()
     }

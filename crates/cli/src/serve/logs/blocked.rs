@@ -17,7 +17,7 @@ struct Told {
     told: Instant,
 }
 
-/// What there is to tell, and for how long it has been so.
+/// The news about a blocked log, and how long the log has been blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     None,

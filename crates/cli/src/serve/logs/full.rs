@@ -28,7 +28,7 @@ pub(crate) enum What {
     Streams,
 }
 
-/// What there is to tell.
+/// The news about a full log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     None,

@@ -62,7 +62,7 @@ pub(crate) struct Ending<'a> {
     over: Option<Instant>,
 }
 
-/// What becomes of the listeners.
+/// Whether a successor takes the listeners over.
 enum Successor {
     /// The listeners are closed, or a successor serves there.
     Settled,
@@ -81,7 +81,7 @@ struct Start {
 }
 
 impl<'a> Ending<'a> {
-    /// Nothing is accepted any more.
+    /// The server accepts no more connections.
     pub(crate) fn begin(life: Life<'a>, why: Why, handing: &mut Handing) -> Ending<'a> {
         let deadline = life.plan.stop_deadline.0;
         let kept = match why {

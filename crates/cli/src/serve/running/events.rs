@@ -1,4 +1,4 @@
-//! What the main thread of a server waits for.
+//! The events for which the main thread of a server waits.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -345,8 +345,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What a successor would leave behind that serves without having asked for the logs, as a reason to refuse it. A
-    /// successor of version 0.3.0 or later finds that out by itself and ends.
+    /// The data that a successor would leave behind if it serves without having asked for the logs, as a reason to
+    /// refuse the successor. A successor of version 0.3.0 or later finds that out by itself and ends.
     fn left_behind(&self) -> Option<String> {
         let logs = self.plan.log_directories();
         (!logs.is_empty()).then(|| takeover::leaves_behind(&logs, &self.plan.store_directories()))
@@ -361,7 +361,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What SIGHUP asks for. A mistake in the files must not end a server that serves.
+    /// Does the work of SIGHUP: reads secrets, certificates and settings again. A mistake in the
+    /// files must not end a server that serves.
     fn reload(&self) {
         self.manager.reloading();
         match self.fronts.reload() {

@@ -145,7 +145,8 @@ impl Services {
         self.each().find_map(Serving::failure)
     }
 
-    /// What a restart would lose, as a reason not to restart.
+    /// The data that a restart would lose, as a reason not to restart; `None` if a restart loses
+    /// nothing.
     pub(crate) fn forgets(&self) -> Option<String> {
         self.each().find_map(Serving::forgets)
     }

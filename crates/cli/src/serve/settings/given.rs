@@ -2,7 +2,8 @@
 
 use crate::serve::listeners::kind::Named;
 
-/// What a flag of the frame needs to have an effect. Which flag needs what is written beside the flags.
+/// The condition under which a flag of the frame has an effect. Which flag needs what is written beside
+/// the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A service whose clients send messages.

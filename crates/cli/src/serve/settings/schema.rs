@@ -18,14 +18,14 @@ const NO_SETTINGS: [&str; 2] = ["config", "help"];
 /// Flags that make sense for one start of the server only.
 const OF_ONE_START: [&str; 2] = ["takeover", "takeover-forget"];
 
-/// What environment variables begin with.
+/// The prefix of the environment variables.
 const VARIABLES: &str = "TIDEWIRE_";
 
 /// All settings.
 pub(crate) struct Schema {
     command: Command,
     settings: Vec<Setting>,
-    /// What only a command line may say.
+    /// Settings that only a command line may have, because they are for one start.
     of_one_start: Vec<Setting>,
 }
 
@@ -245,7 +245,7 @@ impl Setting {
         }
     }
 
-    /// What the help calls its value.
+    /// The name of the flag's value in the help.
     pub(crate) fn value_name(&self) -> &str {
         let names = self.arg.get_value_names();
         names

@@ -66,7 +66,7 @@ impl<S: Sink> ClassicService<S> {
         }
     }
 
-    /// What happened so far, on all loops.
+    /// The counters of all loops, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters::from(&self.shared.tally)
@@ -146,7 +146,7 @@ impl<S: Sink> Service for ClassicService<S> {
     }
 }
 
-/// What the connections of one loop share.
+/// The state that all connections of one loop share.
 pub struct ClassicLocal<S: Sink> {
     sink: S::Local,
     tally: LoopTally,
@@ -171,15 +171,15 @@ pub struct ClassicConn<S> {
     chunks: u32,
     /// `pending` would have been acknowledged if the output had not been full.
     overdue: bool,
-    /// What waits for the log, from the first time that something does.
+    /// The batches that wait for the log; `None` until the first batch waits.
     later: Option<Box<Later>>,
 }
 
-/// What to do with a batch that the log did not take.
+/// Whether to try a batch again that the log did not take.
 enum Again {
     /// Try again with fewer messages.
     Fewer,
-    /// Nothing now.
+    /// The batch is not to be tried again now.
     Not(Next),
 }
 
@@ -347,7 +347,8 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// What to wait for after the messages of a batch; `None` if there may be more messages.
+    /// What the connection waits for after the messages of a batch; `None` if the input may have
+    /// more messages.
     fn proceed(&mut self, then: Then, cx: &mut Cx<'_, Self>) -> Option<Next> {
         if self.is_full() {
             return Some(self.pause(Pause::Limit, cx));

@@ -86,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// What an administrator asks for.
+/// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminFrame<'a> {
     /// The streams behind this name, by their names; all of them behind the empty one.

@@ -20,7 +20,7 @@ const ADOPT: u8 = 2;
 const FOLLOW: u8 = 1;
 const MAY_BE_ABSENT: u8 = 2;
 
-/// What an acknowledgement means.
+/// The level of an acknowledgement: what the acknowledged message survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Handed to the bounded queue of the log, not yet written.
@@ -97,7 +97,7 @@ pub enum Begin {
     Cursor,
 }
 
-/// What an administrator asks for.
+/// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Administer<'a> {
     /// A secret, where the server asks for one.

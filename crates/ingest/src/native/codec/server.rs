@@ -35,8 +35,8 @@ pub enum ServerFrame<'a> {
         id: u64,
         /// Nothing new: a commit is still under way.
         keep_alive: bool,
-        /// What the server waits for, as a text for people; only in a keep-alive, and empty if there is
-        /// nothing to say. At most 255 bytes; a longer text is cut.
+        /// The reason why the server waits, as a text for people; only in a keep-alive, and empty if
+        /// there is none. At most 255 bytes; a longer text is cut.
         why: &'a str,
     },
     /// Something was refused.
@@ -70,7 +70,7 @@ pub enum ServerFrame<'a> {
     Unknown(u8),
 }
 
-/// What the server grants a producer.
+/// The server's answer to a producer's hello: the granted level and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The level of the acknowledgements.

@@ -20,7 +20,7 @@ struct Query<'x> {
     with_hash: bool,
     with_place: bool,
     any: bool,
-    /// Nothing, nearest first, or farthest first.
+    /// The order of the results: none, nearest first, or farthest first.
     down: Option<bool>,
     count: Option<usize>,
     into: Option<&'x [u8]>,

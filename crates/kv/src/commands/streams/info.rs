@@ -110,7 +110,7 @@ pub(crate) fn shown(args: &[&[u8]]) -> Result<Option<usize>, Error> {
     }
 }
 
-/// What both forms of XINFO STREAM begin with.
+/// The numbers with which both forms of XINFO STREAM begin.
 pub(crate) struct Numbers {
     pub(crate) length: u64,
     pub(crate) blocks: u64,

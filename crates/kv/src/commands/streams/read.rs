@@ -185,7 +185,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 enum Wanted {
     /// Entries that were not delivered yet.
     New,
-    /// What this consumer was given and has not acknowledged, behind an id.
+    /// The entries after an id that this consumer was given and has not acknowledged.
     Own(StreamId),
 }
 

@@ -112,7 +112,7 @@ enum State<D: Disk> {
     },
 }
 
-/// What was attempted, and why that failed.
+/// An attempt that failed, and why.
 struct Failed(String);
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Failed {

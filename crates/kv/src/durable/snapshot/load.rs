@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 20;
 /// A snapshot that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What the snapshot says about itself.
+    /// The header of the snapshot.
     pub header: Header,
     /// Keys that were in it.
     pub keys: u64,
@@ -52,7 +52,7 @@ pub enum SnapshotError {
         file: String,
         /// Where, and what.
         wrong: Wrong,
-        /// What a start can use instead of this snapshot.
+        /// The data that a start can use instead of this snapshot.
         instead: Instead,
     },
     /// The snapshot belongs to another log.
@@ -80,8 +80,8 @@ pub enum SnapshotError {
     Stopped,
 }
 
-/// What a start can use instead of a damaged snapshot. The choice is the operator's: a file that is
-/// missing for a moment is no reason to drop its keys.
+/// The data that a start can use instead of a damaged snapshot. The choice is the operator's: a
+/// file that is missing for a moment is no reason to drop its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instead {
     /// An older one, from which the log goes on.
@@ -120,7 +120,7 @@ pub(crate) fn positions<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
 /// Whether there is any snapshot in a directory.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub fn is_there<D: Disk>(disk: &D) -> io::Result<bool> {
     Ok(!positions(disk)?.is_empty())
 }

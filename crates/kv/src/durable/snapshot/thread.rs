@@ -35,7 +35,7 @@ impl Running {
     /// Starts a thread that drives `keeper`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn start<D: Disk>(keeper: Keeper<D>) -> io::Result<Running> {
         let told = keeper.told().clone();
         let thread = Builder::new()

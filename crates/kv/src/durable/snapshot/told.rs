@@ -185,8 +185,9 @@ impl Snapshots {
 
     /// Bytes that a snapshot is likely to take at most: the smaller one of two estimates. The first estimate is the memory of
     /// the keys; a snapshot is mostly smaller, because memory has spare room and tables. The second is the last snapshot plus
-    /// the bytes logged since. It counts removed and overwritten values too, and misses only values that a command makes of a
-    /// few bytes (SETRANGE, COPY). Neither is a bound: the file takes more space while it is written, if there is some.
+    /// the bytes logged since. This sum counts removed and overwritten values too, and misses only values that a command
+    /// makes of a few bytes (SETRANGE, COPY). Neither is a bound: the file takes more space while it is written, if there is
+    /// some.
     pub(super) fn expected(&self) -> u64 {
         let (room, logged) = (&self.room, self.logged.load(Relaxed));
         let by_log = room.size.load(Relaxed).saturating_add(logged);

@@ -15,7 +15,7 @@ pub(crate) struct Rights {
     pub(super) on: bool,
     /// Any password will do.
     pub(super) nopass: bool,
-    /// The rule about payloads that was given. It has no effect, because payloads are always
+    /// The rule about payloads that was given. The rule has no effect, because payloads are always
     /// checked, and is only listed again.
     pub(super) sanitize: Option<bool>,
     pub(super) passwords: Vec<Hash>,

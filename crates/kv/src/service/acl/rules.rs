@@ -37,7 +37,7 @@ impl Bad {
     }
 }
 
-/// What speaks against a rule of a user.
+/// The reason why a rule of a user is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Unmatched,

@@ -86,7 +86,7 @@ pub(crate) struct Acl {
     default: Arc<Account>,
     /// Bytes of all accounts.
     bytes: AtomicUsize,
-    /// What of the default user is asked at every connection.
+    /// The properties of the default user that every new connection needs.
     default_is: AtomicU8,
     /// Held during a change, so that changes come one after the other.
     changing: Mutex<()>,

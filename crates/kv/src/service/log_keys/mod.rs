@@ -47,7 +47,7 @@ pub struct LogKeys {
     pub prefix: Vec<u8>,
     /// The log.
     pub log: Arc<dyn Log>,
-    /// What reads it.
+    /// The pool whose threads read the log.
     pub pool: Pool,
     /// Bytes that a reply of entries may have: XREAD gives no more, and what else would be longer is refused. A
     /// single entry may be longer.

@@ -1,4 +1,4 @@
-//! What to read from the log for a command.
+//! The range of the log that a command has to read.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ const STEP: usize = 256 << 10;
 /// Positions that are looked at together when the last come first.
 const BACK: u64 = 4096;
 
-/// What became of a command.
+/// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The reply of the command.
@@ -408,7 +408,7 @@ impl Reading<'_> {
         Ok(n)
     }
 
-    /// What of these positions is kept.
+    /// The kept part of these positions.
     fn kept(&self, stream: &str, positions: Range<u64>) -> Range<u64> {
         let Some(range) = self.log.range(stream) else {
             return 0..0;

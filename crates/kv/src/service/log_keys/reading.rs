@@ -40,6 +40,6 @@ pub(crate) struct Reading {
 pub(super) enum State {
     /// A thread reads.
     Read,
-    /// Nothing has come yet.
+    /// No data has arrived yet.
     Follows,
 }

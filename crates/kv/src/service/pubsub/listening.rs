@@ -31,7 +31,7 @@ pub(crate) fn pattern_cost(name: &[u8]) -> usize {
     1024 + 7 * name.len()
 }
 
-/// The subscriptions of one connection. Its lock is taken after the hub's.
+/// The subscriptions of one connection. The lock of a `Listening` is taken after the hub's.
 pub(crate) struct Listening<M> {
     pub(super) inbox: Arc<Inbox<M>>,
     names: Mutex<Subscriptions>,
@@ -103,7 +103,7 @@ impl<M> Listening<M> {
         self.lock().memory
     }
 
-    /// What its patterns count for `pubsub-patterns-limit`; bytes.
+    /// The bytes of the connection's patterns, which count towards `pubsub-patterns-limit`.
     pub(crate) fn pattern_cost(&self) -> usize {
         self.lock().pattern_cost
     }

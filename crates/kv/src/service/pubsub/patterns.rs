@@ -52,7 +52,7 @@ impl<V> Default for Patterns<V> {
     }
 }
 
-/// What of a pattern counts.
+/// The literal prefix of a pattern, by which patterns are found.
 fn prefix_of(glob: &Glob) -> &[u8] {
     let prefix = glob.prefix();
     &prefix[..prefix.len().min(PREFIX_MAX)]

@@ -146,7 +146,7 @@ impl<'a> Code<'a> {
     /// are.
     #[inline]
     pub(super) fn is(&self, payload: &[u8]) -> bool {
-        // What differs nearly always differs in its last byte, if not in its length.
+        // Two different payloads nearly always differ in the last byte, if not in the length.
         if self.front_len == 0 {
             return payload.last() == self.rest.last() && payload == self.rest;
         }

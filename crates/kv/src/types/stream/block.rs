@@ -104,7 +104,7 @@ impl Block {
         block(self.bytes.capacity())
     }
 
-    /// Nothing more will be added.
+    /// Marks the block as complete: no entry will be added.
     pub(super) fn close(&mut self) {
         self.bytes.shrink_to_fit();
     }

@@ -126,8 +126,8 @@ impl Entries {
         self.last_id.next()
     }
 
-    /// Adds an entry of fields and values in turn, at least one pair. Its id has to be above
-    /// [`last_id`](Entries::last_id).
+    /// Adds an entry of fields and values in turn, at least one pair. The entry's id has to be
+    /// above [`last_id`](Entries::last_id).
     pub fn append(&mut self, id: StreamId, pairs: &[&[u8]]) {
         debug_assert!(id > self.last_id, "ids rise");
         let last = self.blocks.len().wrapping_sub(1);

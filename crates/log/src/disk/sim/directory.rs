@@ -91,8 +91,8 @@ impl SimDisk {
         self.lock().flip(name, offset, bit)
     }
 
-    /// The contents of a file as a process sees them; `None` if no file has this name. This works
-    /// without power.
+    /// The contents of a file as a process sees them; `None` if no file has this name. This
+    /// function works without power.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.lock().contents(name)
     }

@@ -33,7 +33,7 @@ struct Listener {
     state: State,
 }
 
-/// What the ring knows a listening socket by.
+/// The number by which the ring knows a listening socket.
 fn number<Q: Queues>(_: &Ring<Q>, socket: &Descriptor) -> RawFd {
     Q::Sys::number(Q::Sys::look(socket))
 }

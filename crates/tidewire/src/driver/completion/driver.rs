@@ -1,4 +1,4 @@
-//! What the loop asks of a driver, by completions: each becomes an outcome.
+//! The driver's part that the loop calls, by completions: each completion becomes an outcome.
 
 use std::io;
 use std::sync::Arc;

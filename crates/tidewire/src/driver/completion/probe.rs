@@ -26,7 +26,7 @@ const PING: &[u8] = b"does it work?";
 /// millisecond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What not every kernel with a working io_uring can do.
+/// Abilities that some kernels with a working io_uring lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Abilities {
     /// Limits what a multishot receive takes before others get their turn (Linux 6.17).

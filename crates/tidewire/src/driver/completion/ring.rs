@@ -23,7 +23,7 @@ pub(super) const LOOKS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completion {
     pub(super) token: Token,
-    /// What the call would have returned; negative: an error number.
+    /// The result of the system call; negative: an error number.
     pub(super) result: i32,
     flags: u32,
 }

@@ -1,4 +1,4 @@
-//! What the loop asks of a driver, by readiness: the poller's events become outcomes.
+//! The driver's part that the loop calls, by readiness: the poller's events become outcomes.
 
 use std::io;
 use std::sync::Arc;

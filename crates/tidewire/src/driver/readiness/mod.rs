@@ -45,7 +45,7 @@ pub(crate) struct Readiness {
     pub(crate) urgent: bool,
     /// The peer finished sending.
     pub(crate) ended: bool,
-    /// Both directions have ended.
+    /// Whether both directions have ended.
     pub(crate) over: bool,
     /// An error is pending.
     pub(crate) failed: bool,

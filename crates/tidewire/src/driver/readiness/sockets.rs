@@ -102,7 +102,8 @@ impl<P: Poller> Sockets<P> {
             self.poller.sys().reset_on_close(&fd);
         }
         watched?;
-        // What the kernel holds already need not be announced: a stop cannot wait for it.
+        // The poller need not announce bytes that the kernel already holds: a stop cannot wait for
+        // them.
         let sweep = core.draining().then_some(SWEEP_NEW);
         let sock = Sock {
             fd,

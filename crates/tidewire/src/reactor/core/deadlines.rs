@@ -184,7 +184,7 @@ impl Core {
         }
     }
 
-    /// What the peer owes, and the connection's lifetime.
+    /// The deadlines of the peer, and the connection's lifetime.
     pub(super) fn expire_peer(&mut self, io: &mut impl Transport, index: u32) {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
@@ -285,7 +285,8 @@ mod tests {
     use crate::reactor::by_hand::ByHand;
     use crate::reactor::sending::SendShares;
 
-    /// What the peer takes between two looks counts, so a limit lies between them, however late the first was.
+    /// Time that the peer takes between two looks of the loop counts, so a limit lies between the looks,
+    /// however late the first look was.
     #[test]
     fn a_loop_that_was_held_up_gives_the_peer_its_time() {
         let second = Duration::from_secs(1);

@@ -44,7 +44,7 @@ use crate::reactor::wheel::Wheel;
 /// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
 pub const LOOK_AHEAD_MAX: usize = 16;
 
-/// What the builder decides for every loop.
+/// The builder's decisions for every loop.
 pub(crate) struct Plan {
     /// Hosts of the services, in the order of their numbers.
     pub(crate) hosts: Vec<Hosted>,

@@ -1,4 +1,4 @@
-//! What drivers report of a connection.
+//! Drivers' reports about a connection.
 
 use std::io;
 

@@ -226,7 +226,7 @@ impl Core {
         if let Some(state) = self.states.get_mut(index as usize) {
             state.flags.remove(Flag::Listed);
             if matches!(state.phase, Phase::Dead { .. }) {
-                // What the engine was asked to do has failed.
+                // The engine's operation has failed.
                 return self.touch(index);
             }
             self.rearm(index);

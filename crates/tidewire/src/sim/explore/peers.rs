@@ -130,7 +130,7 @@ impl Peer {
         }
     }
 
-    /// What is wrong with the bytes that the peer has read since the last look, if anything.
+    /// The fault in the bytes that the peer has read since the last look, if any.
     pub(super) fn look(&mut self) -> Option<String> {
         let stream = number(&self.from);
         for (at, byte) in self.plain.received.iter().enumerate().skip(self.looked) {
@@ -157,7 +157,7 @@ impl Peer {
     }
 }
 
-/// What peers do.
+/// The steps of a peer.
 pub(super) struct Script {
     /// In nanoseconds.
     pub(super) begins: u64,

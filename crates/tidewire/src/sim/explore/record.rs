@@ -1,4 +1,4 @@
-//! What the services under exploration tell, and what their workers are to do.
+//! The record of the services under exploration, and the tasks of their workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -580,7 +580,7 @@ impl Run {
         }
     }
 
-    /// What a correct peer has missed, if anything.
+    /// The events that a correct peer has missed, if any.
     fn left_undone(&self, peer: &Peer, seen: Option<&Seen>) -> Option<String> {
         let (state, got) = (peer.plain.state, peer.plain.received.len());
         let Some(seen) = seen.filter(|seen| seen.opened > 0) else {

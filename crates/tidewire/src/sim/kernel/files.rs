@@ -25,7 +25,7 @@ pub(super) struct Stream {
     pub(super) connecting: bool,
     /// Pending, until a program takes it.
     pub(super) error: Option<Errno>,
-    /// Nothing gets through any more.
+    /// No data gets through any more.
     pub(super) broken: bool,
     pub(super) reset_on_close: bool,
     /// This side has shut down its output.
@@ -42,7 +42,7 @@ pub(super) struct Listener {
     pub(super) filters: bool,
 }
 
-/// What an epoll descriptor has to report.
+/// The events that an epoll descriptor has to report.
 #[derive(Default)]
 pub(super) struct Epoll {
     pub(super) ready: Vec<FileId>,
@@ -63,7 +63,7 @@ pub(super) enum What {
     Timer(Timer),
 }
 
-/// What has to be notified when something happens to a file.
+/// The object that has to be notified when an event happens on a file.
 pub(super) struct Watcher {
     pub(super) epoll: FileId,
     pub(super) token: u64,

@@ -19,7 +19,7 @@ impl Log {
         self.words.get_or_insert_default();
     }
 
-    /// What happened since words are kept.
+    /// The events in words, since words are kept.
     pub(crate) fn words(&self) -> &str {
         self.words.as_deref().unwrap_or_default()
     }

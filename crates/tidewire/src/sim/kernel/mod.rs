@@ -77,7 +77,7 @@ pub(crate) struct Kernel {
     ports: Vec<Port>,
     timers: Vec<FileId>,
     pub(crate) log: Log,
-    /// What programs have done that no kernel lets pass, in words.
+    /// Calls of programs that no kernel accepts, in words.
     wrongs: Vec<String>,
     /// The kernel's inbox on the network.
     actor: usize,
@@ -207,7 +207,7 @@ impl Kernel {
         }
     }
 
-    /// What programs have done that no kernel lets pass.
+    /// Calls of programs that no kernel accepts.
     pub(crate) fn wrongs(&self) -> &[String] {
         &self.wrongs
     }

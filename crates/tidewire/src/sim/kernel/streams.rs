@@ -405,7 +405,7 @@ impl Kernel {
         Ok(untaken)
     }
 
-    /// What poll(2) would say of a file.
+    /// The events of a file, as poll(2) reports them.
     pub(super) fn mask(&mut self, id: FileId) -> i32 {
         let Some(file) = self.files.find(id) else {
             return 0;

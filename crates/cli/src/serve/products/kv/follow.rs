@@ -127,7 +127,7 @@ impl Following {
         self.shared.told().failure.clone()
     }
 
-    /// What the store is owned with, once it was taken over.
+    /// The parts that an owner of the store needs, once this server has taken the store over.
     pub(super) fn taken(&self) -> Option<TakenOver> {
         self.shared.told().taken.take()
     }

@@ -96,7 +96,7 @@ impl KafkaSource {
         self.looked = Some(Instant::now());
     }
 
-    /// How it is now. What changes is logged.
+    /// The present state of reading from the home. A change of the state is logged.
     pub(super) fn line(&mut self) -> Line {
         let now = self.start.elapsed();
         let silent = self.currency.silent(now);
