@@ -177,7 +177,11 @@ fn import_counting(
                     Item::Skipped(_) => {}
                 }
             }
-            None if !more => return Err(wrong("the file ends too early".into())),
+            None if !more => {
+                return Err(wrong(
+                    "the file ends too early: make or copy the dump again".into(),
+                ));
+            }
             None => {
                 bytes.drain(..from);
                 from = 0;
@@ -421,7 +425,7 @@ impl Server {
             io::Result::Ok(socket)
         };
         let socket =
-            connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
+            connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}; is `tidewire serve kv` running there? --to must name its kv listener")))?;
         let mut server = Server {
             to: to.to_owned(),
             has_answered: false,

@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         socket.set_read_timeout(Some(GREETING))?;
         io::Result::Ok(socket)
     };
-    let socket = connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
+    let socket = connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}; is `tidewire serve kv` running there? --to must name its kv listener")))?;
     let mut socket = BufReader::new(socket);
     if let Some(login) = login {
         let login: Vec<&str> = login.iter().map(String::as_str).collect();

@@ -294,8 +294,11 @@ impl Place {
         };
         let name = file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage(format!("{shown} is no file of a log")))?;
-        let disk = ReadOnlyDisk::open(&directory)
-            .map_err(|e| Failure::failed(format!("cannot show {shown}: {e}")))?;
+        let disk = ReadOnlyDisk::open(&directory).map_err(|e| {
+            Failure::failed(format!(
+                "cannot show {shown}: {e}; name a file of a log, such as one of a server's data directory"
+            ))
+        })?;
         Ok((disk, name.to_owned()))
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn level(name: &str) -> Result<Level, String> {
         "received" => Ok(Level::Received),
         "durable" => Ok(Level::Durable),
         "replicated" => Ok(Level::Replicated),
-        _ => Err("received, durable or replicated".into()),
+        _ => Err("a level is received, durable or replicated".into()),
     }
 }
 

@@ -333,6 +333,9 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 "; it is no directory: choose one with --data DIR"
             }
+            io::ErrorKind::NotFound => {
+                "; it cannot be made there: choose another directory with --data DIR"
+            }
             _ => "",
         },
         _ => "",
