@@ -47,7 +47,7 @@ impl fmt::Display for Level {
 
 /// Not the name of a level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no level is called {0:?}: none, received or durable")]
+#[error("no level is called {0:?}: a level is none, received or durable")]
 pub struct UnknownLevel(String);
 
 impl FromStr for Level {

@@ -325,7 +325,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Target for Directory {
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure> {
-        let spec = find(args[0]).ok_or_else(|| Failure::wrong("a command that there is not"))?;
+        let spec = find(args[0]).ok_or_else(|| Failure::wrong("a command that does not exist"))?;
         let db = u16::try_from(database).ok();
         let db = db.filter(|db| *db < self.0.databases());
         let db = db.ok_or_else(|| Failure::wrong(format!("there is no database {database}")))?;

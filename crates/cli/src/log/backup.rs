@@ -221,7 +221,7 @@ fn clear(directory: &Path) -> Result<(), String> {
         }
         Ok::<_, io::Error>(())
     };
-    clear().map_err(|e| format!("cannot remove what is in {}: {e}", directory.display()))
+    clear().map_err(|e| format!("cannot remove the contents of {}: {e}", directory.display()))
 }
 
 /// Copies a log and, for a key-value store, the snapshot that it continues from; `None` if a newer

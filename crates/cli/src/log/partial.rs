@@ -35,7 +35,8 @@ impl Partial {
             match fs::create_dir(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     let above = path.parent().unwrap_or(Path::new("."));
-                    fs::create_dir_all(above).map_err(|e| failed("make what is above", e))?;
+                    fs::create_dir_all(above)
+                        .map_err(|e| failed("make the parent directory of", e))?;
                     continue;
                 }
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -99,7 +100,7 @@ impl Partial {
             }
             Ok::<_, io::Error>(())
         };
-        clear().map_err(|e| format!("cannot remove what is in {}: {e}", self.path.display()))
+        clear().map_err(|e| format!("cannot remove the contents of {}: {e}", self.path.display()))
     }
 
     /// Gives it its name, durably.

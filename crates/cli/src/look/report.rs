@@ -225,8 +225,8 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
         (_, blocked) if blocked > 0.0 => {
             let full = [("log", log), ("because", "disk_full")];
             match change.sum("tidewire_log_blocked", &full) > 0.0 {
-                true => "takes nothing: the disk is full",
-                false => "takes nothing: no room can be reserved",
+                true => "accepts no messages: the disk is full",
+                false => "accepts no messages: no room can be reserved on the disk",
             }
         }
         _ if log == MESSAGES => "taking messages",

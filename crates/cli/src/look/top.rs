@@ -336,7 +336,7 @@ impl View {
             ),
             None => {
                 let held = if self.held {
-                    "held; p goes on"
+                    "paused; p goes on"
                 } else {
                     "p holds"
                 };

@@ -257,7 +257,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     return Err(ended);
                 }
                 eprintln!(
-                    "tidewire: {why}, as after it was restored from a backup: the missing messages are sent again"
+                    "tidewire: {why}, as after a restore from a backup: the missing messages are sent again"
                 );
             }
         }
@@ -473,7 +473,7 @@ impl Sending<'_> {
                     let ended = Ended::Interrupted { rest: false };
                     return self.last().map_or_else(bad, |()| ended);
                 }
-                Err(e) => return bad(format!("cannot wait for it: {e}")),
+                Err(e) => return bad(format!("cannot wait for the input: {e}")),
             }
             let read = loop {
                 match rustix::io::read(source, self.cutter.room()) {
@@ -482,7 +482,7 @@ impl Sending<'_> {
                 }
             };
             match read {
-                Err(e) => return bad(format!("cannot read it: {e}")),
+                Err(e) => return bad(format!("cannot read the input: {e}")),
                 Ok(0) => return self.last().map_or_else(bad, |()| Ended::Whole),
                 Ok(n) => {
                     if let Err(why) = self.read(n) {

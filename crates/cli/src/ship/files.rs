@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         unwatched => {
             if let Some(Err(e)) = unwatched {
                 eprintln!(
-                    "tidewire: directories are not watched: {e}. What happens is seen at the next look (see --poll)"
+                    "tidewire: directories are not watched: {e}. Changes are seen at the next look (see --poll)"
                 );
             }
             let outside = (Disk, servers, state);
@@ -220,7 +220,7 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
             };
             if ending.is_some() && self.shipper.is_settled() {
                 break match self.around.once {
-                    true => Err("stopped before all that is there was shipped".into()),
+                    true => Err("stopped before all entries and lines were shipped".into()),
                     false => Ok(()),
                 };
             }
@@ -333,8 +333,8 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
                 Ok(())
             }
             (failed, losses) => Err(Failure::wrong(format!(
-                "{failed} files or directories could not be shipped whole, and {losses} times something was lost \
-                 before it was read; {summary}"
+                "{failed} files or directories could not be shipped whole, and {losses} times \
+                 bytes were lost before they were read; {summary}"
             ))),
         }
     }

@@ -226,8 +226,9 @@ impl Journal<'_> {
                 );
                 if args.journalctl == "-" {
                     return Err(Failure::wrong(format!(
-                        "{what}: it has lost messages, or is another server, and standard input cannot be read from an earlier entry; \
-                         --accept-loss goes on behind what was acknowledged"
+                        "{what}: the server has lost messages, or is another server, and \
+                         standard input cannot be read from an earlier entry; --accept-loss goes \
+                         on behind the acknowledged entries"
                     )));
                 }
                 let (origin, lost) = Source::rewound(args, &self.matches, origin, mark)?;
@@ -237,7 +238,7 @@ impl Journal<'_> {
                     n => format!(", but for {n} that the journal does not have any more"),
                 };
                 eprintln!(
-                    "tidewire: {what}, as after it was restored from a backup: they are sent again from there{lost}"
+                    "tidewire: {what}, as after a restore from a backup: the entries after that are sent again{lost}"
                 );
                 let mut servers = origin.servers.clone();
                 servers.insert(server.to_owned(), mark);
@@ -284,7 +285,7 @@ impl Journal<'_> {
         self.acknowledged += producer.status().acknowledged;
         self.left_out += shipping.left_out;
         if let Err(why) = saved {
-            eprintln!("tidewire: {why}; what was shipped is counted from an older entry next time");
+            eprintln!("tidewire: {why}; the next start counts shipped entries from an older entry");
         }
         Ok(read.and(flushed.map_err(Why::Server)))
     }
@@ -337,7 +338,7 @@ fn load(name: &Path, matches: &[String]) -> Result<Option<Origin>, Failure> {
     };
     let origin: Origin = serde_json::from_slice(&bytes).map_err(|e| {
         Failure::failed(format!(
-            "{shown} is damaged: {e}; without it, the journal is shipped anew"
+            "{shown} is damaged: {e}; remove the file to ship the whole journal again"
         ))
     })?;
     if origin.matches != matches {
@@ -423,7 +424,7 @@ impl Source {
         let _ = child.wait();
         let (cursor, back) = counted.map_err(|why| {
             Failure::wrong(format!(
-                "cannot find the entry behind which the server's messages end: {why}; --accept-loss goes on behind what was acknowledged"
+                "cannot find the journal's entry with which the server's messages end: {why}; --accept-loss goes on behind the acknowledged entries"
             ))
         })?;
         let id = origin.id - back;

@@ -273,7 +273,7 @@ impl Args {
         let base =
             base.or_else(|| from("HOME").map(|home| PathBuf::from(home).join(".local/state")));
         let base =
-            base.ok_or_else(|| Failure::usage("say with --state where to keep the state"))?;
+            base.ok_or_else(|| Failure::usage("name a directory for the state with --state"))?;
         Ok(base.join("tidewire/ship"))
     }
 }

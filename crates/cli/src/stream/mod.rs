@@ -147,7 +147,9 @@ impl<T: FromStr<Err = String>> FromStr for Limit<T> {
 
 fn compression(text: &str) -> Result<Compression, String> {
     let named = Compression::ALL.into_iter().find(|it| it.name() == text);
-    named.ok_or_else(|| format!("no compression is called {text:?}: none, lz4 or zstd"))
+    named.ok_or_else(|| {
+        format!("no compression is called {text:?}: a compression is none, lz4 or zstd")
+    })
 }
 
 impl Set {

@@ -203,7 +203,7 @@ impl Reading {
             }
             _ => {
                 return Err(Broken::Malformed(
-                    "a frame that is not allowed at this point".into(),
+                    "a frame that the protocol does not allow at this point".into(),
                 ));
             }
         };

@@ -410,7 +410,7 @@ impl Session {
             }
             _ => {
                 return Err(Broken::Malformed(
-                    "a frame that is not allowed at this point".into(),
+                    "a frame that the protocol does not allow at this point".into(),
                 ));
             }
         }))

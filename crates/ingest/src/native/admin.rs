@@ -114,7 +114,9 @@ impl Admin {
             AdminFrame::Create { wanted, .. } | AdminFrame::Set { wanted, .. }
                 if wanted.is_unknown =>
             {
-                let text = "this server does not know this setting or compression".to_owned();
+                let text =
+                    "this server's version does not know the requested setting or compression"
+                        .to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
             }
             AdminFrame::List { after } => self.list(after, shared, cx),
@@ -146,7 +148,7 @@ impl Admin {
                 self.change(stream, shared, cx, |_| Some(change))
             }
             AdminFrame::Unknown(_) => {
-                let text = "this server does not know this request".to_owned();
+                let text = "this server's version does not know the request".to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
             }
         }
@@ -374,7 +376,7 @@ fn meant(stream: &str) -> &str {
 }
 
 fn no_stream(stream: &str) -> Done {
-    let text = format!("there is no such stream: {stream:?}");
+    let text = format!("there is no stream {stream:?}");
     Done::Refused(Reason::NoStream, 0, text)
 }
 

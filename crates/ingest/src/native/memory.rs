@@ -61,7 +61,7 @@ impl Memory {
             tracing::warn!(
                 limit = self.limit,
                 used = self.used(),
-                "readers wait: the memory for readers is used up by others that do not take their records"
+                "readers wait: the memory for readers is used up by other readers, which do not take their records"
             );
         }
     }

@@ -117,7 +117,7 @@ impl Reader {
         self.has_been = shared.log.range(&self.stream).is_some();
         let exists = self.has_been || *self.stream == *DEFAULT_STREAM;
         if !exists && !hello.may_be_absent {
-            let text = format!("there is no such stream: {:?}", self.stream);
+            let text = format!("there is no stream {:?}", self.stream);
             return refuse(cx, 0, Reason::NoStream, 0, &text);
         }
         let begin = match hello.begin {
@@ -294,7 +294,7 @@ impl Reader {
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
         if stalled && shared.memory.share(1).is_none() {
             let text = format!(
-                "the reader took nothing for {STALLED:?}, and other readers wait for the memory"
+                "the reader took no records for {STALLED:?}, and other readers wait for the memory"
             );
             return refuse(cx, self.position, Reason::Gone, 0, &text);
         }

@@ -28,8 +28,8 @@ const RECORDS: usize = 4096;
 pub enum FollowError {
     /// A record is missing.
     #[error(
-        "the home goes on at position {found} where {due} is due: what was between is not kept there any more. Its topic must \
-         keep everything (retention.ms=-1)"
+        "the home goes on at position {found} where {due} is due: its topic no longer has the \
+         records between. The topic must keep everything (retention.ms=-1)"
     )]
     Gap {
         /// The next one.
@@ -47,8 +47,8 @@ pub enum FollowError {
     },
     /// The topic was deleted, and is another one by now.
     #[error(
-        "the home goes on at offset {found}, and up to {read} was read there: its topic was deleted and made anew, and what is \
-         there now is not what was followed"
+        "the home goes on at offset {found}, but this server has read up to offset {read}: the \
+         topic was deleted and created again, and holds other records now"
     )]
     Remade {
         /// Where it goes on.
@@ -545,7 +545,7 @@ impl Follower {
 
     fn opened(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
         let Some(owner) = self.owner else {
-            return self.give_up("no server may take it over".into());
+            return self.give_up("no server may take the store over".into());
         };
         // The home may have become unfit since it was looked at; the former owner opens it again.
         if let Some(why) = self.unfit(held) {
@@ -559,7 +559,7 @@ impl Follower {
         let end = held.streams.get(STREAM).map_or(0, |place| place.next);
         if end < self.applier.next {
             // The former owner has opened it again behind that, and gone on: the claim would find itself fenced.
-            return self.again("the former owner goes on".into(), now);
+            return self.again("the former owner keeps the store".into(), now);
         }
         let mut claim = Transaction::new(owner);
         if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {
@@ -586,15 +586,15 @@ impl Follower {
         let is_part = !is_whole(&held.notes) || begins(&held.notes) > self.applier.next;
         if self.is_overtaken(held) {
             return Some(
-                "another server has taken the store over meanwhile; ask again to take it over from that one".into(),
+                "another server has taken the store over meanwhile; repeat the request to take the store over from that server".into(),
             );
         }
         if let Some(why) = &held.hidden {
             return Some(why.clone());
         }
         is_foreign(held).or(is_part.then_some(
-            "the home has not all of the store yet, or had not when this one began to follow: its owner sends a \
-             snapshot of what was before; a follower begins with that"
+            "the home does not have the whole store yet: its owner sends a snapshot of the older \
+             changes; this follower begins with the snapshot"
                 .into(),
         ))
     }

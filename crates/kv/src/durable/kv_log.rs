@@ -531,8 +531,8 @@ impl Effects for KvLog {
 
     fn diverged(&self) {
         tracing::error!(
-            "a command panicked half way, so what is in memory may differ from the log: nothing is \
-             written any more; start the server again"
+            "a command panicked half way, so the memory may differ from the log: the server \
+             writes no more changes; start the server again"
         );
         self.failed.store(true, SeqCst);
     }

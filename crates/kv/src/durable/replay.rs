@@ -50,7 +50,7 @@ pub enum ReplayError {
     Snapshot(#[source] SnapshotError),
     /// The first records are gone, so what they have changed is not known.
     #[error(
-        "the log begins at position {first} and not at {needed}{}: what was between is not known",
+        "the log begins at position {first} and not at {needed}{}: the changes between are missing",
         if *.needed == 0 { ", and there is no snapshot" } else { ", where the snapshot ends" }
     )]
     Shortened {

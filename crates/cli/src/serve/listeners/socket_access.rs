@@ -71,7 +71,7 @@ impl SocketAccess {
             match of(name) {
                 Ok(Some(number)) => Ok(Some(number)),
                 Ok(None) => Err(format!("there is no {what} {name:?} on this machine")),
-                Err(e) => Err(format!("cannot look the {what} {name:?} up: {e}")),
+                Err(e) => Err(format!("cannot find the {what} {name:?}: {e}")),
             }
         };
         let user_of = |name: &str| Ok(User::from_name(name)?.map(|user| user.uid.as_raw()));

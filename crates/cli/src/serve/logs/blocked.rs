@@ -33,7 +33,7 @@ impl Blocked {
             News::Blocked(since) => tracing::warn!(
                 reason = why,
                 seconds = since.as_secs(),
-                "the durable log takes nothing for now: producers wait; the server retries by itself"
+                "the durable log accepts no messages for now: producers wait; the server retries by itself"
             ),
             News::Over(since) => tracing::info!(
                 seconds = since.as_secs(),

@@ -63,7 +63,7 @@ impl Full {
                  limit or its retention"
             ),
             (News::Over, What::Disk) => {
-                tracing::info!("the disk has room again: nothing is refused any more");
+                tracing::info!("the disk has room again: the log accepts all messages again");
             }
             (News::Over, What::Streams) => {
                 tracing::info!("no producer is refused for a full stream any more");

@@ -166,11 +166,11 @@ impl OpenLog {
         }
         if progress.is_full {
             return Some(format!(
-                "the log in {shown} takes nothing: its disk is full"
+                "the log in {shown} accepts no messages: its disk is full"
             ));
         }
         let why = progress.blocked?;
-        Some(format!("the log in {shown} takes nothing: {why}"))
+        Some(format!("the log in {shown} accepts no messages: {why}"))
     }
 
     /// Whether it has stopped for good; logs that once.
@@ -183,8 +183,8 @@ impl OpenLog {
             tracing::error!(
                 directory = %self.directory.display(),
                 %failure,
-                "the durable log has stopped for good: nothing is acknowledged any more. Check \
-                 the disk, then start the server again"
+                "the durable log has stopped for good: the server acknowledges no more messages. \
+                 Check the disk, then start the server again"
             );
         }
         true

@@ -175,7 +175,7 @@ impl<'a> Ending<'a> {
             }
             self.show(over);
             if self.has_nobody_started(handing) {
-                handing.pass_over("it has not opened the logs that were released to it");
+                handing.pass_over("the successor has not opened the logs that were released to it");
                 let before = std::mem::replace(&mut self.successor, Successor::Settled);
                 if let Successor::Starts(kept, _) = before {
                     return self.go_back(kept.sharing());
@@ -286,8 +286,8 @@ impl<'a> Ending<'a> {
                 pid = handing.pid(),
                 log = %log.display(),
                 seconds = start.began.elapsed().as_secs(),
-                "the successor holds the log and does not serve yet: new connections wait. If it hangs, end it, and \
-                 this server goes on"
+                "the successor holds the log and does not serve yet: new connections wait. If \
+                 the successor hangs, end its process, and this server goes on"
             );
         }
         false

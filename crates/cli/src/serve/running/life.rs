@@ -101,8 +101,8 @@ impl<'a> Life<'a> {
                 tracing::warn!(
                     log = %log.display(),
                     "a successor that did not take over still holds the log: new connections \
-                     wait. If it hangs, end it, and this server goes on; a signal ends this \
-                     server"
+                     wait. If the successor hangs, end its process, and this server goes on; a \
+                     signal ends this server"
                 );
             }
             std::thread::sleep(HELD);

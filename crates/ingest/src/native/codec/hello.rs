@@ -172,7 +172,7 @@ impl<'a> Hello<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Read<Hello<'a>>, Malformed> {
         let magic = &bytes[..bytes.len().min(4)];
         if magic != &MAGIC[..magic.len()] {
-            return Err(Malformed("this is not the native protocol"));
+            return Err(Malformed("the bytes are not those of the native protocol"));
         }
         if bytes.get(4).is_some_and(|&version| version != VERSION) {
             return Err(Malformed("this server speaks only version 1"));
@@ -181,7 +181,7 @@ impl<'a> Hello<'a> {
             .get(5)
             .is_some_and(|kind| !(PRODUCE..=ADMINISTER).contains(kind))
         {
-            return Err(Malformed("no such kind of hello"));
+            return Err(Malformed("the hello is of an unknown kind"));
         }
         if bytes.len() < JUDGED {
             // The next byte alone may decide it, so the caller must not wait for more.
@@ -245,7 +245,11 @@ fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
         2 => Begin::Tail,
         3 => Begin::Timestamp(at),
         4 => Begin::Cursor,
-        _ => return Err(Malformed("no such place to begin")),
+        _ => {
+            return Err(Malformed(
+                "the reader's hello names an unknown place to begin",
+            ));
+        }
     };
     let subscribe = Subscribe {
         begin,

@@ -67,6 +67,6 @@ fn check<F: DiskFile>(file: &F, size: u64) -> io::Result<()> {
     if ended && at == size {
         return Ok(());
     }
-    let text = format!("at byte {at}: there is no end, or more behind it");
+    let text = format!("at byte {at}: the snapshot has no end, or bytes behind its end");
     Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }

@@ -542,8 +542,9 @@ impl<D: Disk> Keeper<D> {
         if progress.failure.is_some() || self.kv_log.has_failed() {
             self.told.awaits_log.store(false, Relaxed);
             self.discard();
-            let why =
-                Failed("the log has failed, so what is in memory may not be what counts".into());
+            let why = Failed(
+                "the log has failed, so the memory may hold changes that were not committed".into(),
+            );
             self.end(begun.at, now, Err(why));
             return Step::Worked;
         }
@@ -600,7 +601,7 @@ impl<D: Disk> Keeper<D> {
         let (disk, name, moved) = (self.log.disk(), name(position), moved(position));
         disk.rename(&name, &moved)
             .and_then(|()| disk.rename(&moved, &name))
-            .map_err(failed("giving the snapshot its name anew"))?;
+            .map_err(failed("giving the snapshot its name again"))?;
         self.sync_names()
     }
 
@@ -658,7 +659,7 @@ impl<D: Disk> Keeper<D> {
                     } else {
                         AGAIN
                     };
-                tracing::error!(%why, "the snapshot has failed; the log goes on, and nothing is lost");
+                tracing::error!(%why, "the snapshot has failed; the log goes on, and no change is lost");
             }
         }
         let result = result.map_err(|Failed(why)| why.into());

@@ -56,7 +56,9 @@ pub enum SnapshotError {
         instead: Instead,
     },
     /// The snapshot belongs to another log.
-    #[error("{file}: it is of the log {found:016x}, and this is {expected:016x}")]
+    #[error(
+        "{file}: the snapshot belongs to the log {found:016x}, and this is the log {expected:016x}"
+    )]
     Foreign {
         /// Which.
         file: String,
@@ -66,7 +68,7 @@ pub enum SnapshotError {
         found: u64,
     },
     /// The snapshot has more databases than there are.
-    #[error("{file}: it is of {found} databases, and there are {expected} now")]
+    #[error("{file}: the snapshot has {found} databases, and the server has {expected} now")]
     Databases {
         /// Which.
         file: String,
@@ -103,7 +105,7 @@ impl fmt::Display for Instead {
                 "The log still begins with the first change of all: to start from the log alone, move the damaged file away",
             ),
             Instead::Nothing => f.write_str(
-                "Nothing was changed; a copy that `tidewire log backup` made can be restored",
+                "No file was changed; a copy that `tidewire log backup` made can be restored",
             ),
         }
     }

@@ -40,7 +40,7 @@ impl FromStr for Durability {
             _ => {
                 let policy = text.parse::<PolicyName>();
                 let policy = policy.map_err(|_| {
-                    format!("{text:?} is none of sync, replicated, interval:TIME, os and none")
+                    format!("{text:?} is no durability: give sync, replicated, interval:TIME, os or none")
                 })?;
                 Ok(Durability::Here(policy.0))
             }

@@ -400,7 +400,7 @@ impl Thread {
         let told = match probe(&directory, room) {
             Ok(()) => return true,
             Err(e) => format!(
-                "{}: {e}; nothing has changed, and the present owner goes on",
+                "{}: {e}; the takeover had no effect, and the present owner goes on",
                 directory.display()
             ),
         };
