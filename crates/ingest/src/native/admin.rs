@@ -376,7 +376,7 @@ fn meant(stream: &str) -> &str {
 }
 
 fn no_stream(stream: &str) -> Done {
-    let text = format!("there is no stream {stream:?}");
+    let text = format!("there is no such stream: {stream:?}");
     Done::Refused(Reason::NoStream, 0, text)
 }
 

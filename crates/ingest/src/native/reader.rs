@@ -117,7 +117,7 @@ impl Reader {
         self.has_been = shared.log.range(&self.stream).is_some();
         let exists = self.has_been || *self.stream == *DEFAULT_STREAM;
         if !exists && !hello.may_be_absent {
-            let text = format!("there is no stream {:?}", self.stream);
+            let text = format!("there is no such stream: {:?}", self.stream);
             return refuse(cx, 0, Reason::NoStream, 0, &text);
         }
         let begin = match hello.begin {
