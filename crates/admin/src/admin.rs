@@ -64,8 +64,8 @@ impl Admin {
         Admin::serve(at.into(), panel, app.clone(), app, limits)
     }
 
-    /// Serves these pages instead of a server's, to clients that name an address of this host. No
-    /// request changes anything.
+    /// Serves the given pages instead of a server's pages, to clients that name an address of this
+    /// host. No request changes anything.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -84,7 +84,7 @@ impl Admin {
         Admin::serve(at.into(), &panel, app.clone(), app, limits)
     }
 
-    /// Starts it with a layer in front, such as TLS.
+    /// Starts the admin listener with a layer in front, such as TLS.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -147,14 +147,14 @@ impl Admin {
         })
     }
 
-    /// Where it listens.
+    /// The address of the admin listener.
     #[must_use]
     pub fn addr(&self) -> &Endpoint {
         let running = self.running.as_ref().expect("it runs until it is dropped");
         &running.addrs()[0]
     }
 
-    /// Duplicates of its listening sockets, for a successor.
+    /// Duplicates of the admin listener's sockets, for a successor.
     ///
     /// # Errors
     /// The process has no descriptors left.

@@ -10,7 +10,7 @@ use tidewire::Instant;
 
 use crate::shared::Shared;
 
-/// The loop's clock, and timers by it. In the simulator it is the virtual clock.
+/// The loop's clock, and timers by it. In the simulator, the clock is the virtual one.
 ///
 /// ```
 /// use std::time::Duration;

@@ -12,8 +12,8 @@ use tidewire::Peer;
 use crate::clock::Clock;
 use crate::shared::Shared;
 
-/// A connection as its future sees it: it reads, writes, and closes its side. Clones are the same
-/// connection, such as one to read and one to write.
+/// A connection as its future uses it: the future reads, writes, and closes its side. Clones are
+/// the same connection, such as one to read and one to write.
 ///
 /// ```
 /// use futures_util::AsyncReadExt;
@@ -79,8 +79,9 @@ impl Stream {
         Clock::new(self.shared.clone())
     }
 
-    /// Resolves when the server is about to stop. From its first poll on, a stop no longer finishes
-    /// the connection by itself: the future is expected to return within the stop's deadline.
+    /// Resolves when the server is about to stop. From the first poll of this future on, a stop no
+    /// longer finishes the connection by itself: the connection's future is expected to return
+    /// within the stop's deadline.
     ///
     /// ```
     /// use std::pin::pin;

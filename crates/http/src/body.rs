@@ -48,7 +48,7 @@ enum At {
     Chunk(u64),
     /// Behind a chunk's bytes.
     ChunkEnd,
-    /// Behind the carriage return that follows them.
+    /// The parser is behind the carriage return that follows a chunk's bytes.
     ChunkEnded,
     Trailers,
     End,
@@ -117,7 +117,7 @@ pub(crate) enum Piece<'a> {
     Content(usize),
     /// The input has no complete piece yet.
     Wait,
-    /// The end, with trailers as they came.
+    /// The end of the body, with its trailers as they were received.
     End(&'a [u8]),
 }
 

@@ -218,7 +218,7 @@ impl<H: Handler> HttpConn<H> {
         another && !cx.link.is_closing() && share.is_over(|| cx.link.clock())
     }
 
-    /// Goes on when others have had their turn.
+    /// Lets other connections have their turn before this one goes on.
     fn give_way(&mut self, cx: &mut Cx<'_, Self>) -> Step {
         self.gives_way = true;
         cx.link.set_timer_after(Duration::ZERO);
@@ -477,7 +477,7 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
-    /// Gives more of a request's body to its exchange.
+    /// Gives more of a request's body to the request's exchange.
     fn exchange(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
         let Stage::Exchange(it) = &mut self.stage else {
             return Ok(Step::On);
@@ -567,7 +567,8 @@ impl<H: Handler> HttpConn<H> {
                 self.stage = Stage::Head;
                 return Ok(Step::On);
             }
-            // The request has its reply; a second one would be taken for the next request's.
+            // The request has its reply already; a second reply would be taken for the reply to the
+            // next request.
             Err(fault) => {
                 cx.local.counts.refused(fault.status);
                 cx.link.finish_because(fault.reason);

@@ -61,7 +61,7 @@ impl Default for Date {
 }
 
 impl Date {
-    /// Makes it anew: its second is over.
+    /// Formats the date again, because its second is over.
     #[cold]
     fn make(&mut self, link: &Link<'_>) {
         let wall = link.wall();
@@ -146,7 +146,7 @@ impl Wire {
     }
 }
 
-/// Writes a head, and says how long it is.
+/// Writes a head, and returns its length.
 fn fill(date: &Date, fields: &[u8], kind: Kind, out: &mut [u8]) -> usize {
     let most = out.len();
     let mut out = Out { rest: out };

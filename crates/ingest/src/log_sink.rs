@@ -204,7 +204,7 @@ impl Sink for LogSink {
 const KEPT: usize = 256 << 10;
 
 impl LogSinkLocal {
-    /// The messages with their sizes least significant byte first.
+    /// The messages, with sizes in little-endian order.
     fn turn(&mut self, batch: &Batch<'_>) -> &[u8] {
         self.0.clear();
         self.0.shrink_to(KEPT);

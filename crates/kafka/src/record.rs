@@ -10,7 +10,7 @@ pub enum Form {
     /// Consecutive messages of one producer, framed.
     #[default]
     Run,
-    /// One message: its payload, and nothing else.
+    /// A record holds one message: its payload, and nothing else.
     Message,
 }
 

@@ -68,7 +68,7 @@ const BYTES: usize = 1 << 20;
 
 /// A target that takes commands.
 trait Target {
-    /// Runs a command in a database; what is wrong, if anything.
+    /// Runs a command in a database; returns the fault, if any.
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure>;
 
     /// Puts a library of functions in.
@@ -245,8 +245,8 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
     }
 }
 
-/// Stores a stream as its entries and groups, with the commands that would have made them. Deleted entries
-/// that a consumer still holds cannot be stored, and consumers count as seen now.
+/// Stores a stream as its entries and groups, with the commands that would have made the stream. Deleted
+/// entries that a consumer still holds cannot be stored, and consumers count as seen now.
 fn put_stream(
     key: &Key,
     stream: &tidewire_rdb::Stream,

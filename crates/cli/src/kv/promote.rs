@@ -86,7 +86,7 @@ fn owns(info: &str) -> Result<(), String> {
     }
 }
 
-/// INFO, of replication and of whether it loads.
+/// Asks a server for INFO about replication and about loading.
 fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> {
     /// Most that these sections can have.
     const MOST: usize = 1 << 20;

@@ -195,7 +195,7 @@ fn copied(
 /// The copy of a log, and the position and bytes of the snapshot beside it.
 type Copied = (tools::Backup, Option<(u64, u64)>);
 
-/// Copies until what was copied is of one moment.
+/// Copies again until all copied files are of one moment.
 fn made(from: &Path, into: &Path, since: Option<&Path>) -> Result<Copied, String> {
     let source = ReadOnlyDisk::open(from).map_err(|e| e.to_string())?;
     for _ in 0..TRIES {

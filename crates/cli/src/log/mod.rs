@@ -318,7 +318,7 @@ fn time(us: u64) -> String {
     }
 }
 
-/// Bytes as people write them.
+/// A number of bytes with a unit, for people.
 fn size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);

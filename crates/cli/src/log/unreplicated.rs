@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     Ok(None)
 }
 
-/// Has each stream keep nothing before its position.
+/// Sets each stream to keep no records before its position.
 fn release(place: &Place, listed: &BTreeMap<String, u64>) -> Result<(), Failure> {
     if listed.is_empty() {
         return Ok(());

@@ -235,8 +235,8 @@ thread_local! {
 /// Bytes of each that are kept.
 const KEPT: usize = 4096;
 
-/// Calls `f` with one of them, empty. A line logged while another is formatted has a string of its
-/// own.
+/// Calls `f` with an empty string that the thread keeps for reuse. A line logged while another is
+/// formatted has a string of its own.
 fn with_kept<R>(kept: &'static LocalKey<Cell<String>>, f: impl FnOnce(&mut String) -> R) -> R {
     // A thread that ends has no string any more.
     let mut text = kept.try_with(Cell::take).unwrap_or_default();

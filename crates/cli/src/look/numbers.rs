@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-/// With a unit of this step, such as `1.5 MiB`.
+/// A number with a unit of this step, such as `1.5 MiB`.
 fn scaled(n: f64, step: f64, units: &[&str]) -> String {
     let mut n = n;
     let mut unit = 0;

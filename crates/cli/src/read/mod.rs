@@ -137,7 +137,8 @@ impl Args {
         }
     }
 
-    /// Whether a record of this time is behind what is meant. Times never go back within a stream.
+    /// Whether a record of this time is later than the end that was asked for. Times never go back
+    /// within a stream.
     fn ends_before(&self, timestamp_us: u64) -> bool {
         self.until.is_some_and(|until| timestamp_us >= until)
     }
@@ -162,7 +163,7 @@ enum Ended {
     Unread,
     Output(io::Error),
     Input(Error),
-    /// Number of records that are missing in what was read.
+    /// Number of records that were missing while reading.
     Lost(u64),
 }
 
@@ -305,7 +306,7 @@ fn nothing_lost(out: &Output) -> Result<(), Ended> {
     }
 }
 
-/// The cursor moves behind what was taken.
+/// Moves the cursor behind the records that were printed.
 fn move_cursor(out: &mut Output, reader: &mut Reader) -> Result<(), Ended> {
     match out.taken() {
         Some(next) => Ok(reader.commit_cursor(next)?),

@@ -162,8 +162,8 @@ impl Cutter {
         self.searched = self.searched.max(self.done);
     }
 
-    /// Handles a message that is too large and begins at `begin`. If a part of it is to be sent,
-    /// one byte more than the server takes has been read.
+    /// Handles a message that is too large and begins at `begin`. If only a part of the message is
+    /// to be sent, one byte more than the server's limit has been read.
     fn too_large(&mut self, begin: usize, messages: &mut Vec<(usize, usize)>) -> Result<(), Bad> {
         match self.oversized {
             Oversized::Fail => return Err(Bad::TooLarge),

@@ -274,7 +274,7 @@ enum Sent {
     },
 }
 
-/// Whether all of it can be read again, and ids are places in it.
+/// Whether the whole input can be read again, and ids are places in the input.
 fn is_repeatable(args: &Args, sources: &[Source]) -> bool {
     let is_file = |source: &Source| match source {
         Source::Stdin(_) => false,

@@ -42,7 +42,7 @@ impl Watch {
         })
     }
 
-    /// Until the other end of `ended` is dropped.
+    /// Watches the producer until the other end of `ended` is dropped.
     fn watch(&self, producer: &Producer, ended: &Receiver<()>) {
         let mut signals = self.signals.lock().expect("used by one thread");
         let mut line = StatusLine::new();

@@ -180,8 +180,8 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     Ok(problems)
 }
 
-/// Whether the files of secrets and users can be used. A server reads them once, when it starts, because they may be
-/// pipes.
+/// Whether the files of secrets and users can be used. A server reads these files once, when it starts, because they
+/// may be pipes.
 fn check_files(plan: &Plan) -> Result<(), Failure> {
     plan.admin.token()?;
     plan.served()

@@ -122,7 +122,8 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Why a flag of its heading would have no effect, where the service itself is served.
+    /// The reason why a flag of the product's heading would have no effect, where the service
+    /// itself is served.
     fn unused(&self, _flag: &str, _: &Plan) -> Option<&'static str> {
         None
     }
@@ -176,7 +177,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether it writes to the log of messages.
+    /// Whether the product writes to the log of messages.
     fn needs_messages(&self) -> bool {
         false
     }
@@ -196,7 +197,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether it keeps so much in memory that huge pages serve it.
+    /// Whether the product keeps so much in memory that huge pages serve it.
     fn is_large(&self) -> bool {
         false
     }
@@ -206,7 +207,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// Adds its services.
+    /// Adds the product's services.
     fn serve(&self, frame: &mut Frame<'_>) -> Result<Box<dyn Serving>, Failure>;
 }
 
@@ -216,15 +217,16 @@ pub(crate) trait Serving: Send + Sync {
     /// Has clients that may ask for the end call `stop`.
     fn on_shutdown(&self, _stop: Arc<dyn Fn() + Send + Sync>) {}
 
-    /// Builds what is kept in a log before it is served. Whether that was done.
+    /// Builds the product's state from its log, before the product is served. Whether that was
+    /// done.
     fn recover(&self, _: &mut Recovery<'_>) -> Result<bool, Failure> {
         Ok(true)
     }
 
-    /// Is told where it listens.
+    /// Tells the product the address of a listener.
     fn listening(&self, _: Kind, _: &Endpoint) {}
 
-    /// Whether it is looked at every second though it has no log.
+    /// Whether the product is looked at every second although it has no log.
     fn is_watched(&self) -> bool {
         false
     }
@@ -246,7 +248,7 @@ pub(crate) trait Serving: Send + Sync {
         Refused::default()
     }
 
-    /// Why it takes no changes any more though its log is well, if so.
+    /// The reason why the product takes no changes any more although its log is well, if so.
     fn failure(&self) -> Option<&'static str> {
         None
     }
@@ -257,16 +259,16 @@ pub(crate) trait Serving: Send + Sync {
         None
     }
 
-    /// Adds what it has counted.
+    /// Adds the product's counters to a snapshot.
     fn collect(&self, _: &mut Snapshot) {}
 
-    /// Logs what it has counted, if anything.
+    /// Logs the product's counters, if any.
     fn log(&self) {}
 
     /// Stops following another server; the caller then asks what the product owns.
     fn stop_following(&self) {}
 
-    /// Ends what works on its log, before that is closed.
+    /// Ends the product's work on its log, before the log is closed.
     fn let_go_of_logs(&self) {}
 }
 

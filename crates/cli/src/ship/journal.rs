@@ -34,7 +34,7 @@ const AT_ONCE: Duration = Duration::from_micros(1);
 
 /// Why shipping has ended early.
 enum Why {
-    /// The server, or the way to it.
+    /// An error of the server, or of the connection to it.
     Server(Error),
     Other(String),
 }
@@ -46,7 +46,7 @@ impl From<String> for Why {
 }
 
 impl Why {
-    /// Whether the server has less than it had acknowledged.
+    /// Whether the server has fewer messages than it had acknowledged.
     fn is_set_back(&self) -> bool {
         let Why::Server(error) = self else {
             return false;
@@ -54,7 +54,7 @@ impl Why {
         matches!(error.broken(), Some(Broken::Lost { .. }))
     }
 
-    /// Whether another server may do, or the same one later.
+    /// Whether another server may succeed, or the same server later.
     fn is_passing(&self) -> bool {
         match self {
             Why::Server(error) => error.is_passing() || error.last().is_passing(),

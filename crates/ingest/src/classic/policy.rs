@@ -47,7 +47,7 @@ pub struct Classic {
     pub order: ByteOrder,
     /// How acknowledgements are written.
     pub form: AckForm,
-    /// When they are sent.
+    /// When acknowledgements are sent.
     pub policy: AckPolicy,
     /// Largest payload in bytes, default [`PAYLOAD_MAX`]. A larger payload ends the connection:
     /// complete messages before it are acknowledged, then the connection is finished, logged and

@@ -213,7 +213,7 @@ impl Session {
         self.outbox.has_room(len)
     }
 
-    /// Takes a message into the buffer; answers its id.
+    /// Takes a message into the buffer and returns the message's id.
     ///
     /// # Errors
     /// [`NotTaken`].
@@ -269,7 +269,7 @@ impl Session {
     }
 
     /// The connection is lost, and with it all messages that were handed out and not acknowledged.
-    /// The next connection sends them again, unless the server has them.
+    /// The next connection sends the unacknowledged messages again, unless the server has them.
     pub fn disconnected(&mut self) {
         if matches!(self.phase, Phase::Waiting) {
             self.unanswered = self.unanswered.saturating_add(1);

@@ -6,10 +6,10 @@ use tidewire_log::{Committed, Range, ReadError};
 #[derive(Debug)]
 pub enum Message {
     #[doc(hidden)]
-    /// A newer session of its producer has begun.
+    /// A newer session of the connection's producer has begun.
     Fenced,
     #[doc(hidden)]
-    /// The partition of its producer is handed over, or belongs to another server.
+    /// The partition of the connection's producer is handed over, or belongs to another server.
     Unbound,
     #[doc(hidden)]
     /// The result of a read for the connection.

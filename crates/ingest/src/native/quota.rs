@@ -12,7 +12,7 @@ use tidewire::Instant;
 pub struct Quota {
     /// Messages.
     pub messages: Option<u64>,
-    /// Bytes of messages with their headers.
+    /// Bytes of messages, with their headers.
     pub bytes: Option<u64>,
 }
 

@@ -326,7 +326,7 @@ impl Reader {
         }
     }
 
-    /// Ends reading: at the tail, or short of it.
+    /// Ends reading: at the stream's tail, or before it.
     fn end(&mut self, short: bool, cx: &mut Cx<'_, impl Native>) {
         if self.uncommitted.is_some() {
             self.ends = Some(short);
@@ -367,7 +367,7 @@ impl Reader {
         refuse(cx, self.position, reason, 0, "the stream was deleted");
     }
 
-    /// Sends what was read, as far as there is credit.
+    /// Sends the records that were read, as far as the client has given credit.
     fn write(&mut self, read: Committed, cx: &mut Cx<'_, impl Native>) {
         cx.local.tally.add(Count::reads, 1);
         let mut head = std::mem::take(&mut cx.local.scratch);

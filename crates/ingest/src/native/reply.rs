@@ -99,7 +99,7 @@ fn send_refusal(
 ) {
     let (conn, peer, now) = (cx.link.id(), &cx.link.peer().endpoint, cx.link.now());
     match cx.local.refused.pass(reason, now) {
-        // This reason has a log line of its own.
+        // The reason for a missing secret has a log line of its own.
         Some(held_back) if text != PROTECTED => {
             let token = cx.local.refused.token(conn);
             tracing::warn!(%peer, token, id, %reason, text, held_back, "refused");

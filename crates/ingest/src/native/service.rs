@@ -33,14 +33,14 @@ use crate::alarm;
 
 /// Serves the native protocol; messages go to a [`Log`] and come from there.
 ///
-/// Use it with [`Settings::limits`]. Wrapped in an [`Arc`] it can be added to a builder and kept, to
-/// look at its counters.
+/// Serve it with the limits of [`Settings::limits`]. Wrapped in an [`Arc`] it can be added to a
+/// builder and kept, to look at its counters.
 pub struct IngestService {
     shared: Arc<Shared>,
 }
 
 impl IngestService {
-    /// Serves `log` by these settings.
+    /// Serves `log` with these settings.
     #[must_use]
     pub fn new(log: Arc<dyn Log>, settings: Settings) -> IngestService {
         let (alarm, watch) = alarm::of(&*log);
@@ -107,9 +107,8 @@ impl IngestService {
         self.shared.log.range(stream)
     }
 
-    /// From now on these tokens are accepted, and no others. A connected client whose token is not
-    /// accepted any more, or not for that right, is refused as soon as it sends or is sent
-    /// something.
+    /// Replaces the accepted tokens by these tokens. A connected client whose token is not accepted
+    /// any more, or not for that right, is refused as soon as it sends or is sent something.
     pub fn change_tokens(&self, tokens: Vec<Token>) {
         self.shared.tokens.change(tokens);
         // Followers look at once.

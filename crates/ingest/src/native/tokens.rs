@@ -55,7 +55,7 @@ pub struct Token {
     pub name: String,
     /// The SHA-256 hash of its bytes. Tokens should be long and random: the hash is not salted.
     pub sha256: [u8; 32],
-    /// The streams that it is for; empty for all.
+    /// The streams for which the token is valid; empty for all.
     pub streams: Vec<String>,
     /// The token's rights.
     pub rights: Rights,
@@ -75,7 +75,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token with these bytes, good for reading and writing.
+    /// A token with this secret, valid for reading and writing.
     #[must_use]
     pub fn new(name: &str, secret: &str, streams: &[&str]) -> Token {
         Token {

@@ -71,7 +71,7 @@ impl Shared {
         });
     }
 
-    /// Waits until these are handed over, or the time for it is.
+    /// Waits until these partitions are handed over, or until the time for that is over.
     fn revoked(&self, partitions: BTreeSet<u32>) {
         let mut state = self.state();
         if state.ends || partitions.is_empty() {
@@ -257,7 +257,7 @@ fn be_member(
     Ok(())
 }
 
-/// The members, each by its place, if the group is stable.
+/// The members of the group, each by its place, if the group is stable.
 fn describe(
     consumer: &BaseConsumer<Callbacks>,
     target: &Target,

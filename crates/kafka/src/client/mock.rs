@@ -22,7 +22,7 @@ impl fmt::Debug for Brokers {
 }
 
 impl Brokers {
-    /// Three of them, with the topics of a store whose home is called so.
+    /// Three simulated brokers, with the topics of a store whose home has this name.
     ///
     /// # Errors
     /// The error of Kafka's client.

@@ -67,8 +67,8 @@ fn client(error: &KafkaError) -> Unavailable {
     Unavailable::Client(told(error))
 }
 
-/// Sends a snapshot with these bytes to the topic of snapshots, as `id`. The snapshot counts when
-/// the returned note about it is committed among the marks. Until then, and if this call fails, its
+/// Sends the bytes of a snapshot to the topic of snapshots, as `id`. The snapshot counts when the
+/// returned note about it is committed among the marks. Until then, and if this call fails, its
 /// pieces are useless. `goes_on` is called before each piece.
 ///
 /// # Errors
@@ -192,8 +192,8 @@ fn key(id: u64, number: u64) -> Vec<u8> {
     [id.to_le_bytes(), number.to_le_bytes()].concat()
 }
 
-/// Reads a snapshot back; its own checksums say whether it is whole. A piece that was sent twice is taken once. `goes_on` is
-/// asked now and then. Brokers that are away are waited for, for a minute without a piece.
+/// Reads a snapshot back; the snapshot's own checksums show whether it is whole. A piece that was sent twice is taken once.
+/// `goes_on` is asked now and then. Brokers that are away are waited for, for a minute without a piece.
 ///
 /// # Errors
 /// The error of Kafka's client; [`Unavailable::Broken`] stands for an error of the writer, and for
@@ -271,7 +271,7 @@ pub fn fetch_snapshot(
     }
 }
 
-/// Removes what lies before these offsets: of the records, and of the pieces of snapshots.
+/// Removes the records, and the pieces of snapshots, before these offsets.
 ///
 /// # Errors
 /// The error of Kafka's client.

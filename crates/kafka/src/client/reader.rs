@@ -30,7 +30,8 @@ pub enum Polled {
     End,
     /// No record has arrived.
     Nothing,
-    /// A record cannot be read: it is damaged, or none of this format. Records behind it come next.
+    /// A record cannot be read: it is damaged, or none of this format. The records behind the
+    /// unreadable record come next.
     Unreadable(String),
 }
 
@@ -119,8 +120,8 @@ impl Reader {
         self.first
     }
 
-    /// The next record, if it comes within this time. The client retries failures on the way to the brokers; then
-    /// this may be called again.
+    /// The next record, if a record arrives within this time. The client retries failures on the way to the
+    /// brokers; then this may be called again.
     ///
     /// # Errors
     /// The error of Kafka's client.

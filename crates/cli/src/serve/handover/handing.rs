@@ -33,7 +33,7 @@ pub(crate) enum Wants {
     Logs,
     /// This server is to end: the successor serves.
     End,
-    /// Nothing any more: it has gone, or is not heard any more.
+    /// The successor asks for nothing any more: it has gone, or its packets are ignored.
     Nothing,
 }
 

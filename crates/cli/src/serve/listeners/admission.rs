@@ -177,7 +177,7 @@ impl AdmissionOptions {
     }
 }
 
-/// Lists add up: what is said of all is said of each.
+/// Lists of networks add up: a list for all services holds for each service.
 fn networks_of(all: &[Scoped<Networks>], kind: Kind) -> Vec<Network> {
     let own = all.iter().filter(|scoped| match &scoped.scope {
         Scope::Each | Scope::All => true,

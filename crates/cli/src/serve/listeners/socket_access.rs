@@ -61,7 +61,7 @@ impl SocketAccess {
                 return Ok(None);
             }
             match name.parse() {
-                // To the kernel it means that all stays as it is.
+                // To the kernel, this number means that user and group stay as they are.
                 Ok(u32::MAX) => {
                     return Err(format!("{name} is no {what}: the number is too large"));
                 }

@@ -24,7 +24,7 @@ pub(crate) struct Full {
 pub(crate) enum What {
     /// The disk of the log.
     Disk,
-    /// Streams, which have as many bytes as they may.
+    /// Streams that have as many bytes as they may have.
     Streams,
 }
 

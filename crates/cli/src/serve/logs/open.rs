@@ -317,7 +317,7 @@ fn report(directory: &Path, recovery: &Recovery) {
     }
 }
 
-/// Whether another process has it open.
+/// Whether another process has the log open.
 fn is_held(error: &OpenError) -> bool {
     use io::ErrorKind::{ResourceBusy, WouldBlock};
     matches!(error, OpenError::Io { source, .. } if matches!(source.kind(), WouldBlock | ResourceBusy))

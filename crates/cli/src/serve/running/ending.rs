@@ -267,8 +267,8 @@ impl<'a> Ending<'a> {
     }
 
     /// Whether the successor hangs and holds none of the logs, so that this server can open them
-    /// again. A successor that holds a log may be reading it, which can take long. If it hangs, an
-    /// operator has to end it, because two processes must not write one log.
+    /// again. A successor that holds a log may be reading it, which can take long. If the successor
+    /// hangs, an operator has to end its process, because two processes must not write one log.
     fn has_nobody_started(&mut self, handing: &Handing) -> bool {
         let Successor::Starts(_, start) = &mut self.successor else {
             return false;

@@ -59,8 +59,8 @@ pub(crate) struct Life<'a> {
 pub(crate) enum Origin {
     /// The server was started, and no other served here.
     Start,
-    /// Another one is to make way for it. Clients that connect meanwhile wait, and are told
-    /// nothing.
+    /// This server is to make way for a successor. Clients that connect meanwhile wait, and are
+    /// told nothing.
     Takeover,
     /// A takeover of this one has failed. New clients wait as for a takeover.
     Return,
@@ -168,7 +168,7 @@ impl<'a> Life<'a> {
         Ok(life)
     }
 
-    /// Builds what is kept in a log, while clients are told so.
+    /// Builds the state of all products from their logs, while clients are told to wait.
     fn recover(&mut self, events: &mut Events) -> Result<(), Failure> {
         let endpoints = self.plan.endpoints.iter();
         let at = endpoints.zip(self.running.addrs());

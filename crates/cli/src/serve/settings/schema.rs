@@ -223,7 +223,7 @@ impl Setting {
         own.unwrap_or(&self.name)
     }
 
-    /// Values of it as JSON: bytes and seconds are numbers.
+    /// Values of the setting as JSON: bytes and seconds are numbers.
     fn shown(&self, values: impl Iterator<Item = String>) -> Value {
         let shown = |text: String| match self.value_name() {
             "SIZE" => text

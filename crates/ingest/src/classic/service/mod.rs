@@ -38,8 +38,8 @@ const REPLIES: usize = 256;
 
 /// Serves one dialect of the protocol; messages go to a [`Sink`].
 ///
-/// Use it with [`Classic::limits`]. Wrapped in an [`Arc`] it can be added to a builder and kept, to
-/// look at its counters.
+/// Serve it with the limits of [`Classic::limits`]. Wrapped in an [`Arc`] it can be added to a
+/// builder and kept, to look at its counters.
 pub struct ClassicService<S> {
     shared: Arc<Shared<S>>,
 }
@@ -400,7 +400,7 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// Acknowledges what is pending.
+    /// Acknowledges the messages whose acknowledgement is pending.
     fn flush(&mut self, cx: &mut Cx<'_, Self>) {
         self.overdue = false;
         self.chunks = 0;
@@ -419,7 +419,7 @@ impl<S: Sink> ClassicConn<S> {
         self.end(Ending::Finish, cx);
     }
 
-    /// Ends the connection, once what it is owed is committed and acknowledged.
+    /// Ends the connection, once its pending messages are committed and acknowledged.
     fn end(&mut self, how: Ending, cx: &mut Cx<'_, Self>) {
         if S::LATER && self.owes() {
             if let Some(later) = &mut self.later {

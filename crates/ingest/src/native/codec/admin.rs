@@ -186,7 +186,7 @@ impl<'a> AdminFrame<'a> {
     /// Reads the frame at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Read<AdminFrame<'a>>, Malformed> {
         let (kind, body) = match whole(bytes)? {
             Read::Partial(needed) => return Ok(Read::Partial(needed)),
@@ -236,7 +236,7 @@ impl<'a> AdminFrame<'a> {
     }
 }
 
-/// A stream as an administrator sees it.
+/// The state of a stream, as an administrator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFrame<'a> {
     /// The oldest position kept.
@@ -261,7 +261,7 @@ pub struct StreamFrame<'a> {
     pub cursors: u32,
     /// How many readers are connected.
     pub readers: u32,
-    /// The number of its compression.
+    /// The number of the stream's compression.
     pub compression: u8,
     /// Name of the stream.
     pub name: &'a str,

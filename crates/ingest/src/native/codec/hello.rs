@@ -168,7 +168,7 @@ impl<'a> Hello<'a> {
     /// soon as they are there.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Read<Hello<'a>>, Malformed> {
         let magic = &bytes[..bytes.len().min(4)];
         if magic != &MAGIC[..magic.len()] {

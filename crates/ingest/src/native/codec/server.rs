@@ -125,17 +125,17 @@ pub struct ReaderWelcome {
 pub struct Batch<'a> {
     /// The position of the first.
     pub first: u64,
-    /// When they were received: microseconds since the Unix epoch.
+    /// The time at which the server received the messages: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// How many there are.
     pub count: u32,
     /// Producer of the messages; empty for anonymous messages.
     pub producer: &'a str,
-    /// The messages with their headers, as [`parser`](super::parser) takes them.
+    /// The messages with their headers, in the form that [`parser`](super::parser) takes.
     pub messages: &'a [u8],
 }
 
-/// Bytes of a batch frame besides its messages.
+/// Bytes of a batch frame besides the messages.
 #[must_use]
 pub const fn batch_overhead(producer: &str) -> usize {
     FRAME_HEADER + 8 + 8 + 4 + 1 + producer.len()
@@ -251,7 +251,7 @@ impl<'a> ServerFrame<'a> {
     /// that later versions add at the end are skipped.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &'a [u8], body_max: usize) -> Result<Read<ServerFrame<'a>>, Malformed> {
         let Some(([kind, flags, _, _, len @ ..], rest)) = bytes.split_first_chunk::<FRAME_HEADER>()
         else {

@@ -91,8 +91,8 @@ impl<'a, 'x> Asked<'a, 'x> {
         })
     }
 
-    /// Has the command wait, if it was asked to; else there is nothing. `instead` are the ids that it goes on
-    /// from.
+    /// Has the command wait, if it was asked to; else there is nothing. `instead` are the ids from which the
+    /// command goes on after the wait.
     fn wait(&self, ctx: &mut Ctx<'_, '_>, args: &[&[u8]], instead: &[StreamId]) {
         let Some((_, ms)) = self.block else {
             ctx.reply.null_array();

@@ -117,7 +117,7 @@ struct Last {
 }
 
 impl Last {
-    /// By what is left word of.
+    /// Finds the last snapshot from the notes in the home.
     fn of(words: &Words) -> Last {
         let snapshot = words.get(SNAPSHOT).and_then(|word| AtHome::decode(word));
         let carried = words.get(SNAPSHOT_CARRIED);
@@ -135,8 +135,8 @@ impl Last {
 }
 
 impl Needs {
-    /// Sends the newest snapshot if it is due. `last` is the snapshot in the home, once it is
-    /// known.
+    /// Sends the newest snapshot to the home if a snapshot is due. `last` is the snapshot in the
+    /// home, once it is known.
     fn step(&self, last: &mut Option<Last>, stops: &Stops) -> Result<(), String> {
         let status = self.shown.status();
         let position = self.kv_log.snapshots().status().position;

@@ -14,7 +14,7 @@ pub(crate) enum Durability {
     None,
     /// By what the log here promises.
     Here(Commits),
-    /// When they are at home.
+    /// A change is answered when it is in the home.
     Replicated,
 }
 

@@ -184,7 +184,7 @@ impl Thread {
         }
     }
 
-    /// Until it is stopped, or owns the store.
+    /// Follows until the follower is stopped, or owns the store.
     fn run(&mut self) -> Result<(), String> {
         let bell = Bell::default();
         let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
@@ -294,7 +294,7 @@ impl Thread {
         Ok(None)
     }
 
-    /// Waits, unless it is stopped.
+    /// Waits for a while, unless the follower is stopped.
     fn pause(&self, most: Duration) {
         let since = Instant::now();
         while since.elapsed() < most && !self.shared.stops() {
@@ -353,7 +353,7 @@ impl Thread {
         Ok(at.position)
     }
 
-    /// Puts what was fetched into the store; how many keys there are.
+    /// Loads the fetched snapshot into the store; returns the number of keys.
     fn load(&self, at: &AtHome, directory: &Path) -> Result<u64, String> {
         let disk = RealDisk::open(directory).map_err(|e| e.to_string())?;
         let range = Range {
@@ -409,7 +409,7 @@ impl Thread {
         false
     }
 
-    /// Brings it into a directory of its own.
+    /// Fetches the snapshot into a directory of its own.
     fn fetch(&self, at: &AtHome, directory: &Path) -> Result<(), NotBegun> {
         let told = |e: io::Error| NotBegun::Ever(format!("{}: {e}", directory.display()));
         if directory.exists() {
@@ -443,7 +443,7 @@ impl Thread {
         });
     }
 
-    /// Goes on with a log of its own.
+    /// Goes on as an owner with a log of its own.
     fn own(&mut self, position: u64, owner: Owner) -> Result<(), String> {
         let Needs {
             store,

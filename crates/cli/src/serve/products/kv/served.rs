@@ -197,7 +197,7 @@ impl Kv {
         })
     }
 
-    /// Builds the store from its log, and has clients served. Whether that was done.
+    /// Builds the store from its log, and begins to serve clients. Whether that was done.
     fn recover_from(&self, log: &OpenLog, recovery: &mut Recovery<'_>) -> Result<bool, Failure> {
         let Recovery {
             plan,
@@ -338,7 +338,7 @@ impl Kv {
         Ok(is_current)
     }
 
-    /// In all databases, where no log knows them.
+    /// The number of keys in all databases, for a store without a log.
     fn forgotten(&self) -> usize {
         match self.durability {
             Durability::None => keys(self.resp.store()),
@@ -521,7 +521,7 @@ fn kept<T>(place: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
 }
 
 /// Waits until everything that was found in the log is in the home: so no failover takes back what is served later.
-/// Returns whether it had to wait.
+/// Returns whether the server had to wait.
 fn await_home(
     log: &OpenLog,
     kv_log: &KvLog,
