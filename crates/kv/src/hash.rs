@@ -117,7 +117,7 @@ impl Hasher for KeyedHasher {
 }
 
 impl fmt::Debug for HashKey {
-    /// Shows nothing of it.
+    /// Shows no part of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(secret)")
     }

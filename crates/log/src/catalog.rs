@@ -337,7 +337,7 @@ impl Catalog {
         bytes
     }
 
-    /// Counts again what is kept of a stream.
+    /// Counts the kept records of a stream again.
     fn recount(&mut self, id: u32) {
         let stream = &self.streams[id];
         let held = stream.segments.values().filter_map(|number| {

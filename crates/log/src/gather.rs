@@ -96,7 +96,7 @@ pub(crate) enum Gate {
     /// The disk is full, but for what is held for changes that make room.
     Reserve,
     DiskFull,
-    /// The writer moves what is reserved on a full disk. Batches wait for its answer.
+    /// The writer moves reserved space on a full disk. Batches wait for the writer's answer.
     Looking,
     /// No room could be reserved, for another reason than that the disk is full.
     Blocked,
@@ -122,7 +122,7 @@ pub enum Room {
 pub(crate) enum Larger {
     /// Appends may go there, or need not.
     Free,
-    /// The disk is full: what does not fit is refused.
+    /// The disk is full: records that do not fit are refused.
     DiskFull,
     /// No room could be reserved, for another reason: no caller is told that the disk is full.
     Blocked,
@@ -362,7 +362,7 @@ impl Gather {
         }
     }
 
-    /// `extra` is what may be gathered above the limit.
+    /// `extra` is the number of bytes that may be gathered above the limit.
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
         self.pass_gate(settings)?;
         self.admit_inside(bytes, self.limit + extra, settings)

@@ -54,7 +54,7 @@ impl Selection {
         Ok(Selection((!named.is_empty()).then_some(named)))
     }
 
-    /// Whether this stream is one of them.
+    /// Whether this stream is one of the selected streams.
     #[must_use]
     pub fn takes(&self, stream: &str) -> bool {
         self.0.as_deref().is_none_or(|named| {

@@ -24,7 +24,7 @@ pub struct Hold {
 /// Last ids, by stream and then producer, to be found by names that are borrowed.
 type ByStream = BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>;
 
-/// How it is with a hold.
+/// Whether a hold goes on, and how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
     /// The hold goes on.
@@ -76,7 +76,7 @@ impl Hold {
         self.replicated.load(Acquire).checked_sub(1).map(Ticket)
     }
 
-    /// Whether it goes on.
+    /// Whether the hold goes on.
     #[must_use]
     pub fn ending(&self) -> Ending {
         match self.ending.load(SeqCst) {
@@ -87,7 +87,7 @@ impl Hold {
     }
 
     /// A caller appends for a producer until the guest is dropped; a partition that is handed over
-    /// waits for that. `None` if it is.
+    /// waits for that. `None` if the hold has ended.
     #[must_use]
     pub fn enter(self: &Arc<Hold>) -> Option<Guest> {
         // A guest enters before it looks, and the owner ends before it looks: so one of the two sees
@@ -134,7 +134,7 @@ impl Hold {
 pub struct Guest(Arc<Hold>);
 
 impl Guest {
-    /// Where it is.
+    /// The hold that the guest has entered.
     #[must_use]
     pub fn hold(&self) -> &Arc<Hold> {
         &self.0

@@ -10,7 +10,7 @@
 //! A [`Node`] is a member of a fleet, whose producers are spread over partitions. A node is a set of replicators, one for
 //! each partition that a [`Membership`] has assigned to the node and that the node has [claimed](Hold) in the home.
 //!
-//! The crate knows no particular home; `docs/howto/replicate.md` says what is promised.
+//! The crate knows no particular home; `docs/howto/replicate.md` describes the promises.
 //!
 //! # In five minutes
 //!

@@ -26,7 +26,7 @@ pub enum Event {
         /// All of them.
         partitions: BTreeSet<u32>,
     },
-    /// These partitions go to other members as soon as they are released.
+    /// These partitions go to other members as soon as this node has released them.
     Revoked(BTreeSet<u32>),
     /// The group goes on without this node, perhaps: it has not been reached for too long.
     Lost,

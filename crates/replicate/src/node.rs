@@ -27,7 +27,7 @@ pub trait Homes: Send {
     /// A home for this share. The client connects at the first request.
     ///
     /// # Errors
-    /// Why there is none; it is tried again.
+    /// The reason why the home cannot be reached; the node tries again.
     fn home(&mut self, share: Share) -> Result<Box<dyn Home>, Arc<str>>;
 }
 
@@ -35,11 +35,11 @@ pub trait Homes: Send {
 pub struct Member {
     /// How many partitions there are; at least 1.
     pub partitions: u32,
-    /// Has homes for them.
+    /// The homes of the partitions.
     pub homes: Box<dyn Homes>,
-    /// Says which of them are to be this node's.
+    /// The group's decision which partitions are this node's.
     pub membership: Box<dyn Membership>,
-    /// Where the node publishes which producers it has.
+    /// The place where the node publishes which producers it has.
     pub owners: Owners,
     /// Draws a random number that no session has had.
     pub session: Box<dyn FnMut() -> u64 + Send>,
@@ -121,7 +121,7 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node for `log`, whose random number is `identity`. The log must sync what it commits.
+    /// A node for `log`, whose random number is `identity`. The log must sync its commits.
     pub fn new(log: Arc<dyn Log>, identity: u64, settings: Settings, member: Member) -> Node {
         let owners = member.owners.clone();
         let mut node = Node {
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    /// Begins with what was given.
+    /// Begins to carry the partitions that were given to the node.
     fn take(&mut self, now: Duration) -> Step {
         if self.fleet.is_lost || self.leaves {
             return Step::Idle;
@@ -447,7 +447,7 @@ impl Node {
         self.owners.change(held.collect(), places)
     }
 
-    /// Tells the log how far it is.
+    /// Tells the log how far replication is.
     fn tell(&mut self) {
         let mut told = Told {
             home: self.homes(),

@@ -18,7 +18,7 @@ pub enum Whose {
     Nobody,
 }
 
-/// The table of all partitions. Clones are the same one.
+/// The table of all partitions. Clones share one table.
 #[derive(Clone, Default)]
 pub struct Owners(Arc<Mutex<Table>>);
 

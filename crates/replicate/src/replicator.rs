@@ -30,7 +30,8 @@ use crate::tenancy::Tenancy;
 pub const CURSOR: &str = "@home";
 
 /// The cursor of each stream that says which records a fleet member need not keep any more: records
-/// before it whose tenure is over, though they are not in the home. An operator has released them.
+/// before it whose tenure is over, though they are not in the home. An operator has released the
+/// records before this position.
 pub const RELEASED: &str = "@released";
 
 /// How often [`CURSOR`] is written, at most.
@@ -218,7 +219,7 @@ impl Replicator {
         self.notes.clone()
     }
 
-    /// The lease of its home, where [`Settings::lease`] asks for one.
+    /// The lease of the replicator's home, where [`Settings::lease`] asks for a lease.
     pub fn lease(&self) -> Lease {
         self.tenancy.lease()
     }
@@ -322,7 +323,7 @@ impl Replicator {
         }
     }
 
-    /// An answer has come; whether it changed anything.
+    /// Handles an answer of the home; returns whether the answer changed the state.
     fn answered(
         &mut self,
         number: u64,
@@ -611,7 +612,7 @@ impl Replicator {
         Ok(())
     }
 
-    /// Reads, or sends what has been read.
+    /// Reads records, or sends the records that have been read.
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
@@ -716,7 +717,7 @@ impl Replicator {
         Ok(true)
     }
 
-    /// A run as it goes home, if it is of this share.
+    /// The form of a run in the home, if the run belongs to this share.
     fn takes(&mut self, stream: &Arc<str>, run: Frames) -> Option<Frames> {
         if self.share == Share::Whole {
             return Some(run);

@@ -38,7 +38,7 @@ impl fmt::Display for Share {
 }
 
 impl Share {
-    /// The partition in which it is at home, where there is more than one.
+    /// The share's partition in the home, where the home has more than one.
     #[must_use]
     pub fn partition(self) -> Option<u32> {
         match self {

@@ -26,7 +26,7 @@ pub(crate) struct Tenancy {
 enum Stage {
     /// Nothing.
     None,
-    /// A transaction with its word is under way.
+    /// A transaction with this owner's word is under way.
     Sent,
     /// The word is at home: the tenancy has begun.
     Begun,

@@ -39,14 +39,14 @@ impl Bell {
         self.0.1.notify_one();
     }
 
-    /// Waits until it is rung or so much time is over, even if it is to end.
+    /// Waits until the bell rings or the time is over, even if the thread is to end.
     fn wait_ending(&self, most: Duration) {
         let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.0.1.wait_timeout_while(rung, most, |rung| !rung.rung);
         waited.unwrap_or_else(PoisonError::into_inner).0.rung = false;
     }
 
-    /// Waits until it is rung or so much time is over; whether to go on.
+    /// Waits until the bell rings or the time is over; returns whether to go on.
     fn wait(&self, most: Duration) -> bool {
         let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |rung: &mut Rung| !rung.rung && !rung.ends;
@@ -57,8 +57,9 @@ impl Bell {
     }
 }
 
-/// A running replicator. Dropping the value ends it; records that are not in the home by then are sent when it runs again.
-/// Before the end, a member of a fleet hands over its partitions, and a lease is released, if the home is reachable.
+/// A running replicator. Dropping the value ends the thread; records that are not in the home by then are sent when a
+/// replicator runs again. Before the end, a member of a fleet hands over its partitions, and a lease is released, if the
+/// home is reachable.
 #[derive(Debug)]
 pub struct Running {
     bell: Bell,

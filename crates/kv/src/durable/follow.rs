@@ -84,7 +84,7 @@ pub enum Heard {
     End,
     /// No unit has arrived so far.
     Nothing,
-    /// A record cannot be read. Records behind it come next.
+    /// A record cannot be read. The records behind the unreadable record come next.
     Unreadable(Arc<str>),
     /// The next record is at the first offset, before the second one, which was read already: so the
     /// home was made anew.
@@ -227,9 +227,9 @@ fn is_foreign(held: &Held) -> Option<Arc<str>> {
 pub struct FollowSettings {
     /// How long an answer of the home is waited for when the store is taken over. Default 90 s.
     pub answer_within: Duration,
-    /// How long to wait before what has failed is tried again. Default 200 ms.
+    /// How long to wait before a failed step is tried again. Default 200 ms.
     pub retry: Duration,
-    /// How often it is tried to take the store over; then it is followed again. Default 50.
+    /// How many times the follower tries to take the store over; then it follows again. Default 50.
     pub tries: u32,
 }
 
@@ -282,7 +282,7 @@ pub struct Follower {
 #[derive(Debug)]
 enum State {
     Following,
-    /// Before it is tried again.
+    /// The follower waits before it tries again.
     Waiting(Duration),
     /// Whether the home can be taken over: looking fences no owner.
     Looking(u64, Duration),
@@ -334,7 +334,7 @@ impl Follower {
         self.at_end
     }
 
-    /// How it stands.
+    /// The present state of the follower.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match self.state {
@@ -362,7 +362,7 @@ impl Follower {
         self.is_wanted = is_wanted;
     }
 
-    /// Whether it was called off; once.
+    /// Whether the takeover was called off; true once for each call.
     pub fn take_called_off(&mut self) -> bool {
         std::mem::take(&mut self.is_called_off)
     }

@@ -153,7 +153,7 @@ impl KvLog {
         self.lost.get()
     }
 
-    /// Whether it is followed only.
+    /// Whether the store only follows its home.
     #[must_use]
     pub fn follows(&self) -> bool {
         self.stands.load(SeqCst) == Stands::Follows as u8
@@ -164,8 +164,8 @@ impl KvLog {
         self.stands.fetch_max(stands as u8, SeqCst);
     }
 
-    /// From now on what is committed counts when it is at home. To be called before any client is
-    /// served.
+    /// From now on committed changes count when they are in the home. To be called before any
+    /// client is served.
     pub fn await_home(&self) {
         self.awaits_home.store(true, SeqCst);
     }
@@ -230,7 +230,7 @@ impl KvLog {
         behind.map_or_else(Progress::default, |behind| behind.log.progress())
     }
 
-    /// Asks for snapshots, and tells of them.
+    /// The handle for asking for snapshots, and their figures.
     #[must_use]
     pub fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
@@ -310,7 +310,7 @@ impl KvLog {
         }
     }
 
-    /// When its log commits.
+    /// When the store's log commits.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy

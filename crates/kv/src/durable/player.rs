@@ -392,7 +392,7 @@ impl Groups {
         at
     }
 
-    /// Makes one group of two; whether they were not.
+    /// Joins two groups into one; returns whether they were two.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.first(a), self.first(b));
         self.0[a.max(b)] = a.min(b);

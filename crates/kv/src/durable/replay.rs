@@ -22,9 +22,9 @@ const READ_AT_ONCE: usize = 1 << 20;
 pub struct Replayed {
     /// Units that were replayed.
     pub units: u64,
-    /// Records that they were in.
+    /// Records in which the units were.
     pub records: u64,
-    /// Bytes of these.
+    /// Bytes of the records.
     pub bytes: u64,
     /// Records of a last unit that was never completed; they do not count.
     pub unclosed: u64,
@@ -32,7 +32,7 @@ pub struct Replayed {
     pub lost: u64,
     /// The log ends before the snapshot, which is all that there is: see [`Accept::GapsAndEnd`].
     pub end_is_lost: bool,
-    /// The snapshot that they go on from, once it is read.
+    /// The snapshot before the replayed units, once it is read.
     pub snapshot: Option<Found>,
 }
 

@@ -50,7 +50,7 @@ pub struct BinaryCounters {
     pub writes: u64,
     /// READs of values that the protocol cannot carry; answered empty.
     pub unreadable: u64,
-    /// Connections closed for what they sent.
+    /// Connections closed because their bytes broke the protocol.
     pub faults: u64,
     /// WRITEs refused for lack of memory, or of room in the log, by a server that does not own the store, or because the key is a
     /// stream of the log of messages; each closed its connection.

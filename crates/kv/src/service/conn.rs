@@ -605,7 +605,7 @@ impl RespConn {
         cx.link.abort_because("client output limit");
     }
 
-    /// Sends what there is and ends the connection.
+    /// Sends the replies that are ready and ends the connection.
     fn end(
         &mut self,
         input: &mut Input<'_>,
@@ -656,7 +656,7 @@ impl RespConn {
         self.session.barrier = self.session.barrier.max(shared.library_ticket());
     }
 
-    /// Whether it may still wait for a log that is busy.
+    /// Whether the connection may still wait for a log that is busy.
     fn is_patient(&self, cx: &mut Cx<'_, Self>) -> bool {
         let since_ms = self.session.waits_since_ms;
         let now_ms = cx.link.now().as_nanos() / 1_000_000;

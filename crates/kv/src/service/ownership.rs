@@ -25,7 +25,7 @@ pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
     let log = &shared.durable.get()?.log;
     let is_write = matches!(entry.what, What::Data(spec) if spec.is_write());
     match log.lost() {
-        // The store refuses it, in the words for a change.
+        // The store refuses the command, with its error for a change.
         Some(_) if is_write => None,
         lost if needs_proof(entry) => Some(masterdown(lost.is_some())),
         _ => None,

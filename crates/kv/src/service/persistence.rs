@@ -241,7 +241,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     }
 }
 
-/// Writes what INFO says of it.
+/// Writes INFO's lines about loading.
 fn loading(call: &mut Call<'_, '_>, text: &mut String) {
     let shared = call.shared.clone();
     let is_loading = shared.store.is_loading();

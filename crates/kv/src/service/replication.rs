@@ -21,9 +21,9 @@ pub enum LeaseShown {
     /// The server is not the owner, or has not been it for long enough.
     #[default]
     None,
-    /// The server can prove it.
+    /// The server can prove that it owns the store.
     Held,
-    /// The server could prove it, but its lease has run out.
+    /// The server could prove that it owns the store, but its lease has run out.
     Lapsed,
 }
 
@@ -37,7 +37,7 @@ impl LeaseShown {
     }
 }
 
-/// How it is with a store that has a home.
+/// The state of a store that has a home.
 #[derive(Clone, Debug, Default)]
 pub struct Replicated {
     /// The role of this server for the store.
@@ -67,7 +67,7 @@ pub struct Replicated {
     over: Option<Arc<str>>,
 }
 
-/// The home of a store, as its server and its clients see it. Clones are the same one.
+/// The home of a store, as its server and its clients see it. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Replication(pub(super) Arc<Inner>);
 
@@ -101,7 +101,7 @@ impl Replication {
         }))
     }
 
-    /// How it is.
+    /// The present state.
     #[must_use]
     pub fn status(&self) -> Replicated {
         let mut status = self.lock().clone();
@@ -111,17 +111,17 @@ impl Replication {
         status
     }
 
-    /// From now on `look` says how it is. The first call counts.
+    /// From now on `look` fills in the state. The first call counts.
     pub fn watch(&self, look: impl Fn(&mut Replicated) + Send + Sync + 'static) {
         self.0.look.get_or_init(|| Box::new(look));
     }
 
-    /// Changes what is reported.
+    /// Changes the reported state.
     pub fn change(&self, change: impl FnOnce(&mut Replicated)) {
         change(&mut self.lock());
     }
 
-    /// Whether it was asked to take the store over and has not answered.
+    /// Whether a client has asked to take the store over and has no answer yet.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         let now = self.lock();

@@ -44,7 +44,7 @@ pub struct RespCounters {
     pub commands: u64,
     /// Error replies.
     pub errors: u64,
-    /// Clients cut because what they sent is not the protocol.
+    /// Clients cut because their bytes broke the protocol.
     pub protocol_errors: u64,
     /// Clients of other hosts turned away for want of a password.
     pub denied: u64,
@@ -66,7 +66,7 @@ pub struct RespCounters {
 
 /// Serves a [`Store`] to clients of Redis.
 ///
-/// Use it with [`Settings::limits`]. A clone is another handle on the same service.
+/// Serve it with the limits of [`Settings::limits`]. A clone is another handle on the same service.
 #[derive(Clone)]
 pub struct RespService {
     shared: Arc<Shared>,
@@ -147,8 +147,9 @@ impl RespService {
     }
 
     /// Loads the users from this file, a line for each as ACL LIST shows it; ACL LOAD reads the file
-    /// again, and ACL SAVE writes it. Without a line of its own the user `default` may do everything,
-    /// with the password of the settings if there is one. Call this once, before the server starts.
+    /// again, and ACL SAVE writes it. If the file has no line for the user `default`, this user may
+    /// do everything, with the password of the settings if there is one. Call this once, before the
+    /// server starts.
     ///
     /// # Errors
     /// The file cannot be read, or a line is wrong; or the settings have a password with which the
@@ -167,8 +168,8 @@ impl RespService {
         }
     }
 
-    /// Has SHUTDOWN call `stop`, which is to end the server in order and must not block. Without it clients
-    /// cannot end the server. The first call counts.
+    /// Has SHUTDOWN call `stop`, which is to end the server in order and must not block. Without such a
+    /// function clients cannot end the server. The first call counts.
     pub fn on_shutdown(&self, stop: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.stop.set(Arc::new(stop));
     }
@@ -182,7 +183,7 @@ impl RespService {
     }
 
     /// Shows the streams of a log as keys, to be read by any client: see [`LogKeys`]. To be called before the server
-    /// starts; the first call counts. Every command is looked at for such keys from then on.
+    /// starts; the first call counts. From then on every command is checked for such keys.
     pub fn show_log(&self, keys: LogKeys) {
         self.shared.log_keys.get_or_init(|| Shown::new(keys));
         self.shared.attention.set_log_keys();
@@ -258,7 +259,8 @@ impl RespService {
         self.shared.clients.len()
     }
 
-    /// Bytes of memory that the server holds because of its clients: see CLIENT LIST. Goes through all of them.
+    /// Bytes of memory that the server holds because of its clients: see CLIENT LIST. The function goes through
+    /// all clients.
     #[must_use]
     pub fn clients_memory(&self) -> u64 {
         self.shared.clients.memory().0
@@ -268,7 +270,7 @@ impl RespService {
         self.shared.stats.read(|now, _| now.commands.value())
     }
 
-    /// The store that it serves.
+    /// The store that the service serves.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store

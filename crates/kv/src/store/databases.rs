@@ -112,7 +112,7 @@ pub struct Stats {
     pub hits: u64,
     /// Reads of keys that did not.
     pub misses: u64,
-    /// Keys removed because their time had come.
+    /// Keys removed because their deadline had passed.
     pub expired: u64,
     /// Keys removed because memory was short.
     pub evicted: u64,
@@ -123,7 +123,7 @@ pub struct Stats {
 pub struct Keyspace {
     /// How many there are, some of them perhaps past their time.
     pub keys: usize,
-    /// How many of them expire.
+    /// How many of the keys have a deadline.
     pub expires: usize,
     /// Bytes of memory of the tables that they stand in, without them.
     pub tables: u64,
@@ -196,7 +196,7 @@ impl Store {
         self.loading.store(false, Release);
     }
 
-    /// Whether it is being filled.
+    /// Whether the store is being loaded.
     #[must_use]
     pub fn is_loading(&self) -> bool {
         self.loading.load(Acquire)
@@ -208,7 +208,7 @@ impl Store {
         self.databases
     }
 
-    /// How large collections may be in their small forms.
+    /// The sizes up to which collections keep their small forms.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -391,8 +391,8 @@ impl Store {
         self.lock(self.shard_of(hash)).unwatch(&watch);
     }
 
-    /// Keys that commands wait for, and keys among them whose removal ends a wait. Locks each shard
-    /// in turn, and goes through all such keys.
+    /// Keys that commands wait for, and keys among them whose removal ends a wait. The function
+    /// locks each shard in turn, and goes through all such keys.
     #[must_use]
     pub fn waited_for(&self) -> (usize, usize) {
         let (mut keys, mut heeded) = (0, 0);

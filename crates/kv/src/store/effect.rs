@@ -106,7 +106,7 @@ impl fmt::Display for NoRoom {
 pub struct Mistakes {
     /// Answers before the change is committed.
     pub reply_early: bool,
-    /// Lets out what was read although it is not committed.
+    /// Lets replies out that show uncommitted changes.
     pub read_dirty: bool,
     /// Logs each command of a transaction by itself.
     pub split_units: bool,
@@ -114,13 +114,13 @@ pub struct Mistakes {
     pub play_unclosed: bool,
     /// Replays by the clock.
     pub replay_late: bool,
-    /// Lets messages out before what they follow is committed.
+    /// Lets messages out before the changes that they follow are committed.
     pub publish_early: bool,
     /// Does not hand out what stood there before the first change while a snapshot is made.
     pub forget_before: bool,
     /// Cuts the log behind a snapshot that is not durable yet.
     pub cut_early: bool,
-    /// Counts a snapshot before what it holds is committed.
+    /// Counts a snapshot before the changes in it are committed.
     pub count_early: bool,
     /// Takes the name of a snapshot that is found for durable.
     pub trust_names: bool,
@@ -198,7 +198,7 @@ pub trait Effects: Send + Sync {
     /// The growing caller needs no more.
     fn end_growing(&self) {}
 
-    /// Gives back what was promised and is not needed.
+    /// Gives back promised bytes that are not needed.
     fn give_back(&self, bytes: usize) {
         let _ = bytes;
     }

@@ -114,8 +114,8 @@ impl Event {
 /// Tells events to listeners.
 pub trait Announce: Send + Sync {
     /// An event, on the channels that `by` has of [`BY_KEY`] and [`BY_EVENT`]; no client may hear
-    /// it before `ticket` has [settled](super::Effects::settled). False if it had to be left out.
-    /// Called under locks of the store: be quick, and do not call it.
+    /// it before `ticket` has [settled](super::Effects::settled). False if the event had to be left
+    /// out. Called under locks of the store: be quick, and do not call it.
     fn announce(&self, event: &Event, by: Classes, ticket: u64) -> bool;
 }
 

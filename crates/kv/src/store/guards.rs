@@ -134,7 +134,7 @@ impl<'s> Guards<'s> {
         shards.iter().all(|at| held.any(|held| held == at))
     }
 
-    /// Lets go of what is held, to take others.
+    /// Releases the held locks, to take others.
     #[inline]
     fn begin(&mut self) {
         self.release();

@@ -155,7 +155,7 @@ pub(crate) enum Part<'a> {
     Set(Vec<&'a [u8]>),
     /// Fields and values in turn, perhaps not all.
     Hash(Vec<&'a [u8]>),
-    /// Members with their scores, perhaps not all.
+    /// Members with their scores; the part may hold only some of the members.
     ZSet(Vec<(f64, &'a [u8])>),
     /// Parts of a stream, perhaps not all.
     Stream(Vec<&'a [u8]>),

@@ -25,7 +25,7 @@ pub(super) const EACH: usize = 256;
 /// A library.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// No other text has the same, as long as the process lives.
+    /// A number that no other text has while the process lives.
     pub id: u64,
     /// Name of the library.
     pub name: Arc<[u8]>,

@@ -92,7 +92,7 @@ enum Served {
     Waits,
     /// The waiter's reply waits for this ticket.
     Answered(u64),
-    /// There is no room for its effect just now.
+    /// The log has no room for the command's effect just now.
     Later,
 }
 
@@ -272,8 +272,9 @@ impl<'s> Runner<'s> {
         self.ran(called, backlog.then_some(before), reply)
     }
 
-    /// Reserves what these commands may change, for them to run as one unit. To be called before
-    /// [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no lock.
+    /// Reserves room in the log for the changes of these commands, which run as one unit. To be
+    /// called before [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no
+    /// lock.
     ///
     /// # Errors
     /// There is no room for the commands, and nothing has happened.
@@ -327,7 +328,7 @@ impl<'s> Runner<'s> {
     /// Reserves a little, as any command that writes does: whether it makes sense to take locks for one.
     ///
     /// # Errors
-    /// The log does not take it.
+    /// The error that the log does not take the change.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
         // The unit may be one that makes room.
         self.guards.removes = true;
@@ -405,7 +406,8 @@ impl<'s> Runner<'s> {
         self.guards.hold(&shards);
     }
 
-    /// The hash of a key, if it was asked for ahead. Keys come in their order.
+    /// The hash of a key, if it was asked for ahead. The keys of a command are asked for in their
+    /// order.
     #[inline]
     fn known(&mut self, key: &[u8]) -> Option<u64> {
         while let Some(next) = self.ahead.get(self.ahead_next)
@@ -752,7 +754,7 @@ impl<'s> Runner<'s> {
         queue.of_kind(kind).next().cloned()
     }
 
-    /// Runs a waiting command; whether it waits no more.
+    /// Runs a waiting command; returns whether its wait has ended.
     fn serve_one(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> bool {
         let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
         let store = self.guards.store();
@@ -856,8 +858,8 @@ impl<'s> Runner<'s> {
     }
 
     /// Makes room for commands that will run as one, before their locks are taken; false if they
-    /// must not run, for lack of memory. The memory that they add is estimated from their arguments.
-    /// Releases all locks.
+    /// must not run, for lack of memory. The memory that the commands add is estimated from their
+    /// arguments. Releases all locks.
     #[must_use]
     pub fn make_room<'x>(
         &mut self,
@@ -939,7 +941,8 @@ impl Store {
         Runner::new(self, 0, 0).following(now_ms)
     }
 
-    /// Whether it waits still: if not, its reply was delivered. No runner of the caller may hold locks.
+    /// Whether the command waits still: if not, its reply was delivered. No runner of the caller may
+    /// hold locks.
     #[must_use]
     pub fn is_waiting(&self, waiter: &Arc<Waiter>) -> bool {
         let mut guards = Guards::new(self);
@@ -947,8 +950,8 @@ impl Store {
         !waiter.is_over()
     }
 
-    /// Ends a wait early; whether it was still waiting. If not, its reply was delivered. No runner
-    /// of the caller may hold locks.
+    /// Ends a wait early; returns whether the command was still waiting. If not, the command's
+    /// reply was delivered. No runner of the caller may hold locks.
     #[must_use]
     pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
         let mut guards = Guards::new(self);

@@ -20,7 +20,7 @@ impl Store {
         &self.tracking
     }
 
-    /// Tells a client from now on of changes of what it [reads](Runner::track).
+    /// From now on tells a client of changes of the keys that it [reads](Runner::track).
     pub fn begin_tracking(&self, tracker: &Arc<Tracker>) {
         let trackers = self.tracking.trackers.write();
         let mut trackers = trackers.unwrap_or_else(PoisonError::into_inner);

@@ -36,7 +36,7 @@ pub(super) const SWEEP_MIN: usize = 1 << 20;
 /// Notes that one visit of a shard takes away where there are too many.
 pub(super) const EVICTIONS_A_VISIT: usize = 1024;
 
-/// Lets a client know that something waits for it.
+/// Tells a client that messages wait for it.
 pub trait Notify: Send + Sync {
     /// The client is to [take](Tracker::take) what waits. Called under locks of the store: be
     /// quick, and do not call it.
@@ -99,7 +99,7 @@ impl Tracker {
         self.noted.load(Relaxed).max(0) as usize
     }
 
-    /// Has the client told otherwise, of what it has read before too.
+    /// Changes where and how the client is told, also of the keys that it has read before.
     pub fn change(self: &Arc<Tracker>, own_too: bool, to: Box<dyn Notify>) {
         self.own_too.store(own_too, Relaxed);
         *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;

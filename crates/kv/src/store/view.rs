@@ -49,7 +49,7 @@ pub struct View<'a, 's> {
 }
 
 impl<'s> View<'_, 's> {
-    /// How large collections may be in their small forms.
+    /// The sizes up to which collections keep their small forms.
     #[must_use]
     pub fn limits(&self) -> &'s Limits {
         self.guards.store().limits()
@@ -191,8 +191,8 @@ impl<'s> View<'_, 's> {
         self.peek_value(key).map(|value| value.kind())
     }
 
-    /// Changes the collection of a key if it exists. `change` answers whether it changed anything,
-    /// and what the caller is to have. A collection that is empty afterwards is removed.
+    /// Changes the collection of a key if the key exists. `change` answers whether it changed
+    /// anything, and what the caller is to have. A collection that is empty afterwards is removed.
     ///
     /// # Errors
     /// The key holds another type.
@@ -338,7 +338,7 @@ impl<'s> View<'_, 's> {
         self.changed(key);
     }
 
-    /// Removes a key; whether it existed. A large value is freed later.
+    /// Removes a key; returns whether the key existed. A large value is freed later.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let db = self.db;
         let (hash, shard) = self.live(key);
@@ -366,7 +366,7 @@ impl<'s> View<'_, 's> {
     }
 
     /// Says when a key expires, or that it lives for ever; whether it exists. A time that has
-    /// passed removes it.
+    /// passed removes the key.
     pub fn set_deadline_ms(&mut self, key: &[u8], at: Option<u64>) -> bool {
         if at.is_some_and(|at| at <= self.now_ms) {
             return self.remove(key);
@@ -381,7 +381,7 @@ impl<'s> View<'_, 's> {
         true
     }
 
-    /// Notes a use of a key; whether it exists.
+    /// Notes a use of a key; returns whether the key exists.
     pub fn touch(&mut self, key: &[u8]) -> bool {
         let (db, used) = (self.db, self.usage());
         let (hash, hidden, shard) = self.live_or_hidden(key);

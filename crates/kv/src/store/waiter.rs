@@ -24,7 +24,7 @@ use crate::reply::{Proto, Reply};
 /// The keys for which a blocking command waits.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// Any of these keys.
+    /// The keys of which any one ends the wait.
     pub keys: Vec<Vec<u8>>,
     /// The type that the key has to have.
     pub kind: Kind,
@@ -37,7 +37,7 @@ pub struct Blocked {
     /// stream is removed. If one reader of a group finds nothing, the other readers of that group
     /// find nothing either.
     pub group: Option<Vec<u8>>,
-    /// The arguments that it goes on with, if they are others.
+    /// The arguments with which the command goes on, if they differ.
     pub instead: Option<Vec<Vec<u8>>>,
 }
 
@@ -51,7 +51,7 @@ pub enum Nothing {
 }
 
 impl Nothing {
-    /// Writes it.
+    /// Writes the reply.
     pub fn write(self, reply: &mut Reply) {
         match self {
             Nothing::Bulk => reply.null(),
@@ -67,8 +67,8 @@ pub trait Deliver: Send + Sync {
     fn deliver(&self, reply: Vec<u8>, ticket: u64);
 
     /// The wait is over, and the command has done nothing: there is no room for its effect just
-    /// now. The waiter runs it again a little later if it can; others hear that. Called as
-    /// [`deliver`](Deliver::deliver).
+    /// now. The waiter runs the command again a little later if it can; other waiters learn that.
+    /// Called as [`deliver`](Deliver::deliver).
     fn try_again(&self) {
         self.deliver(format!("-{}\r\n", NoRoom::Busy).into(), 0);
     }

@@ -55,7 +55,7 @@ impl Integers {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Where a number is, or where it would be.
+    /// The place of a number, or the place where it would be inserted.
     fn find(&self, n: i64) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -63,7 +63,7 @@ impl List {
         self.len() == 0
     }
 
-    /// The name of its encoding, as OBJECT ENCODING answers.
+    /// The name of the list's encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
         match &self.form {
@@ -89,7 +89,7 @@ impl List {
         }
     }
 
-    /// These elements are about to be added.
+    /// Prepares the list for these elements, which are about to be added.
     pub fn expect(&mut self, elements: &[&[u8]], fit: ListFit) {
         let more: usize = elements.iter().map(|element| element.len()).sum();
         let len = self.len() + elements.len();

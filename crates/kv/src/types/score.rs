@@ -70,7 +70,7 @@ pub fn parse_bound(text: &[u8]) -> Option<f64> {
     read(&text[blanks..]).map(|(x, _)| x)
 }
 
-/// The number, and whether it is in range.
+/// The number in a text, and whether the number is in range.
 fn read(text: &[u8]) -> Option<(f64, bool)> {
     let (negative, number) = split(text)?;
     match number {

@@ -15,8 +15,8 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The error of the operating system.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates an empty file for reading and writing. Whether its name survives a crash is open
-    /// until [`Disk::sync_directory`].
+    /// Creates an empty file for reading and writing. Whether the file's name survives a crash is
+    /// open until [`Disk::sync_directory`].
     ///
     /// # Errors
     /// `AlreadyExists`, or what the system says.
@@ -28,7 +28,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// `NotFound`, or what the system says.
     fn open(&self, name: &str) -> io::Result<Self::File>;
 
-    /// Gives a file another name, replacing what had it. Atomic, durable after
+    /// Gives a file another name, and replaces the file that had this name. Atomic, durable after
     /// [`Disk::sync_directory`].
     ///
     /// # Errors
@@ -42,13 +42,13 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Whether [`DiskFile::reserve`] really reserves: writing to reserved space needs no more space.
-    /// On a copy-on-write file system it does not.
+    /// A copy-on-write file system gives no such guarantee.
     fn holds_room(&self) -> bool {
         true
     }
 
     /// Bytes that are free for this process, as far as the disk says: what may be reserved may be a little less. `None`
-    /// if it does not say.
+    /// if the file system does not report it.
     fn free(&self) -> Option<u64> {
         None
     }
@@ -84,7 +84,7 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     fn begin_writing(&self, _offset: u64, _len: u64) {}
 
     /// Makes what was written durable, with as much metadata as reading it back needs
-    /// (`fdatasync`). After an error it is unknown what is durable, and asking again proves
+    /// (`fdatasync`). After an error it is unknown which bytes are durable, and another sync proves
     /// nothing.
     ///
     /// # Errors

@@ -187,7 +187,7 @@ pub(crate) enum Form {
     Before,
     /// As long as no stream was ever administered.
     Plain,
-    /// With what was set about streams, and which were deleted.
+    /// A batch with changed settings of streams, and with deleted streams.
     Administered,
 }
 

@@ -4,12 +4,12 @@ use std::{fmt, io};
 
 use crate::Kind;
 
-/// Bytes that differ from what was written.
+/// Bytes of a file that differ from the bytes that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Bytes from its beginning.
+    /// Bytes from the beginning of the file.
     pub offset: u64,
     /// The number of the batch that should be there.
     pub batch: u64,

@@ -82,9 +82,10 @@ impl Found {
 /// How an opening treats damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Refuse it.
+    /// The opening refuses damage.
     Strict,
-    /// Take it for the end of the log, wherever it is: for tools that look and change nothing.
+    /// The opening takes damage for the end of the log, wherever the damage is: for tools that look
+    /// and change nothing.
     Lenient,
 }
 

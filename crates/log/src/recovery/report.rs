@@ -31,7 +31,7 @@ pub struct Recovery {
 /// a second after its last group and the disk has damaged the group since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The first fault; the cut begins with its batch.
+    /// The first fault; the cut begins with the batch of this fault.
     pub at: Damage,
     /// Bytes that were not zero behind it, in all segments.
     pub bytes: u64,

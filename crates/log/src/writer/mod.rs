@@ -273,7 +273,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// Takes what has gathered, if anything, and writes it.
+    /// Takes the gathered records, if any, and writes them as one group.
     fn write_group(&mut self, now: Now) -> Result<bool, Failed> {
         let mut gather = self.shared.gather();
         gather.lived_us = self.lived(now);

@@ -107,7 +107,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// The oldest segment, if it is to be removed, and the one after it.
+    /// The oldest segment, if it is to be removed, and the segment after it.
     fn surplus(&self, now: Now, early: bool) -> Option<(u64, u64)> {
         let settings = &self.shared.settings;
         let gather = self.shared.gather();

@@ -307,16 +307,16 @@ impl Builder {
     /// among the descriptors of the process, so that their number is not limited by `RLIMIT_NOFILE`
     /// for the process but for each loop. A connection needs a descriptor only while it is accepted
     /// or established, and for moments at its end: leave room for some hundreds. Connections that
-    /// the table has no place for keep their descriptors. Ignored by the other engines; starting
-    /// fails before Linux 6.8. Default false.
+    /// the table has no place for keep their descriptors. The other engines ignore the setting;
+    /// starting fails before Linux 6.8. Default false.
     pub fn direct_descriptors(&mut self, on: bool) -> &mut Builder {
         self.direct = on;
         self
     }
 
     /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB, default 68 KiB
-    /// ([`CHUNK`]). Make it longer than most messages: one of exactly this length costs epoll and the threads engine
-    /// a second receive, which finds nothing.
+    /// ([`CHUNK`]). Make the buffer longer than most messages: a message of exactly this length costs epoll and the
+    /// threads engine a second receive, which finds no bytes.
     pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
         self.chunk = bytes.clamp(1 << 10, 1 << 20);
         self
@@ -455,8 +455,7 @@ impl Builder {
         }
     }
 
-    /// Names a service where it is spoken of: in logs, and by [`Observer::services`]. Default: the name of its
-    /// type.
+    /// Names a service in log lines and for [`Observer::services`]. Default: the name of the service's type.
     pub fn name<S: Service>(&mut self, service: ServiceId<S>, name: &str) -> &mut Builder {
         self.names[usize::from(service.index)] = name.into();
         self
@@ -575,7 +574,7 @@ impl Builder {
             .collect()
     }
 
-    /// Adds a listener for a service. Returns its number, from 0.
+    /// Adds a listener for a service. Returns the number of the listener, from 0.
     pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: impl Into<Listen>) -> u32 {
         let listen = listen.into();
         if let Some(gate) = listen.gate() {
@@ -772,9 +771,9 @@ impl Builder {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listening {
-    /// A duplicate of it.
+    /// A duplicate of the listening socket.
     pub socket: OwnedFd,
-    /// Where it listens.
+    /// The address of the listening socket.
     pub endpoint: Endpoint,
     /// The number of the builder's `listen` call that made it; the call names the service. If loops
     /// accept for themselves, several sockets have one number.
@@ -789,7 +788,7 @@ struct Thread {
     join: Option<JoinHandle<()>>,
 }
 
-/// Loops that run. Dropping it stops them at once.
+/// Loops that run. Dropping the value stops the loops at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -841,7 +840,7 @@ impl Running {
         self.engine
     }
 
-    /// Why it is this engine.
+    /// Why this engine was chosen.
     #[must_use]
     pub fn engine_reason(&self) -> &str {
         &self.reason
@@ -957,7 +956,7 @@ impl Running {
         lock(&self.counters).sum()
     }
 
-    /// Looks at it from any thread.
+    /// An observer of the running loops, for any thread.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer {

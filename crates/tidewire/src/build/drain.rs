@@ -67,7 +67,7 @@ pub struct Left {
     pub service: Arc<str>,
     /// Connections that are still open.
     pub open: u64,
-    /// Connections among them to which all is said, and which wait for the peer's end or for
+    /// Connections among them that have sent all their output, and wait for the peer's end or for
     /// [`Limits::linger`](crate::Limits).
     pub lingering: u64,
 }
@@ -91,16 +91,16 @@ pub struct Left {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How far it has come.
+    /// The present phase of the stop.
     pub phase: Phase,
     /// The unfinished connections of each service, in the order in which the builder was given the
     /// services.
     pub services: Vec<Left>,
     /// Bytes that connections hold in queued output and input that is not consumed.
     pub held: u64,
-    /// Time since it began.
+    /// Time since the stop began.
     pub elapsed: Duration,
-    /// Time until what is left is cut.
+    /// Time until the remaining connections are cut.
     pub left: Duration,
 }
 
@@ -123,7 +123,8 @@ impl fmt::Display for Progress {
     }
 }
 
-/// A server that ends in order: see [`Running::drain`] and [`Running::hand_over`]. Dropping it cuts what is left.
+/// A server that ends in order: see [`Running::drain`] and [`Running::hand_over`]. Dropping the drain cuts the
+/// remaining connections.
 ///
 /// ```
 /// use std::io::{Read, Write};

@@ -78,7 +78,7 @@ impl<F: DiskFile> SnapshotFile<F> {
         self.offset
     }
 
-    /// Sees to it that there is room up to an offset.
+    /// Reserves space of the file up to an offset.
     fn room(&mut self, end: u64) -> io::Result<()> {
         if end <= self.reserved {
             return Ok(());

@@ -46,14 +46,14 @@ pub(super) fn position_of_moved(name: &str) -> Option<u64> {
     name.strip_suffix(MOVED).and_then(position_of)
 }
 
-/// The first part of a snapshot, which describes it.
+/// The header of a snapshot, which describes the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The random number of the log that goes on behind it.
     pub log: u64,
     /// The first record of that log that is not in it.
     pub position: u64,
-    /// When it was begun: milliseconds since 1970.
+    /// The time at which the snapshot was begun: milliseconds since 1970.
     pub began_ms: u64,
     /// One more than the highest number of a database that had keys.
     pub databases: u16,
@@ -202,7 +202,7 @@ impl BlockHead {
 /// A fault in a file: the offset, the expected and the found value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Bytes from its beginning.
+    /// Bytes from the beginning of the file.
     pub offset: u64,
     /// The expected value, in words.
     pub expected: String,

@@ -289,7 +289,7 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// Has the log hold again what it has lent.
+    /// Has the log reserve the bytes again that it has lent.
     fn give_back(&mut self, now: Duration) {
         if self.lent_at.take().is_some() {
             self.owed_until = now + BORROWS_MAX;
@@ -316,7 +316,7 @@ impl<D: Disk> Keeper<D> {
         );
     }
 
-    /// Why there is no snapshot: what it needs, and what there is.
+    /// Why a snapshot has no room: the bytes that it needs, and the free bytes.
     fn no_room(&self, expected: u64) -> Failed {
         let free = self.log.disk().free();
         let free = free.map_or_else(|| "too little is".to_owned(), |n| format!("{n} are"));
@@ -404,7 +404,7 @@ impl<D: Disk> Keeper<D> {
         Step::Worked
     }
 
-    /// Makes room first, so that nothing is disturbed when there is none.
+    /// Makes room first, so that a lack of space disturbs nothing.
     fn begin(&mut self, now: Now) -> Result<State<D>, Failed> {
         if self.kv_log.has_failed() {
             return Err(Failed("the log has failed".into()));
@@ -572,7 +572,7 @@ impl<D: Disk> Keeper<D> {
         Step::Worked
     }
 
-    /// Gives it the name that counts.
+    /// Renames the finished snapshot, so that it counts.
     fn count(&self, begun: Begun) -> Result<(), Failed> {
         let disk = self.log.disk();
         if let Err(error) = disk.rename(PART, &name(begun.position)) {
@@ -587,9 +587,9 @@ impl<D: Disk> Keeper<D> {
         Ok(())
     }
 
-    /// Makes the name of the found snapshot durable, by renaming the file. The process that named
-    /// it may have been killed before the directory was synced, or the sync has failed; a later
-    /// sync would not report that.
+    /// Makes the name of the found snapshot durable, by renaming the file. The process that gave
+    /// the snapshot its name may have been killed before the directory was synced, or the sync has
+    /// failed; a later sync would not report that.
     fn name_anew(&self, position: u64) -> Result<(), Failed> {
         if self
             .kv_log

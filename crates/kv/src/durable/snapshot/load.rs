@@ -28,7 +28,7 @@ const PIECE: usize = 1 << 20;
 pub struct Found {
     /// The header of the snapshot.
     pub header: Header,
-    /// Keys that were in it.
+    /// Keys in the snapshot.
     pub keys: u64,
     /// Bytes of the file.
     pub size: u64,

@@ -47,7 +47,7 @@ impl Running {
         })
     }
 
-    /// Asks for snapshots, and tells of them.
+    /// The handle for asking for snapshots, and their figures.
     #[must_use]
     pub fn told(&self) -> &Arc<Snapshots> {
         &self.told

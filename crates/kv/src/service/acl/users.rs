@@ -24,7 +24,7 @@ const EACH: usize = 256;
 pub(super) enum Refused {
     /// There are as many as there may be.
     Users,
-    /// The users take as much memory as they may.
+    /// The users take as much memory as they may take.
     Memory,
 }
 
@@ -64,7 +64,7 @@ impl Account {
         *held = Arc::new(rights);
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Bytes of memory that the account takes, about.
     fn bytes(&self) -> usize {
         EACH + self.name.len() + self.rights().bytes()
     }

@@ -253,7 +253,7 @@ struct Reading<'l> {
 
 impl Reading<'_> {
     /// Writes entries in their order until there are `most`, or the reply has `end` bytes; at least one
-    /// if there is any. How many there are, and where reading goes on.
+    /// entry if there is any. How many there are, and where reading goes on.
     fn entries(
         &mut self,
         stream: &str,
@@ -277,8 +277,9 @@ impl Reading<'_> {
         Ok((n, next))
     }
 
-    /// XREAD: what is behind. Each stream has its share of what the reply may hold, and what the
-    /// streams before it have left. Where reading goes on if there was nothing.
+    /// XREAD: reads the entries behind the given ids. Each stream has its share of the reply's
+    /// limit, and the part that the streams before it have not used. Where reading goes on if there
+    /// was nothing.
     fn behind(
         &mut self,
         streams: &[Wanted],

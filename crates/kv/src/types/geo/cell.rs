@@ -89,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// The scores of the places in it.
+    /// The scores of the places in the cell.
     #[must_use]
     pub fn scores(self) -> Range<u64> {
         let shift = 2 * (Cell::STEPS_MAX - self.steps);

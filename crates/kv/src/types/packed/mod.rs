@@ -122,7 +122,7 @@ impl Packed {
         Some(self.find_place(wanted, first, step)?.0)
     }
 
-    /// As [`find`](Packed::find), with the place of its payload.
+    /// As [`find`](Packed::find), with the place of the element's payload.
     #[inline]
     fn find_place(&self, wanted: &Code<'_>, first: usize, step: usize) -> Option<(usize, usize)> {
         let (mut offset, mut next) = (0, first);

@@ -33,7 +33,7 @@ pub(super) struct Block {
     pub(super) removed: u32,
 }
 
-/// An entry, where it stands.
+/// An entry and its place in the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     /// Id of the entry.
@@ -45,7 +45,7 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// How many fields it has.
+    /// How many fields the entry has.
     #[must_use]
     pub fn fields(&self) -> usize {
         self.count as usize

@@ -75,7 +75,7 @@ impl Entries {
         self.len == 0
     }
 
-    /// How many blocks they are in.
+    /// The number of blocks of the entries.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.blocks.len()
@@ -224,7 +224,7 @@ impl Entries {
             .take_while(move |item| item.id >= from)
     }
 
-    /// Deletes an entry; whether it was there.
+    /// Deletes an entry; returns whether the entry was there.
     pub fn delete(&mut self, id: StreamId) -> bool {
         let Some(number) = self.block_of(id) else {
             return false;
