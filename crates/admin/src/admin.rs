@@ -21,9 +21,9 @@ const CONNECTIONS: usize = 256;
 /// Connections beyond all places, until an older one is closed: more than a turn of the loop
 /// accepts.
 const COMING: usize = 256;
-/// Memory of all of them.
+/// Memory of all connections of the admin listener.
 const MEMORY: usize = 64 << 20;
-/// How long its connections may take to end.
+/// How long the listener's connections may take to end.
 const END: Duration = Duration::from_millis(500);
 
 /// Serves a [`Panel`], on a loop of its own, until it is dropped.
@@ -111,7 +111,7 @@ impl Admin {
         let service = builder.service_with(Room::new(service, CONNECTIONS), limits);
         builder.name(service, "admin");
         builder.listen(service, at);
-        // Readiness is all it needs: no ring, whose memory is limited, and few buffers.
+        // The listener needs only readiness: no ring, whose memory is limited, and few buffers.
         builder
             .engine(EngineChoice::Epoll)
             .buffers(8)

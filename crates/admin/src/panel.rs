@@ -86,7 +86,7 @@ struct Seen {
     levels: Option<Arc<dyn Levels>>,
     /// The server's present work in its stage, and its progress.
     doing: String,
-    /// Why it takes nothing, though it serves.
+    /// Why the server accepts no data, though it serves.
     halted: Option<String>,
 }
 

@@ -71,7 +71,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands what there is to `take`, which says how much it took.
+    /// Hands the available input to `take`, which returns how much it took.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,

@@ -174,7 +174,7 @@ impl AsyncWrite for Stream {
 #[must_use = "futures do nothing unless polled"]
 pub struct Stopping {
     shared: Shared,
-    /// Number of its waker among the waiting ones, once it was polled.
+    /// Number of the future's waker among the waiting ones, once the future was polled.
     id: Option<u64>,
 }
 

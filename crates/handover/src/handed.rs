@@ -1,4 +1,4 @@
-//! A listening place on its way from one server to its successor.
+//! A listening socket on its way from one server to its successor.
 
 use std::io;
 use std::os::fd::OwnedFd;

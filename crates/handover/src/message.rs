@@ -75,7 +75,7 @@ pub struct Offer {
     pub packets: u32,
 }
 
-/// One place, or a part of its sockets.
+/// One listening address, or a part of its sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) service: String,

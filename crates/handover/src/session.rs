@@ -18,7 +18,7 @@ const HELLO: Duration = Duration::from_secs(5);
 /// How long a successor may take to start.
 const START: Duration = Duration::from_secs(60);
 
-/// How far it has come.
+/// The state of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Silent,

@@ -16,7 +16,7 @@ const DIGITS_MAX: u8 = 16;
 /// Fields that must not come in trailers, because the server has decided by them before the body.
 const NOT_BEHIND: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
-/// Where in its body a request is.
+/// The place of a request in its body.
 #[derive(Debug)]
 pub(crate) struct Body {
     at: At,
@@ -138,7 +138,7 @@ impl Body {
         })
     }
 
-    /// Whether all of it was taken.
+    /// Whether the whole body was taken.
     pub(crate) fn is_done(&self) -> bool {
         self.at == At::End
     }

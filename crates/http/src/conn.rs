@@ -51,7 +51,7 @@ pub struct HttpConn<H> {
     by_head: bool,
     /// The server stops: the next reply is the last.
     draining: bool,
-    /// Other connections have their turn; then the pipelined requests go on.
+    /// Whether other connections have their turn before the pipelined requests go on.
     gives_way: bool,
     /// Bytes of replies so far, at least those of which the kernel may still hold some; counting stops at the maximum of a
     /// u32.
@@ -74,7 +74,7 @@ enum Stage {
 }
 
 struct Gather {
-    /// The head as it came, to be parsed again.
+    /// The bytes of the head, to be parsed again.
     head: Vec<u8>,
     content: Vec<u8>,
     body: Body,
@@ -728,7 +728,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
         }
     }
 
-    /// A request says where it ends, so that its answer does not depend on what might have come behind it.
+    /// A request names its own end, so that its answer does not depend on bytes that might follow it.
     fn cut_short(&mut self, unread: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
         match &self.stage {
             Stage::Head if unread == 0 => cx.link.finish_because(why),

@@ -86,7 +86,7 @@ impl AddAssign for Counters {
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds one; only the loop that owns it may.
+    /// Adds one; only the loop that owns the counter may call this.
     #[inline]
     pub(crate) fn add(&self) {
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);

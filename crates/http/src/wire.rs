@@ -48,7 +48,7 @@ struct Date {
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\n";
-/// Bytes of the field with its line end.
+/// Bytes of the date field with its line end.
 const DATE: usize = 37;
 
 impl Default for Date {

@@ -70,7 +70,8 @@ fn mimalloc_block(size: usize, align: usize) -> usize {
         if aligned {
             class
         } else {
-            // Room to align it, even where the block would have been.
+            // The block has room to align the value, even where the value would have been aligned
+            // anyway.
             mimalloc_class(size + align - 1)
         }
     } else {
@@ -118,7 +119,7 @@ pub(crate) fn fitting(size: usize) -> usize {
         _ if size == 0 => 0,
         // Eight bytes of a block are the library's.
         Allocator::Glibc => block(size) - 8,
-        // Longer ones are whole pages, with what is the allocator's.
+        // Longer blocks are whole pages, together with the allocator's own data.
         Allocator::Mimalloc if size > MIMALLOC_CLASSED => size,
         Allocator::Mimalloc => block(size),
     }

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     to: PathBuf,
 }
 
-/// Bytes after which they are written.
+/// Bytes of the dump that are gathered before they are written.
 const ENOUGH: usize = 1 << 20;
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

@@ -395,7 +395,7 @@ fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Cou
 
 /// A running server.
 struct Server {
-    /// Where it listens, as given.
+    /// The server's address, as given.
     to: String,
     /// At least one reply has come.
     has_answered: bool,

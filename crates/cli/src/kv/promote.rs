@@ -34,7 +34,7 @@ pub(crate) struct Args {
     within: Span,
 }
 
-/// How long it may take to connect and to be let in.
+/// The longest time for connecting and logging in.
 const GREETING: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

@@ -200,7 +200,8 @@ fn made(from: &Path, into: &Path, since: Option<&Path>) -> Result<Copied, String
     let source = ReadOnlyDisk::open(from).map_err(|e| e.to_string())?;
     for _ in 0..TRIES {
         if let Some(copied) = copy(&source, into, since)? {
-            // Opening it makes indexes and the file of claims; closing it says that its end is its end.
+            // Opening the copy makes indexes and the file of claims; closing it records where the copy
+            // ends.
             let log = EmbeddedLog::start(into, momentary());
             log.map_err(|e| e.to_string())?.0.close();
             return Ok(copied);

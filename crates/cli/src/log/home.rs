@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::serve::client_settings;
 use crate::status_line::StatusLine;
 
-/// How often it is shown how far a restore is.
+/// How often the progress of a restore is shown.
 const TELL: Duration = Duration::from_millis(500);
 
 pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl Write) -> Shown {

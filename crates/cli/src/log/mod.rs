@@ -108,7 +108,7 @@ impl Only {
     }
 }
 
-/// Does it.
+/// Runs a `log` subcommand.
 pub(crate) fn run(log: Log) -> Result<(), Failure> {
     // Gathered first: a reader that stops early ends the command, not a half of it.
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -238,7 +238,7 @@ impl Place {
         let mut failure = None;
         for part in self.parts()? {
             tell(&part, out)?;
-            // A fault of one log says nothing of the other.
+            // A fault of one log does not concern the other log.
             let found = match run(&Place::of(&part), out) {
                 Err(Ended::Failed(failure)) => Some(failure),
                 shown => shown?,

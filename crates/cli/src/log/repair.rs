@@ -1,4 +1,4 @@
-//! Keeping what is whole of a damaged log.
+//! Repairs a damaged log: keeps its whole parts.
 
 use std::io::Write;
 
@@ -56,7 +56,7 @@ fn one(place: &Place, yes: bool, out: &mut impl Write) -> Shown {
     Ok(None)
 }
 
-/// Prints what is lost and returns it; `None` if nothing is.
+/// Prints the lost parts and returns them; `None` if nothing is lost.
 fn lost(place: &Place, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Loss>, Ended> {
     let loss = tools::loss(disk).map_err(|e| place.failed(&e))?;
     match &loss {

@@ -77,7 +77,7 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// The pairs of one line, written as they come.
+/// The pairs of one line, written as they are visited.
 struct Pairs<'a> {
     json: bool,
     first: bool,
@@ -191,7 +191,7 @@ fn is_counters(text: &str) -> bool {
 
 /// Whether logfmt takes this without quotes.
 fn is_bare(text: &str) -> bool {
-    // Nearly always it is told without looking for characters.
+    // Most texts are recognised as plain without a search for single characters.
     let plain = |b: u8| b.is_ascii_graphic() & (b != b'"') & (b != b'=') & (b != b'\\');
     if text.bytes().all(plain) {
         return !text.is_empty();

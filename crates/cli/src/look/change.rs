@@ -32,7 +32,7 @@ impl<'a> Change<'a> {
         self.now.sum(metric, labels)
     }
 
-    /// By how much it grows in a second.
+    /// By how much a metric grows in a second.
     pub(super) fn rate(&self, metric: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let before = self.before?;
         let more = self.now.sum(metric, labels) - before.sum(metric, labels);

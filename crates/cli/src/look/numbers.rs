@@ -70,7 +70,7 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
-/// A dash for what is not known.
+/// The shown number, or a dash if the number is not known.
 pub(super) fn known(n: Option<f64>, show: impl Fn(f64) -> String) -> String {
     n.map_or("-".to_owned(), show)
 }

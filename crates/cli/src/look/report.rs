@@ -204,7 +204,7 @@ pub(super) fn loops(change: &Change<'_>) -> Vec<Vec<String>> {
     all.keys().map(|name| row(name)).collect()
 }
 
-/// The two logs, as metrics call them.
+/// The names of the two logs in metrics.
 pub(super) const MESSAGES: &str = "messages";
 pub(super) const KEYS: &str = "kv";
 

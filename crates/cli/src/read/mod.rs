@@ -157,7 +157,7 @@ impl Args {
     }
 }
 
-/// Why reading ended before its end.
+/// Why reading ended early.
 enum Ended {
     /// The output is not read any more: an intended end, such as by `head`.
     Unread,
@@ -182,7 +182,7 @@ impl std::convert::From<Error> for Ended {
     }
 }
 
-/// Reads it.
+/// Reads records and prints them.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(directory) = &args.data {
         return directory::run(args, directory);

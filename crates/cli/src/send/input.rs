@@ -112,7 +112,8 @@ impl Cutter {
         self.searched -= self.done;
         self.done = 0;
         if self.buffer.len() - self.filled < CHUNK {
-            // At most a message, its frame and a chunk: larger messages are refused before.
+            // The buffer holds at most a message, its frame and a chunk: larger messages are
+            // refused before.
             self.buffer.resize(self.filled + CHUNK, 0);
         }
         &mut self.buffer[self.filled..]

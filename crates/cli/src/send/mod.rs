@@ -129,7 +129,7 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
     }
 }
 
-/// The server, and how it is spoken to.
+/// The address of a server, and the TLS settings for it.
 ///
 /// # Errors
 /// The text cannot be a server's place, or the files of TLS cannot be used.
@@ -177,7 +177,7 @@ pub(crate) fn patiently<T>(
                 advice(&e)
             );
             connect(Persistence { within, ..patient }).map_err(|e| match e {
-                // The first attempt is one of them.
+                // The attempts include the first one.
                 Error::GaveUp { attempts, last, .. } => gave_up(attempts + 1, last),
                 other => other,
             })
@@ -197,7 +197,7 @@ pub(crate) fn connected(producer: &Producer, came: impl Fn() -> bool) -> Result<
     Ok(true)
 }
 
-/// How often it is looked for signals while a server is connected to.
+/// How often the thread looks for signals while it connects to a server.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// One input.
@@ -212,7 +212,7 @@ impl Source {
             return Ok(Source::Stdin(io::stdin()));
         }
         let file = File::open(path).and_then(|file| {
-            // Opening a directory succeeds, and reading it says little.
+            // Opening a directory succeeds, and the error of reading it is hard to understand.
             if file.metadata()?.is_dir() {
                 return Err(io::ErrorKind::IsADirectory.into());
             }
@@ -239,7 +239,7 @@ impl AsFd for Source {
     }
 }
 
-/// Sends it.
+/// Sends the input.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stdin = [PathBuf::from("-")];
     let files = if args.files.is_empty() {

@@ -30,9 +30,9 @@ use crate::serve::settings::schema::Shown;
 /// A product in the list of products.
 pub(crate) struct Entry {
     pub(crate) service: &'static Service,
-    /// The heading of its flags; their table in the file has the service's name.
+    /// The heading of the product's flags; their table in the file has the service's name.
     pub(crate) heading: &'static str,
-    /// Adds its flags.
+    /// Adds the product's flags.
     pub(crate) flags: fn(Command) -> Command,
     /// Values that the product uses instead of the defaults of the frame's flags, by the ids of the
     /// flags.
@@ -68,10 +68,10 @@ impl Entry {
 pub(crate) struct FileKey {
     /// With the service's name in front.
     pub(crate) name: &'static str,
-    /// No message may show its value.
+    /// Whether the value is a secret that no message may show.
     pub(crate) is_secret: bool,
     pub(crate) read: ReadKey,
-    /// How the example shows it.
+    /// The value in the example of the configuration.
     pub(crate) example: &'static str,
 }
 
@@ -277,7 +277,7 @@ pub(crate) trait Serving: Send + Sync {
 pub(crate) struct Refused {
     /// On the disk of a log.
     pub(crate) by_disk: u64,
-    /// In a stream, which was at its limit.
+    /// Refused because the stream was at its limit.
     pub(crate) by_streams: u64,
 }
 
@@ -289,7 +289,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) panel: &'a Panel,
     /// Addresses where clients connect already; they are told that the server recovers.
     pub(crate) at: &'a [(Kind, Endpoint)],
-    /// Whether it is to go on, asked meanwhile.
+    /// Called now and then: whether recovery is to go on.
     pub(crate) goes_on: &'a mut dyn FnMut() -> bool,
 }
 
@@ -416,7 +416,7 @@ impl Plan {
             || own.any(|(_, policy)| policy == Policy::Sync)
     }
 
-    /// The services, by their names, that write to a log.
+    /// The names of the services that write to a log.
     pub(crate) fn services_with_logs(&self) -> Vec<String> {
         let writes = |kind: &Kind| {
             let product = self.of(kind.service);

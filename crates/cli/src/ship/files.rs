@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         open,
         held: args.held.0,
         give_up: args.give_up(),
-        // A server that acknowledges what is only received may lose it.
+        // A server that acknowledges messages as received may lose them.
         accept_loss: args.accept_loss || args.level == Level::Received,
         ..Settings::default()
     };

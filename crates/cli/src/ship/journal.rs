@@ -1,4 +1,4 @@
-//! The journal, by its export format.
+//! Ships the journal of systemd, in its export format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -161,7 +161,7 @@ impl Journal<'_> {
                 (fruitless, silent) = (0, Instant::now());
             }
             if why.is_set_back() && !self.is_spent && set_back < SET_BACK_MAX {
-                // The next welcome says how far it is.
+                // The server's next welcome names its highest id.
                 set_back += 1;
                 continue;
             }
@@ -461,18 +461,18 @@ struct Shipping<'a> {
     producer_name: String,
     /// The entry at which counting begins, until it was met.
     must_begin: Option<String>,
-    /// Other entries may come before it.
+    /// Whether other entries may come before the entry.
     may_skip: bool,
     accept_loss: bool,
     /// The id of the next entry.
     next: u64,
     /// The origin is written down.
     is_saved: bool,
-    /// The id at which it stands.
+    /// The id at which the cursor stands.
     moved: u64,
     /// Up to where each server had acknowledged entries.
     servers: BTreeMap<String, u64>,
-    /// When it was moved last.
+    /// The time at which the cursor was last moved.
     moved_at: Instant,
     /// The highest id that the server had.
     mark: u64,
@@ -482,7 +482,7 @@ struct Shipping<'a> {
     /// Entries to which the origin may move when they are acknowledged; their number is bounded by what may
     /// be in flight.
     passed: Vec<(u64, String)>,
-    /// The one to which it may move now.
+    /// The id and entry to which the cursor may move now.
     movable: Option<(u64, String)>,
     most: usize,
 }
@@ -522,7 +522,8 @@ impl Shipping<'_> {
                 self.entry(&entry)?;
             }
             if n == 0 {
-                // An entry without its empty line is whole only if what prints the journal ended well.
+                // An entry without its empty line is whole only if the program that prints the journal
+                // ended well.
                 source.ended()?;
                 if let Some(entry) = parser.end() {
                     self.entry(&entry)?;

@@ -182,7 +182,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Does it.
+/// Runs a `stream` subcommand.
 pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let shown = match &stream {

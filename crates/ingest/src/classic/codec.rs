@@ -203,7 +203,7 @@ pub enum Then {
     },
     /// The next message is larger than allowed. The parser cannot go on behind such a message.
     Oversized {
-        /// The size of its payload in bytes.
+        /// The size of the message's payload in bytes.
         size: u32,
     },
     /// The batch has as many messages as were asked for; more may follow.

@@ -60,7 +60,7 @@ pub(super) struct Later {
     sent: usize,
     /// The end of the replies that may be sent.
     ready: usize,
-    /// The policy has not been told yet of what was committed.
+    /// Whether batches were committed of which the policy has not been told yet.
     pub(super) fresh: bool,
     pub(super) pause: Pause,
     pub(super) ending: Option<Ending>,

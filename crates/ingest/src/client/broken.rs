@@ -19,7 +19,7 @@ pub enum Broken {
         id: u64,
         /// The server's message.
         text: String,
-        /// When it is worth while to try again; zero if the server did not say.
+        /// How long the client should wait before it tries again; zero if the server did not say.
         retry_after: Duration,
     },
     /// The level wanted is not to be had.

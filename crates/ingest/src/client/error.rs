@@ -11,7 +11,7 @@ use super::broken::Broken;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is none, or its name is unknown.
+    /// The address is malformed, or its name is unknown.
     #[error("{to:?} is no address to connect to: {source}")]
     Address {
         /// The address as the caller gave it.
@@ -42,7 +42,7 @@ pub enum Error {
     GaveUp {
         /// How many there were since the connection was lost.
         attempts: u32,
-        /// How long it took.
+        /// How long the attempts took.
         elapsed: Duration,
         /// Why the last one failed.
         last: Box<Error>,

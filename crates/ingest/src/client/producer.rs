@@ -1,4 +1,4 @@
-//! The blocking producer: what its callers see. The work is done by a thread of its own.
+//! The blocking producer: its public interface. The work is done by a thread of its own.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;

@@ -76,10 +76,10 @@ pub struct Session {
     /// When something was heard last, or was first expected.
     heard: Instant,
     granted: Option<Welcome>,
-    /// Hellos that were not answered while their connections lasted. The server may read them yet, and take each
-    /// for newer than the connection that is open then.
+    /// Number of hellos that the server did not answer while their connections lasted. The server may read them
+    /// yet, and take each for newer than the connection that is open then.
     unanswered: u32,
-    /// When the connection of the last of them began.
+    /// When the connection of the last unanswered hello began.
     last_unanswered: Instant,
 }
 
@@ -107,7 +107,7 @@ pub enum Event<'a> {
         /// Messages that this acknowledges newly.
         newly: Amount,
     },
-    /// The server is still at it.
+    /// The server is alive and still works on the client's request.
     KeepAlive {
         /// The reason why the server waits, as a text for people; empty if the server gives none.
         why: &'a str,
@@ -389,7 +389,7 @@ impl Session {
         Ok(Some(match frame {
             ServerFrame::Unknown(_) => return Ok(None),
             ServerFrame::Refusal(refusal) if refusal.closes => {
-                // The hello has had its answer.
+                // The hello has been answered.
                 self.phase = Phase::Offline;
                 return Err(self.refused_for_good(refusal, now));
             }

@@ -28,7 +28,7 @@ pub(super) enum Part {
     Unexpected,
 }
 
-/// Messages that lie one behind the other.
+/// Messages that lie one behind another in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) len: usize,

@@ -11,7 +11,7 @@ use tidewire::Instant;
 
 /// The smallest read.
 const LEAST: usize = 4096;
-/// How often it is told that readers have to wait.
+/// How often a log line says that readers have to wait.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Bytes that the readers hold.

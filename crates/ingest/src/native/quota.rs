@@ -59,7 +59,7 @@ impl Meter {
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
-    /// Notes what was taken.
+    /// Notes the messages and bytes that were taken.
     pub(super) fn take(&mut self, messages: u64, bytes: u64, now: Instant) {
         for (rate, n) in [(&mut self.messages, messages), (&mut self.bytes, bytes)] {
             if let Some(rate) = rate {

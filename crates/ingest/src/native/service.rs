@@ -128,7 +128,7 @@ impl fmt::Debug for IngestService {
     }
 }
 
-/// Room for what is owed that a loop keeps when nothing is.
+/// Entries for owed acknowledgements for which a loop keeps memory when it owes none.
 const OWED_KEPT: usize = 4096;
 /// When a refused client should come again.
 const RETRY_AFTER_MS: u32 = 2000;
@@ -190,7 +190,7 @@ impl Service for IngestService {
         let n = local.owed.partition_point(|o| o.ticket <= reached);
         committed.extend(local.owed.drain(..n));
         if let Some(home) = progress.replicated {
-            // Each connection is owed in one queue or the other.
+            // Each connection waits in one of the two queues.
             let n = local.owed_home.partition_point(|o| o.ticket <= home);
             committed.extend(local.owed_home.drain(..n));
         }
@@ -201,7 +201,7 @@ impl Service for IngestService {
             // Clients that wait for an ended hold are told otherwise.
             !owed.is_empty() && hold.ending() != Ending::Over
         });
-        // The newest first: it covers the others of its connection.
+        // The newest entry of a connection comes first: it covers the connection's older entries.
         for owed in committed.iter().rev() {
             all.with(owed.to, local, |conn, cx| conn.committed(owed, cx));
         }

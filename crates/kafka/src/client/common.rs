@@ -32,7 +32,7 @@ fn only_name(name: &str) -> &str {
     }
 }
 
-/// An error as people read it. Values of settings are not in it: they may be secrets.
+/// The text of an error, for people. Values of settings are not in it: they may be secrets.
 pub(super) fn told(error: &KafkaError) -> String {
     match error {
         KafkaError::ClientConfig(_, why, ..) => format!("Kafka: {why}"),

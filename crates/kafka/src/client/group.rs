@@ -1,8 +1,8 @@
 //! A member of the group that shares the partitions: Kafka's own, of consumers of the marks that
 //! read nothing.
 //!
-//! The thread of it waits inside the client's callback while partitions are handed over, as Kafka's protocol has it: the
-//! group goes on when the callback is over.
+//! The thread of the client waits inside the client's callback while partitions are handed over, as Kafka's protocol
+//! requires: the group goes on when the callback is over.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-/// The place of a member, and what it has.
+/// The place of a member, and its partitions.
 type Held = (String, BTreeSet<u32>);
 
 struct Callbacks(Arc<Shared>);
@@ -169,7 +169,7 @@ pub(super) fn join(
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "latest");
     let (of_thread, target, settings) = (shared.clone(), target.clone(), settings.clone());
-    // Whether it takes its settings.
+    // Checks that the client takes its settings.
     consumer(&config, &shared).map_err(|error| client(told(&error)))?;
     let thread = Builder::new().name("tidewire-group".into()).spawn(move || {
         // The thread is not joined: it may be waiting for a broker.

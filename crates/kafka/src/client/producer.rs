@@ -93,7 +93,7 @@ pub(super) struct Transactional {
 }
 
 impl Transactional {
-    /// No other process's transactions go on after it.
+    /// Opens the producer: from then on, no transaction of another process can be committed.
     ///
     /// # Errors
     /// The error of Kafka's client, or that no thread could be started.
@@ -160,7 +160,7 @@ impl Transactional {
         }
     }
 
-    /// Waits until what was sent is answered.
+    /// Waits until all sent records are answered.
     pub(super) fn settle(&self, until: Instant) {
         // A record that was refused is known to the commit, too.
         self.producer.context().wait(self.sent, until);
@@ -170,7 +170,7 @@ impl Transactional {
         }
     }
 
-    /// Commits what was sent and is [answered](Transactional::settle).
+    /// Commits the records that were sent and [answered](Transactional::settle).
     pub(super) fn commit(&self, until: Instant) -> KafkaResult<()> {
         loop {
             let left = until.saturating_duration_since(Instant::now());

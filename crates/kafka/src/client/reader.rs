@@ -42,7 +42,7 @@ const STATISTICS_MS: &str = "1000";
 /// for each offset, and without it.
 struct Ends {
     place: (String, i32),
-    /// Negative if it has found none.
+    /// The offset of the last record; negative if there was none.
     last: AtomicI64,
 }
 
@@ -62,7 +62,7 @@ pub struct Reader {
     consumer: BaseConsumer<Ends>,
     /// The topic, and the partition.
     place: (String, i32),
-    /// Where it began.
+    /// The offset at which the reader began.
     first: u64,
     is_empty: bool,
     /// Foreign records that [`next`](Reader::next) has passed over, and what was wrong with the

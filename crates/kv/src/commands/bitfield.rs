@@ -17,7 +17,7 @@ struct Field {
     signed: bool,
     /// 1 to 64, or 63 without a sign.
     bits: u32,
-    /// Where its first bit is.
+    /// The place of the integer's first bit.
     at: usize,
 }
 

@@ -247,7 +247,7 @@ fn linsert(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let fit = ctx.db.limits().list();
     let len = ctx.db.update(args[1], |list: &mut List| {
-        // Redis expects it, too, before it has looked where to put it.
+        // Redis makes room for the element too, before it has looked where to put the element.
         list.expect(&args[4..5], fit);
         let found = list.iter_from(0).position(|element| element == *args[3]);
         let Some(at) = found else { return (false, -1) };

@@ -17,7 +17,7 @@ use crate::serve::settings::schema::Shown;
 pub(crate) struct Found<'a> {
     /// The address of the admin listener; `None` if there is none.
     pub(crate) admin: Option<&'a Endpoint>,
-    /// The loops, and where they listen.
+    /// The observer of the loops, and the addresses on which the loops listen.
     pub(crate) loops: Option<(&'a Observer, &'a [Endpoint])>,
 }
 

@@ -14,7 +14,8 @@ use crate::serve::listeners::tls::{Front, TlsFiles, TlsOptions};
 pub(crate) struct Endpoint {
     pub(crate) kind: Kind,
     pub(crate) place: tidewire::Endpoint,
-    /// Asked for with its mode, if it has one, or with a place: not only as one of several.
+    /// Whether the service was asked for with its mode (if it has modes) or with a place, not only
+    /// as one of several.
     pub(crate) by_name: bool,
     /// The part of `--listen` about TLS and proxies.
     pub(crate) shield: Shield,

@@ -98,7 +98,7 @@ impl SocketAccess {
     }
 }
 
-/// In the form in which it is parsed.
+/// Formats the access in the form in which it is parsed.
 impl fmt::Display for SocketAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = |id: Option<u32>| id.map_or(String::new(), |id| id.to_string());

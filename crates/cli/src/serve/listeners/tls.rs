@@ -80,7 +80,7 @@ impl TlsOptions {
     }
 }
 
-/// How long a client may take for its handshake.
+/// The longest time that a client may take for its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     /// By TLS.
@@ -182,7 +182,7 @@ impl Front {
         tls.is_some_and(|tls| tls.client_ca.is_some())
     }
 
-    /// Whether its files are good.
+    /// Checks that the certificate, the key and the authorities can be used.
     pub(crate) fn check(&self, handshake: Handshake) -> Result<(), Failure> {
         match &self.tls {
             Some(files) => files.load(handshake).map(drop),

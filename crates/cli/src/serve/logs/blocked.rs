@@ -26,7 +26,7 @@ enum News {
 }
 
 impl Blocked {
-    /// Tells what is new about the reason, if there is one.
+    /// Logs a new reason why the log is blocked, if there is one.
     pub(crate) fn look(&mut self, why: Option<&str>) {
         match self.news(why, Instant::now()) {
             News::None => {}

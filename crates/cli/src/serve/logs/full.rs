@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How often it is told of what stays full.
+/// How often a full log is reported again.
 const REPEATED: Duration = Duration::from_secs(60);
 /// After so long without a refusal, there is room again, or no client asks for any.
 const OVER: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ impl Full {
         }
     }
 
-    /// Tells what is new about `refused`, all refusals so far.
+    /// Logs the news about `refused`, the number of all refusals so far.
     pub(crate) fn look(&mut self, refused: u64) {
         match (self.news(refused, Instant::now()), self.what) {
             (News::None, _) => {}

@@ -41,7 +41,7 @@ impl Logs {
         own.map(|(_, log)| log)
     }
 
-    /// Commits everything, and lets another process have them.
+    /// Commits all records, and lets another process have the logs.
     pub(crate) fn release(&mut self) {
         for log in self.each() {
             log.replica = None;
@@ -57,7 +57,7 @@ impl Logs {
     }
 }
 
-/// The log, and where it is.
+/// An open log, and its directory.
 pub(crate) struct OpenLog {
     log: Arc<EmbeddedLog>,
     replica: Option<Replica>,
@@ -152,12 +152,12 @@ impl OpenLog {
         }
     }
 
-    /// Why it takes nothing for now, though its disk is not full.
+    /// Why the log accepts no records for now, though its disk is not full.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.log.progress().blocked.map(|why| why.to_string())
     }
 
-    /// Why it takes nothing for now, or not any more.
+    /// Why the log accepts no records for now, or not any more.
     pub(crate) fn halted(&self) -> Option<String> {
         let progress = self.log.progress();
         let shown = self.directory.display();
@@ -173,7 +173,7 @@ impl OpenLog {
         Some(format!("the log in {shown} accepts no messages: {why}"))
     }
 
-    /// Whether it has stopped for good; logs that once.
+    /// Whether the log has stopped for good; logs that once.
     pub(crate) fn has_failed(&mut self) -> bool {
         let Some(failure) = self.log.progress().failure else {
             return false;
@@ -190,7 +190,7 @@ impl OpenLog {
         true
     }
 
-    /// Has everything taken settled and closes it. After the loops have stopped.
+    /// Settles all taken records and closes the log. After the loops have stopped.
     ///
     /// # Errors
     /// The log had failed, or has now: the starter of the server has to know.
@@ -348,7 +348,7 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     };
     let message = format!("cannot open the log in {directory}: {why}{advice}");
     match error {
-        // No other start finds it whole.
+        // No other start finds the log whole.
         OpenError::Damaged { .. } | OpenError::Later { .. } | OpenError::Kind { .. } => {
             Failure::wrong(message)
         }

@@ -20,7 +20,7 @@ use crate::serve::running::life::Life;
 use crate::serve::running::manager::Manager;
 use crate::serve::running::services::Services;
 
-/// How often it is told how far it has come.
+/// How often the progress of a stop is logged.
 const SHOW: Duration = Duration::from_secs(1);
 /// How long a successor waits until the loops have stopped accepting. The loops need moments, unless they are stuck.
 const LET_GO: Duration = Duration::from_secs(6);
@@ -32,7 +32,7 @@ const UNSERVED: Duration = Duration::from_secs(2);
 const STUCK: Duration = Duration::from_secs(30);
 /// How long a successor may have done nothing with the logs that it was given: it opens them at once.
 const UNTOUCHED: Duration = Duration::from_secs(10);
-/// How often it is looked whether a log is in use.
+/// How often the thread checks whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long the successor may have no room for connections of which nothing was read once the loops have ended: as long as it
 /// waits for its own loops to have some.
@@ -76,7 +76,7 @@ enum Successor {
 /// The start of a successor, from when the logs were free for it.
 struct Start {
     began: Instant,
-    /// When it was last said that it takes long.
+    /// When a log line last said that the stop takes long.
     said: Option<Instant>,
 }
 
@@ -153,7 +153,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Until it is over.
+    /// Runs until the stop is over.
     pub(crate) fn run(
         mut self,
         events: &mut Events,
@@ -313,7 +313,7 @@ impl<'a> Ending<'a> {
     fn give_up(mut self) -> Result<End, Failure> {
         let progress = self.drain.progress();
         self.passing.end();
-        // To drop any of it may be to wait for a thread that waits for a loop.
+        // Dropping any part of the value may mean to wait for a thread that waits for a loop.
         std::mem::forget(self);
         Err(Failure::wrong(format!(
             "the loops have not ended ({progress}): a callback does not return, for example an \

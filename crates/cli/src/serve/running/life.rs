@@ -192,7 +192,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Says on stdout where it listens, once all clients are served.
+    /// Prints the listening addresses on stdout, once all clients are served.
     pub(crate) fn announce(&self) -> io::Result<()> {
         if self.was_cut_short {
             return Ok(());
@@ -225,7 +225,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Gives up a start: what was inherited stays with its owner.
+    /// Gives up a start: inherited listeners stay with their owner.
     pub(crate) fn abandon(self) {
         self.running.hand_over(Duration::ZERO).wait();
         if let Some(admin) = self.admin {
@@ -286,7 +286,7 @@ impl<'a> Life<'a> {
             if heard.upgrade {
                 handing.upgrade();
             }
-            // The present successor first: it may have gone, and made way for the next.
+            // The present successor first: it may have gone, and so made way for the next.
             let wants = handing.hear();
             if heard.control {
                 handing.accept(None);
@@ -443,7 +443,7 @@ fn prepare(
         .turn_send(settings.turn_send)
         .turn_receive(settings.turn_receive)
         .direct_descriptors(settings.direct_descriptors)
-        // The filter of what is logged decides.
+        // The filter of log lines decides.
         .log_connections(true);
     if let Some(bytes) = settings.memory {
         builder.memory(bytes);

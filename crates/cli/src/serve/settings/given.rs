@@ -26,7 +26,7 @@ pub(crate) enum Need {
 /// The given flags of features that may be absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
-    /// With the tables that they stand in.
+    /// The given flags, with the tables in which they stand.
     pub(crate) flags: Vec<(String, Option<String>)>,
     /// Flags that name a service.
     pub(crate) scopes: Vec<(&'static str, Named)>,

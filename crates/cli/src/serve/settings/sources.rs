@@ -153,7 +153,7 @@ impl Args {
 }
 
 impl Sources {
-    /// All of them together. The file is read.
+    /// The settings of all sources together. The file is read.
     pub(crate) fn asked(&self) -> Result<Asked, Failure> {
         let schema = schema();
         let environment = environment(schema, |name| std::env::var_os(name));

@@ -119,7 +119,8 @@ impl<S: Sink> Service for ClassicService<S> {
         if waiting.owed.is_empty() && waiting.crowded.is_empty() {
             return;
         }
-        // First armed, then looked: what is committed in between is not missed.
+        // The bell is armed first, and then the log is looked at: a commit in between is not
+        // missed.
         waiting.bell.arm();
         let progress = log.progress();
         let n = waiting

@@ -127,7 +127,7 @@ pub enum AdminFrame<'a> {
     },
     /// A cursor is to go.
     DeleteCursor {
-        /// The name of its stream.
+        /// The name of the cursor's or reader's stream.
         stream: &'a str,
         /// Name of the cursor.
         cursor: &'a str,
@@ -318,7 +318,7 @@ impl<'a> StreamFrame<'a> {
         })
     }
 
-    /// Bytes of its body.
+    /// Bytes of the frame's body.
     pub(super) fn len(&self) -> usize {
         8 * 8 + 4 * 4 + 1 + self.name.len() + self.pins.map_or(0, |_| 8)
     }
@@ -354,7 +354,7 @@ impl<'a> PlaceFrame<'a> {
         })
     }
 
-    /// Bytes of its body.
+    /// Bytes of the frame's body.
     pub(super) fn len(&self) -> usize {
         2 * 8 + 2 + self.cursor.len() + self.peer.len()
     }

@@ -59,7 +59,7 @@ pub enum ServerFrame<'a> {
     Stream(StreamFrame<'a>),
     /// To an administrator: a cursor or a reader of a stream.
     Place(PlaceFrame<'a>),
-    /// To an administrator: what was asked for is done, and durable.
+    /// To an administrator: the request is carried out, and durable.
     Done {
         /// The number of the answered request, counted from 1.
         id: u64,

@@ -66,7 +66,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Hands over new messages, `bytes`, and consumes them.
+    /// Hands the new messages in `bytes` to the log, and consumes them.
     pub(super) fn put_all(
         &mut self,
         run: Run,

@@ -17,7 +17,7 @@ pub(crate) struct Asked<'a, 'x> {
     pub(crate) ids: &'a [&'x [u8]],
     /// Where these are among the arguments.
     ids_at: usize,
-    /// Where BLOCK is, and its milliseconds; 0 for ever.
+    /// The place of BLOCK among the arguments, and its milliseconds; 0 waits for ever.
     pub(crate) block: Option<(usize, i64)>,
     /// 0 for all.
     pub(crate) count: usize,

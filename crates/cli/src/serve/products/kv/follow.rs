@@ -36,7 +36,7 @@ const FETCHED: &str = "kv-fetched";
 const AWAY: Duration = Duration::from_millis(50);
 /// The longest pause before a snapshot at home is tried to be read again.
 const AGAIN_LAST: Duration = Duration::from_secs(30);
-/// Between looks at what is waited for.
+/// The pause between two checks of an awaited condition.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The parts that a follower needs.
@@ -68,7 +68,7 @@ pub(super) struct Following {
 #[derive(Default)]
 struct Shared {
     stops: AtomicBool,
-    /// All was read that was there when it began.
+    /// Whether the follower has read all records that the home had when the follower began.
     is_current: AtomicBool,
     told: Mutex<Told>,
 }
@@ -122,7 +122,7 @@ impl Following {
         self.shared.is_current.load(SeqCst)
     }
 
-    /// Why it does not go on, if it does not.
+    /// Why the follower does not go on, if it has stopped.
     pub(super) fn failure(&self) -> Option<String> {
         self.shared.told().failure.clone()
     }
@@ -132,11 +132,11 @@ impl Following {
         self.shared.told().taken.take()
     }
 
-    /// Ends it.
+    /// Ends the follower.
     pub(super) fn stop(&mut self) {
         self.shared.stops.store(true, SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by its thread.
+            // The thread has reported its panic.
             let _ = thread.join();
         }
     }

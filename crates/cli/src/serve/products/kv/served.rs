@@ -113,9 +113,9 @@ pub(super) struct Kv {
     /// The home of the store, if it has one.
     home: Option<KvHome>,
     replication: Option<Replication>,
-    /// Carries it there; taken when the server stops.
+    /// Carries the store's log to its home; taken when the server stops.
     carrier: Mutex<Option<Carrier>>,
-    /// Follows it from there; taken when the server stops.
+    /// Follows the store from its home; taken when the server stops.
     following: Mutex<Option<Following>>,
     /// Not there before the store has been recovered.
     log: OnceLock<Arc<KvLog>>,
@@ -141,7 +141,7 @@ impl Kv {
             ..options.services(settings)?
         };
         let home = options.home(&settings.durable)?.map(|home| KvHome {
-            // By an earlier start it may have been taken over.
+            // An earlier start may have taken the store over.
             follows: home.follows && log.is_none(),
             ..home
         });
