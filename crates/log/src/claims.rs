@@ -28,12 +28,12 @@ const SLOT: usize = 4096;
 pub(crate) const CLAIMS_LENGTH: u64 = 2 * SLOT as u64;
 /// Where the ends of streams are in a slot.
 const ENDS: usize = SAID + 8;
-/// Beside their number: each is where its stream ended. Version 0.2.0 does not say it, and left ends as they were while
-/// it claimed more.
+/// A bit beside the number of ends: each end is exactly where its stream ended. Version 0.2.0 does not say it, and left
+/// ends as they were while it claimed more.
 const EXACT: u32 = 1 << 31;
 /// Length of one end.
 const END: usize = 12;
-/// Most of them.
+/// The largest number of ends.
 pub(crate) const ENDS_MAX: usize = (SLOT - ENDS) / END;
 
 /// How far a stream was durable: what may be lost with the batch that told it, if the stream has
@@ -100,7 +100,7 @@ impl Said {
             sequence,
             through,
             newest,
-            // Without a newest one it says nothing.
+            // Without a newest segment the claim says nothing.
             oldest: oldest.min(newest),
             lived_us,
             epoch: u32_at(bytes, 56),
@@ -282,12 +282,13 @@ impl<F: DiskFile> ClaimsFile<F> {
         self.said
     }
 
-    /// Whether it says that streams were durable exactly so far.
+    /// Whether the file says that streams were durable exactly up to these ends.
     pub(crate) fn tells(&self, ends: &[End]) -> bool {
         self.ends == ends && (self.is_exact || ends.is_empty())
     }
 
-    /// Says this, durably; its sequence is taken care of. Of `ends`, which are exact, at most [`ENDS_MAX`].
+    /// Writes this claim durably, with the next sequence number. Of `ends`, which are exact, at most
+    /// [`ENDS_MAX`].
     ///
     /// # Errors
     /// The system's error. Afterwards it is unknown what the file holds. After an error it is

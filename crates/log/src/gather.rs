@@ -37,7 +37,7 @@ pub(crate) struct Group {
     pub(crate) turns: Vec<Turn>,
     /// Positions that are lost; nothing else is in it then.
     pub(crate) gap: Option<Missing>,
-    /// The ticket of the last batch in it.
+    /// The ticket of the last batch in the group.
     pub(crate) last: Ticket,
     /// The highest timestamp of a record in the group.
     pub(crate) newest_us: u64,
@@ -161,7 +161,8 @@ impl Default for Worth {
 /// caller at a time may grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Growth {
-    /// A caller has wanted it since the log was opened, so room is held for it from then on.
+    /// Whether a caller has asked for the reserve since the log was opened, so that space is
+    /// reserved from then on.
     pub(crate) is_wanted: bool,
     /// Whether the disk has space for the largest group above the limit; `None` if the writer has not
     /// checked since the last group that needed it.
@@ -189,7 +190,7 @@ pub(crate) struct Gather {
     /// Most bytes that a group gathers now. The limit grows with the load, up to
     /// [`Settings::group_bytes`], when space is reserved for it.
     pub(crate) limit: usize,
-    /// The part of it that callers were promised and have not used; see
+    /// The reserved bytes that callers were promised and have not used; see
     /// [`Log::reserve`](crate::Log::reserve).
     pub(crate) reserved: usize,
     /// The limit that would have avoided the refusals.
@@ -203,9 +204,9 @@ pub(crate) struct Gather {
     pub(crate) ready_for: Needs,
     /// The next segment is reserved.
     pub(crate) has_spare: bool,
-    /// The group that gathers is to begin it.
+    /// Whether the gathering group is to begin a segment.
     pub(crate) begins_segment: bool,
-    /// For changes that need a segment of their own.
+    /// The state of a new segment for changes that need one of their own.
     pub(crate) another: Another,
     /// The disk had no room for the next segment, though the one in use has some left.
     pub(crate) fears_end: bool,
@@ -297,7 +298,7 @@ impl Gather {
             || self.wants_more()
     }
 
-    /// Drops all requests: they will not be done.
+    /// Drops all requests: they will not be carried out.
     pub(crate) fn ask_nothing(&mut self) {
         (self.sync_asked, self.discard_asked, self.begins_segment) = (false, false, false);
         self.is_changed = false;
@@ -700,7 +701,7 @@ impl Gather {
         if !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
         }
-        // Looking at all of them takes a while: once a second is enough.
+        // Checking all producers takes a while: once a second is enough.
         let is_due = self
             .pressed_us
             .is_none_or(|pressed| lived_us >= pressed.saturating_add(1_000_000));

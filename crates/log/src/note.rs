@@ -16,7 +16,7 @@ pub(crate) struct Note {
     pub(crate) offset: u64,
     /// Timestamp of that run.
     pub(crate) timestamp_us: u64,
-    /// Bytes of the records, as they are stored.
+    /// Bytes of the records in their stored form.
     pub(crate) bytes: u64,
 }
 

@@ -231,7 +231,7 @@ impl Watchers {
     }
 }
 
-/// One watcher, until it is dropped.
+/// A registered watcher; dropping the value ends the registration.
 pub(crate) struct Watching {
     watchers: Arc<Watchers>,
     id: u64,

@@ -80,7 +80,7 @@ pub enum Change<'a> {
     Set {
         /// Name of the stream.
         stream: &'a str,
-        /// All that is set about it.
+        /// All settings of the stream.
         settings: StreamSettings,
     },
     /// Deletes the stream, with its records, its cursors and the marks of its producers. A later
@@ -99,7 +99,7 @@ pub enum Change<'a> {
     },
     /// A named cursor goes. A later reader with it begins at the oldest record.
     DeleteCursor {
-        /// The name of its stream.
+        /// The name of the cursor's stream.
         stream: &'a str,
         /// Name of the cursor.
         cursor: &'a str,

@@ -102,8 +102,8 @@ pub enum Refused {
     /// [held](crate::Log::hold) producer is not forgotten.
     #[error("the producer was forgotten meanwhile: connect again")]
     Forgotten,
-    /// The stream has its limit of bytes. Read on, refuse, try again after `retry_after`: there is room
-    /// when records of it go.
+    /// The stream is at its limit of bytes. Read on, refuse, try again after `retry_after`: there is
+    /// room when records of it go.
     #[error("the stream is full")]
     StreamFull {
         /// When trying again makes sense.

@@ -1,4 +1,4 @@
-//! Cutting a run at its messages, and what its last one is known by.
+//! Cuts a run at its messages, and identifies its last message.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::home::Marks;
 /// A partition that this node has, from the claim to its end: how far its producers are at home, and how far what they send.
 pub struct Hold {
     tenure: Tenure,
-    /// By stream and producer: what is at home.
+    /// The ids in the home, by stream and producer.
     marks: Mutex<ByStream>,
     /// The ticket plus one; 0 for none.
     replicated: AtomicU64,
@@ -90,8 +90,8 @@ impl Hold {
     /// waits for that. `None` if the hold has ended.
     #[must_use]
     pub fn enter(self: &Arc<Hold>) -> Option<Guest> {
-        // A guest enters before it looks, and the owner ends before it looks: so one of the two sees
-        // the other.
+        // A guest enters before it checks for the end, and the owner ends the hold before it checks
+        // for guests: so one of the two sees the other.
         self.guests.fetch_add(1, SeqCst);
         let guest = Guest(self.clone());
         (self.ending() == Ending::No).then_some(guest)

@@ -119,13 +119,13 @@ impl Lease {
         }
     }
 
-    /// A transaction has proved it until then.
+    /// A transaction has proved the lease until then.
     pub(crate) fn extend(&self, ends: Duration) {
         let ends_ns = u64::try_from(ends.as_nanos()).unwrap_or(u64::MAX);
         self.0.ends_ns.fetch_max(ends_ns, SeqCst);
     }
 
-    /// Ends the lease: it is not held any more, and will not be again.
+    /// Ends the lease: this process does not hold it any more, and will not again.
     pub(crate) fn end(&self) {
         self.0.is_over.store(true, SeqCst);
     }

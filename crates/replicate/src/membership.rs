@@ -23,7 +23,7 @@ pub enum Event {
     Assigned {
         /// Counts what the group has decided, as far as this member knows of it.
         generation: u64,
-        /// All of them.
+        /// All partitions of this node.
         partitions: BTreeSet<u32>,
     },
     /// These partitions go to other members as soon as this node has released them.

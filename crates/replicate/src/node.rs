@@ -329,7 +329,7 @@ impl Node {
                 self.member.membership.released(partition);
             }
             if self.fleet.is_lost {
-                // The member that took it was told to.
+                // The member that took the partition was told to.
                 self.given.remove(&partition);
             }
             self.end(partition, "another node has taken it");
@@ -548,7 +548,7 @@ impl Part {
 
 /// Most bytes that all shares of a node hold in memory, were all of them here; two transactions each.
 const HELD_MAX: usize = 128 << 20;
-/// The smallest limit of such a transaction.
+/// The smallest limit of a transaction.
 const TRANSACTION_MIN: usize = 64 << 10;
 
 /// The limit of a transaction of one share, such that all together stay bounded, whatever their

@@ -51,7 +51,7 @@ impl Notes {
         self.lock().pending.insert(name.into(), word.into());
     }
 
-    /// Has it say that the home begins at this position.
+    /// Writes a note that the home begins at this position.
     pub(crate) fn put_begins(&self, position: u64) {
         self.put(BEGINS, &position.to_le_bytes());
     }

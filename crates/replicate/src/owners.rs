@@ -36,7 +36,7 @@ impl std::fmt::Debug for Owners {
     }
 }
 
-/// Whether they are the same table.
+/// Whether both share one table.
 impl PartialEq for Owners {
     fn eq(&self, other: &Owners) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

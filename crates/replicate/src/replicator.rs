@@ -80,7 +80,7 @@ pub struct Replicator {
     cursors: Sending,
     /// Proves that this process owns its home, for a while.
     tenancy: Tenancy,
-    /// Since when it leaves, if it does.
+    /// Since when the replicator leaves, if it leaves.
     leaving: Option<Duration>,
     /// The home has the log of another server, according to the last look.
     is_foreign: bool,
@@ -103,7 +103,7 @@ enum State {
 #[derive(Debug)]
 struct Carrying {
     number: u64,
-    /// Before it was asked.
+    /// The time before the request was sent.
     sent: Duration,
     within: Duration,
     /// When to report a late answer; `None` once it was reported.
@@ -115,7 +115,7 @@ struct Carrying {
     cursors: Moves,
     bytes: usize,
     messages: u64,
-    /// With it, so much was ever carried.
+    /// The total of carried records after this transaction.
     carried: u64,
     /// The request that a planted mistake sends again.
     again: Option<Ask>,
@@ -256,17 +256,17 @@ impl Replicator {
         self.hold.as_ref()
     }
 
-    /// Whether another process has opened its home.
+    /// Whether another process has opened the replicator's home.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// Whether its home is open.
+    /// Whether the replicator's home is open.
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.state, State::Home(_))
     }
 
-    /// Whether its home has had a transaction of it.
+    /// Whether the home has committed a transaction of this replicator.
     pub(crate) fn has_claimed(&self) -> bool {
         self.has_claimed
     }
@@ -281,7 +281,7 @@ impl Replicator {
         self.replicated
     }
 
-    /// The tenures that were met in what was read.
+    /// The tenures of the records that were read.
     pub(crate) fn seen(&mut self) -> &mut Seen {
         &mut self.seen
     }
@@ -410,7 +410,7 @@ impl Replicator {
         self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
         if let Some(first) = begun.values().map(|place| place.next).max() {
-            // With the claim, so that neither is ever found without the other.
+            // The note is written with the claim, so that neither is ever found without the other.
             self.notes.put_begins(first);
             self.filling.transaction.streams = begun;
         }
@@ -946,7 +946,7 @@ impl Replicator {
         self.show();
     }
 
-    /// Whether it may have its home yet, and never had it.
+    /// Whether the replicator may still get its home, and never had it.
     pub(crate) fn seeks_home(&self) -> bool {
         !self.has_claimed && !self.is_over() && !self.is_foreign
     }

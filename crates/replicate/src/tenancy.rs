@@ -69,7 +69,7 @@ impl Tenancy {
     /// without leaving its name there.
     pub(crate) fn opened(&mut self, held: &Held, has_claimed: bool, now: Duration) {
         if self.stage == Stage::Sent {
-            // Whether it was committed is what the word says.
+            // The owner's word in the home shows whether the transaction was committed.
             self.stage = Stage::None;
         }
         let granted = Granted::of(&held.notes);

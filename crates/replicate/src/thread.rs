@@ -158,7 +158,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.bell.change(|rung| rung.ends = true);
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by its thread.
+            // The thread has reported its panic.
             let _ = thread.join();
         }
     }

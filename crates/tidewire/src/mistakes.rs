@@ -3,7 +3,7 @@
 //! A test of this crate turns one on for its own thread. In every other build [`mistaken`] is the
 //! constant `false`, and nothing is left of the places that ask.
 
-/// Lists them once, by where they can be made.
+/// Lists the mistakes, by the part that can make them.
 macro_rules! mistakes {
     ($($place:ident { $(#[doc = $said:literal] $name:ident,)+ })+) => {
         /// A mistake, and where it is planted.
@@ -23,7 +23,7 @@ macro_rules! mistakes {
         impl Mistake {
             pub(crate) const ALL: &[Mistake] = &[$($(Mistake::$name,)+)+];
 
-            /// Where it can be made.
+            /// The part of the toolkit that can make the mistake.
             pub(crate) fn place(self) -> Place {
                 match self {
                     $($(Mistake::$name => Place::$place,)+)+
@@ -174,7 +174,7 @@ mistakes! {
         LastCallLeftOut,
         /// A stop does not look into the queues of listeners once more.
         LastLookLeftOut,
-        /// A stop does not read what has come before it.
+        /// A stop does not read the bytes that arrived before it.
         SweepLeftOut,
         /// An attempt to connect has no deadline.
         DialWithoutDeadline,

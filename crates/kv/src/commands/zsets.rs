@@ -135,7 +135,7 @@ impl Options {
         (o, n)
     }
 
-    /// Whether they fit together.
+    /// Checks that the options fit together.
     pub(super) fn check(&self) -> Done {
         if self.absent && self.present {
             return Err(Error::new(

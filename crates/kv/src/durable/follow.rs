@@ -51,7 +51,7 @@ pub enum FollowError {
          topic was deleted and created again, and holds other records now"
     )]
     Remade {
-        /// Where it goes on.
+        /// The position at which the home goes on.
         found: u64,
         /// Bytes that were read from the home.
         read: u64,
@@ -482,7 +482,7 @@ impl Follower {
                     is_passed = false;
                 }
                 Ok(Heard::Remade(found, read)) => {
-                    // Kafka's client begins anew behind what it cannot read.
+                    // Kafka's client begins again behind a record that it cannot read.
                     return Err(match self.unreadable.clone() {
                         Some(why) => FollowError::Unreadable { due: next, why },
                         None => FollowError::Remade { found, read },

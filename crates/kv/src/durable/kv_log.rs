@@ -26,7 +26,7 @@ pub struct KvLog {
     policy: Policy,
     /// Replies wait for the commit.
     holds_replies: bool,
-    /// A commit counts when it is at home.
+    /// Whether a commit counts only when it is in the home.
     awaits_home: AtomicBool,
     /// Whether there is proof now that the store is this server's.
     proof: OnceLock<Proof>,
@@ -39,7 +39,7 @@ pub struct KvLog {
     /// No more changes are taken: the log has failed, or differs from the memory.
     failed: AtomicBool,
     stands: AtomicU8,
-    /// Why it is not the owner of the store any more.
+    /// Why this server is not the owner of the store any more.
     lost: OnceLock<Arc<str>>,
     refused_full: AtomicU64,
     /// The position of the next unit.
@@ -258,7 +258,7 @@ impl KvLog {
         self.behind.get().map_or(0, |behind| behind.segment_bytes)
     }
 
-    /// The stream of its log, if there is one.
+    /// The stream of the store's log, if the log has one.
     pub(super) fn stream(&self) -> Option<StreamId> {
         self.behind.get().map(|behind| behind.stream)
     }

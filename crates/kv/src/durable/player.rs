@@ -36,14 +36,14 @@ pub(super) struct Player<'s> {
 pub(super) struct Stretch {
     runs: Vec<Frames>,
     units: Vec<Unit>,
-    /// The position behind it.
+    /// The position behind the unit.
     pub(super) next: u64,
 }
 
 struct Unit {
     /// Position of the unit's last record.
     position: u64,
-    /// When it was run first: milliseconds since 1970.
+    /// When the unit first ran: milliseconds since 1970.
     first_ms: u64,
     /// Shards that the unit's commands need.
     shards: ShardSet,
@@ -250,7 +250,7 @@ impl<'s> Player<'s> {
             self.commands(stretch.bytes(unit), at, &mut known, &mut commands)?;
             let each = || commands.iter().map(|one| (one.spec, &one.args[..]));
             while !runner.begin(each(), Vec::new()) {
-                // A script that reads keeps them.
+                // A script that reads keeps the locks.
                 if !pause() {
                     return Ok(false);
                 }

@@ -56,7 +56,7 @@ pub enum ReplayError {
     Shortened {
         /// The first that is left.
         first: u64,
-        /// Where it should begin.
+        /// The position where the log should begin.
         needed: u64,
     },
     /// The end of the log is gone.

@@ -29,7 +29,7 @@ use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
 use crate::store::{Ran, Store};
 
-/// The database that it serves.
+/// The database that the binary protocol serves.
 const DB: u16 = 0;
 
 /// When a WRITE is tried again that the log was too busy for.
@@ -235,7 +235,7 @@ impl Service for BinaryService {
 
     fn woken(&self, local: &mut BinaryLocal, all: &mut Conns<'_, BinaryConn>) {
         if let Some(mut waiting) = local.waiting.take() {
-            // LATENCY is of the other service.
+            // LATENCY shows only commands of the Redis protocol.
             let _ = waiting.woken(local, all);
             local.waiting = Some(waiting);
         }

@@ -153,7 +153,7 @@ impl Protocol for RespConn {
                 self.note_away(&bytes, cx);
                 cx.local.arm();
                 self.session.barrier = self.session.barrier.max(ticket);
-                // Somewhere before it is what was taken for this client.
+                // The changes made for this client are at this ticket or before it.
                 self.session.written = cx.local.shared.store.last_ticket();
                 let mut reply = Reply::of(bytes, self.session.proto);
                 self.end_wait(&mut reply, cx);
@@ -179,7 +179,7 @@ impl Protocol for RespConn {
     }
 
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
-        // The client would not read what it waits for.
+        // The client would not read the reply for which it waits.
         self.finish(cx);
     }
 
@@ -222,7 +222,7 @@ impl Protocol for RespConn {
         let local = &mut *turn.local;
         let shared = local.shared.clone();
         if let Some(wait) = self.wait.take() {
-            // If it was served after all, no client is left to tell.
+            // If the wait was served after all, no client is left to tell.
             let _ = wait.cancel(&shared.store);
         }
         if let Some(id) = self.id {
@@ -251,7 +251,7 @@ impl RespConn {
         }
     }
 
-    /// A substitute for a connection, where its script runs.
+    /// A substitute for a connection, on the thread where the connection's script runs.
     pub(crate) fn of_script(session: Session, card: Arc<Card>) -> RespConn {
         RespConn {
             parser: Parser::default(),
@@ -334,7 +334,7 @@ impl RespConn {
                     match served {
                         Served::All => input.consume(len),
                         Served::Early(next) => {
-                            // Nothing, unless it has run.
+                            // Consumes the command's bytes only if the command has run.
                             input.consume(used);
                             self.flush(reply, cx);
                             return match next {
@@ -410,7 +410,7 @@ impl RespConn {
     ) -> Rest {
         args.clear();
         commands.clear();
-        // Authentication changes what may follow it.
+        // Authentication changes which commands may follow.
         let (bounds, most) = if self.session.is_authenticated() {
             (*bounds, BATCH)
         } else {
@@ -523,7 +523,7 @@ impl RespConn {
             if cx.local.spent {
                 cx.local.spent = false;
                 if cx.link.full() {
-                    // Others of the loop have their turn first.
+                    // Other connections of the loop have their turn first.
                     return (Served::Early(Next::AfterDrain), used);
                 }
             }
@@ -644,7 +644,7 @@ impl RespConn {
         }
     }
 
-    /// Commits what was run, and remembers what its replies wait for.
+    /// Commits the changes of the batch, and remembers which commit its replies wait for.
     pub(crate) fn note_commit(&mut self, batch: &mut Batch<'_>) {
         let (barrier, written) = batch.commit();
         self.session.barrier = self.session.barrier.max(barrier);

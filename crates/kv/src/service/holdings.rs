@@ -81,7 +81,7 @@ impl Holdings {
     }
 }
 
-/// The sum of all clients' accounts, and what it may be.
+/// The sum of all clients' accounts, and the limit of the sum.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
     pub(super) bytes: AtomicI64,

@@ -62,7 +62,7 @@ impl RespConn {
         Ok(())
     }
 
-    /// Runs what was queued, so that no client sees it half done.
+    /// Runs the queued commands, so that no client sees a part of their changes.
     pub(crate) fn exec(
         &mut self,
         batch: &mut Batch<'_>,
@@ -128,7 +128,8 @@ impl RespConn {
         }
     }
 
-    /// Forgets what was queued and is watched. The batch lets go of its locks first: each watched key has its shard locked.
+    /// Forgets the queued commands and the watched keys. The batch lets go of its locks first: each watched key has its
+    /// shard locked.
     pub(super) fn drop_transaction(&mut self, batch: &mut Batch<'_>) {
         if let Some(transaction) = self.session.transaction.take() {
             batch.pause();
@@ -317,7 +318,7 @@ impl RespConn {
         let from = self.card().addr.to_string();
         reply.array(commands.len());
         for &(entry, args) in &commands {
-            // No loop waits for it longer than for a command.
+            // No loop waits for the transaction longer than for a command.
             batch.leave();
             let start = reply.len();
             match self.permit(entry, args, Where::Multi, at) {

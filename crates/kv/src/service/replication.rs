@@ -59,7 +59,7 @@ pub struct Replicated {
     pub trouble: Option<Arc<str>>,
     pub(super) asked: u64,
     pub(super) ended: u64,
-    /// How many clients wait for what becomes of it.
+    /// How many clients wait for the result of the takeover.
     waiting: usize,
     /// How the last attempt to take the store over ended.
     refused: Option<Arc<str>>,
@@ -74,7 +74,7 @@ pub struct Replication(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) home: String,
     now: Mutex<Replicated>,
-    /// Says how it is when a client asks.
+    /// The function that fills in the state when a client asks.
     look: OnceLock<Look>,
 }
 
@@ -166,7 +166,7 @@ impl Replication {
         now.over = Some(why);
     }
 
-    /// Asks for it, for as long as what is returned is kept.
+    /// Asks for the takeover, for as long as the returned value is kept.
     pub(super) fn ask(&self) -> Waits {
         let mut now = self.lock();
         // A takeover that is under way serves all requesters.

@@ -33,7 +33,7 @@ const FREEING: usize = 2;
 const FREEING_PAUSE: Duration = Duration::from_millis(1);
 /// How soon connections with much input or output under way are looked at again.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// How soon it is looked again whether the store is there: until then nothing in it is any loop's to remove.
+/// How soon the service checks again whether the store is there: until then no loop may remove keys.
 const LOADING_PAUSE: Duration = Duration::from_millis(100);
 
 /// The counters of a [`RespService`], on all loops.

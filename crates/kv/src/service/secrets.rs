@@ -14,8 +14,8 @@ const SETTINGS: [&str; 5] = [
     "tls-client-key-file-pass",
 ];
 
-/// The arguments as others may see them. A word that brings a secret is heeded wherever it stands: the call may be wrong,
-/// and the secret right.
+/// The arguments without secrets, for other clients. A word that brings a secret is heeded wherever it stands: the call
+/// may be wrong, and the secret right.
 pub(super) fn shown<'a>(entry: &Entry, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut shown = args.to_vec();
     let is = |arg: &[u8], word: &str| arg.eq_ignore_ascii_case(word.as_bytes());

@@ -109,7 +109,7 @@ impl Settings {
     }
 }
 
-/// The settings as they are now.
+/// The present values of the settings.
 #[derive(Debug)]
 pub(crate) struct Config {
     password: RwLock<Option<String>>,

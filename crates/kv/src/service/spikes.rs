@@ -10,7 +10,7 @@ pub(super) const SAMPLES: usize = 160;
 #[derive(Debug, Default)]
 pub(crate) struct Spikes(Mutex<BTreeMap<&'static str, Series>>);
 
-/// One sample is the longest of its second.
+/// One sample is the longest event of its second.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     /// Seconds since 1970, and milliseconds.

@@ -21,7 +21,7 @@ pub(crate) struct Transaction {
     pub(super) watches: Vec<Watch>,
     /// The databases and keys of `watches`.
     pub(super) watched: HashSet<(u16, Box<[u8]>)>,
-    /// Bytes of memory of what is queued and watched.
+    /// Bytes of memory of the queued commands and the watched keys.
     pub(super) held: usize,
 }
 
@@ -41,7 +41,7 @@ impl Transaction {
         self.open
     }
 
-    /// EXEC will refuse: what was queued need not be kept.
+    /// EXEC will refuse: the queued commands need not be kept.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
         (self.text, self.ends, self.commands) = Default::default();
@@ -54,7 +54,7 @@ impl Transaction {
         }
     }
 
-    /// The commands, with their arguments among `args`, which are all.
+    /// The queued commands, with their arguments among `args`, the arguments of all of them.
     pub(super) fn commands<'x>(
         &self,
         args: &'x [&'x [u8]],

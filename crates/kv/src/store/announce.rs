@@ -1,4 +1,4 @@
-//! Events of keys, as commands bring them about.
+//! Events of keys that commands cause.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

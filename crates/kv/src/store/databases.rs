@@ -265,7 +265,7 @@ impl Store {
         (self.living() + self.graveyard.bytes()).max(0) as u64
     }
 
-    /// Memory without what is removed and not freed yet.
+    /// Memory without the removed values that are not freed yet.
     pub(crate) fn living_memory(&self) -> u64 {
         self.living().max(0) as u64
     }
@@ -406,7 +406,7 @@ impl Store {
         (keys, heeded)
     }
 
-    /// The shards of the keys that it waits for.
+    /// The shards of the keys for which a command waits.
     pub(super) fn shards_of_wait(&self, waiter: &Waiter) -> ShardSet {
         let mut shards = ShardSet::NONE;
         for key in &waiter.blocked.keys {

@@ -219,6 +219,6 @@ pub trait Effects: Send + Sync {
         Mistakes::default()
     }
 
-    /// A command panicked after it had changed something: memory and log now differ.
+    /// A command panicked after a change: memory and log now differ.
     fn diverged(&self) {}
 }

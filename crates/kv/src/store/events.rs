@@ -156,7 +156,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Bytes of events that one unit may have, about: misses of a script's reads have no other bound.
     pub(super) const MOST: usize = 64 << 20;
-    /// Events that are told although their locks are kept.
+    /// Number of events from which on they are told although their locks are kept.
     const MANY: usize = 1024;
 
     pub(super) fn close(&mut self) {

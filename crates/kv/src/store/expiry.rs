@@ -96,7 +96,7 @@ impl Store {
                 swept.pause = swept.pause.min(Swept::LATER);
             }
             if shard.is_kept {
-                // A script that takes long keeps its keys.
+                // A script that takes long keeps its keys locked.
                 swept.pause = swept.pause.min(Swept::LATER);
                 continue;
             }

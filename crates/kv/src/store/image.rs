@@ -1,4 +1,5 @@
-//! Keys with their values as bytes: what a snapshot is made of. `docs/formats/kv-snapshot.md` draws them.
+//! The bytes of keys with their values, of which snapshots are made. `docs/formats/kv-snapshot.md` draws
+//! them.
 //!
 //! The one idea: an item belongs to one key and says everything about it, so items can be put into a
 //! store in any order, and by several threads. A large value is several items.
@@ -22,7 +23,7 @@ const LIBRARY: u8 = 9;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Head<'k> {
     pub(crate) db: u16,
-    /// When it expires: milliseconds since 1970.
+    /// The key's deadline: milliseconds since 1970.
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) key: &'k [u8],
 }

@@ -71,7 +71,7 @@ pub struct Runner<'s> {
     owed: i64,
     /// Hashes of the commands asked for ahead, in the order of their places in memory.
     ahead: Vec<Hashed>,
-    /// The first of them whose command has not run.
+    /// The index of the first announced command that has not run.
     ahead_next: usize,
 }
 
@@ -176,7 +176,7 @@ impl<'s> Runner<'s> {
     /// up for what it adds.
     #[inline(always)]
     fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
-        // A command that waits needs its locks.
+        // A command that waits needs the locks of its keys.
         if let Some(before) = before
             && !matches!(called, Called::Blocked(_))
         {
@@ -241,7 +241,7 @@ impl<'s> Runner<'s> {
         reply: &mut Reply,
     ) -> Ran {
         let store = self.guards.store();
-        // A transaction has reserved before it began.
+        // A transaction has reserved its room before it began.
         if spec.is_write() && !self.in_transaction {
             self.guards.removes = spec.removes(args);
             if let Err(why) = self.guards.reserve(store.bound(spec, args), self.now_ms) {
@@ -397,7 +397,7 @@ impl<'s> Runner<'s> {
             self.guards.release();
             self.guards.met_kept = false;
             if self.guards.store().is_kept.load(Relaxed) {
-                // The command would come to what is kept.
+                // The command would need keys that a script keeps.
                 self.guards.shut();
                 return;
             }
@@ -499,8 +499,8 @@ impl<'s> Runner<'s> {
         blocked.map_or(Called::Done, Called::Blocked)
     }
 
-    /// Takes the locks of these shards at once, of which no other thread has use, so that commands
-    /// that follow find them held.
+    /// Takes the locks of these shards at once, which no other thread needs, so that the following
+    /// commands find them held.
     pub(crate) fn hold(&mut self, shards: &ShardSet) {
         self.guards.hold(shards);
     }
@@ -613,7 +613,7 @@ impl<'s> Runner<'s> {
         for watch in watches {
             let hash = store.hash(&watch.place.1);
             if store.last_ticket() > settled {
-                // Whether the transaction runs says whether it was changed.
+                // Whether the transaction runs shows whether the key was changed.
                 self.guards.heed(hash, settled, self.now_ms);
             }
             let shard = self.guards.shard(store.shard_of(hash));
@@ -664,7 +664,8 @@ impl<'s> Runner<'s> {
     /// Lets the command that has just come back blocked wait.
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
         let store = self.guards.store();
-        // The locks of its keys are held: a later waiter has a greater number on each of them.
+        // The locks of the waiter's keys are held: a later waiter has a greater number on each of
+        // them.
         waiter
             .number
             .store(store.waits.fetch_add(1, Relaxed), Relaxed);
@@ -868,7 +869,7 @@ impl<'s> Runner<'s> {
         if self.guards.store().maxmemory() == 0 {
             return true;
         }
-        /// Bytes that an argument takes beside its own, about.
+        /// Bytes that an argument takes beside its text, about.
         const EACH: usize = 32;
         let mut needed = None;
         for (_, args) in commands.filter(|(spec, args)| spec.needs_memory(args)) {

@@ -46,7 +46,7 @@ pub trait Notify: Send + Sync {
 /// A client that wants to be told of changes.
 pub struct Tracker {
     pub(super) client: u64,
-    /// Whether it is also told of its own changes.
+    /// Whether the client is also told of its own changes.
     pub(super) own_too: AtomicBool,
     pub(super) over: AtomicBool,
     pub(super) pending: Mutex<Pending>,
@@ -94,7 +94,7 @@ impl Tracker {
         self.noted_bytes() + self.pending().bytes
     }
 
-    /// Bytes of memory of its notes alone.
+    /// Bytes of memory of the client's notes alone.
     pub(super) fn noted_bytes(&self) -> usize {
         self.noted.load(Relaxed).max(0) as usize
     }
@@ -196,9 +196,9 @@ pub(super) struct Untold {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) place: Place,
-    /// The client that has changed it.
+    /// The client that has changed the key.
     pub(super) by: u64,
-    /// The clients that have read it.
+    /// The clients that have read the key.
     pub(super) trackers: Trackers,
     /// Clients with a prefix of this key are told too.
     pub(super) broadcasts: bool,

@@ -27,9 +27,9 @@ pub enum Deadline {
 
 /// The keys of one database, as far as the running command named them.
 ///
-/// Keys past their time are not seen. Every change notifies watchers and waiters, counts memory,
-/// and marks the command as one that had an effect; collections that end up empty are removed. So
-/// a command has nothing to do beside reading and changing values.
+/// Expired keys are not seen. Every change notifies watchers and waiters, counts memory, and marks
+/// the command as one that had an effect; collections that end up empty are removed. So a command
+/// has nothing to do beside reading and changing values.
 pub struct View<'a, 's> {
     pub(crate) guards: &'a mut Guards<'s>,
     pub(crate) db: u16,
@@ -42,7 +42,7 @@ pub struct View<'a, 's> {
     pub(crate) ready: &'a mut Ready,
     /// The client asked not to be counted as a user of the keys it reads.
     pub(crate) no_touch: bool,
-    /// All locks that its commands need are held, and are kept.
+    /// Whether the locks of all the transaction's keys are held, and are kept.
     pub(crate) in_transaction: bool,
     /// The command that runs.
     pub(crate) spec: &'static Signature,

@@ -85,7 +85,7 @@ pub trait Deliver: Send + Sync {
 pub struct Waiter {
     pub(crate) blocked: Blocked,
     pub(crate) signature: &'static Signature,
-    /// The command itself, which only what runs it knows.
+    /// The command itself; only the code that runs it knows the type.
     pub(crate) command: &'static (dyn Any + Send + Sync),
     pub(crate) db: u16,
     pub(crate) args: Vec<Vec<u8>>,
@@ -156,7 +156,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     by_kind: BTreeMap<(Kind, u64), Arc<Waiter>>,
-    /// How many of them are told when the key goes.
+    /// How many of the waiters are told when the key is removed.
     grouped: usize,
 }
 
@@ -167,13 +167,13 @@ impl Queue {
         self.grouped += usize::from(before.is_none() && waiter.blocked.group.is_some());
     }
 
-    /// Removes one, if it is there.
+    /// Removes a waiter, if it is in the list.
     pub(crate) fn remove(&mut self, waiter: &Waiter) {
         let before = self.by_kind.remove(&waiter.place());
         self.grouped -= usize::from(before.is_some_and(|gone| gone.blocked.group.is_some()));
     }
 
-    /// Whether any of them is told when the key goes.
+    /// Whether any waiter is told when the key is removed.
     pub(crate) fn heeds_absence(&self) -> bool {
         self.grouped > 0
     }

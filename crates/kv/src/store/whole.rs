@@ -111,7 +111,7 @@ impl View<'_, '_> {
 
     /// A key, by chance; `None` if there are none.
     pub fn random_key(&mut self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
-        /// Keys past their time that are passed over before one is good enough to be removed.
+        /// Expired keys that are skipped before any key is taken.
         const TRIES: usize = 100;
         let (db, now_ms) = (self.db, self.now_ms);
         let lens: Vec<usize> = (0..self.shards())

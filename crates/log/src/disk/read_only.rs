@@ -75,7 +75,7 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        // A pipe in its place would block the open until something writes to it.
+        // A pipe of this name would block the open until another process writes to it.
         let mut options = fs::OpenOptions::new();
         options
             .read(true)

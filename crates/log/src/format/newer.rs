@@ -7,7 +7,7 @@ use crate::Kind;
 /// The sign that a later version has written a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Newer {
-    /// Where it says so.
+    /// The offset of the sign in the segment.
     pub(crate) offset: u64,
     /// The version or feature that the segment names.
     pub(crate) found: String,

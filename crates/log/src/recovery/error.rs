@@ -43,7 +43,7 @@ pub enum OpenError {
     Io {
         /// The operation that failed.
         what: String,
-        /// Why it failed.
+        /// Why the operation failed.
         source: io::Error,
     },
     /// Records that were acknowledged as durable are not there any more.
@@ -66,7 +66,7 @@ pub enum OpenError {
     Later {
         /// The file.
         file: String,
-        /// Bytes from its beginning.
+        /// Bytes from the beginning of the file.
         offset: u64,
         /// The found value, in words.
         found: String,

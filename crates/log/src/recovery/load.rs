@@ -21,7 +21,7 @@ use crate::settings::Verify;
 use crate::state::State;
 use crate::writer::Active;
 
-/// A log as it was found.
+/// A log as an opening found it.
 #[derive(Debug)]
 pub(crate) struct Loaded<F> {
     /// The random number of the log; `None` if there is no segment.
@@ -31,7 +31,7 @@ pub(crate) struct Loaded<F> {
     pub(crate) next_batch: u64,
     pub(crate) batches: u64,
     pub(crate) records: u64,
-    /// Segments that are good, at least at their beginning.
+    /// Segments that are whole, at least at their beginning.
     pub(crate) segments: Vec<Found>,
     /// The first fault, if bad bytes follow the good part.
     pub(crate) fault: Option<Damage>,
@@ -73,7 +73,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The segment's number, and what readers see of it.
+    /// The segment's number, and its facts for readers.
     pub(crate) fn of_catalog(self) -> (u64, Segment) {
         (self.number, self.view)
     }
@@ -104,7 +104,7 @@ pub struct Opening {
 /// Is told how far the opening of a log has come.
 pub(crate) type Watcher<'a> = &'a mut dyn FnMut(Opening);
 
-/// Reads all segments, or the ones that need it.
+/// Reads all segments, or the segments that need a check.
 pub(crate) fn load<D: Disk>(
     disk: &D,
     verify: Verify,

@@ -311,7 +311,7 @@ pub(crate) fn scan_claims(
         let Ok(batch) = BatchHeader::decode(header, 0, number) else {
             continue;
         };
-        // No batch claims what was not written yet.
+        // A batch cannot claim a batch that was not written yet.
         if log.is_some_and(|log| log != batch.log) || batch.durable_through >= batch.number {
             continue;
         }

@@ -53,7 +53,7 @@ impl<F: DiskFile> Window<F> {
         &self.file
     }
 
-    /// How long the file was when it was opened.
+    /// The length of the file when it was opened.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

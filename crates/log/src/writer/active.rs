@@ -17,7 +17,7 @@ pub(crate) struct Active<F> {
     pub(crate) used: u64,
     /// Up to where room is reserved.
     pub(crate) length: u64,
-    /// The disk has begun with what is before.
+    /// The disk has begun to write the bytes before this offset.
     pub(crate) begun: u64,
     /// Something was written since the last sync.
     pub(crate) unsynced: bool,

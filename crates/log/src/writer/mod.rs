@@ -51,7 +51,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How often the retention of streams is looked at, where there is any.
 const TRIMMING: Duration = Duration::from_secs(1);
 
-/// More than a gap takes in its batch.
+/// A bound of the bytes that a gap takes in its batch.
 const GAP_RUN: u64 = 64;
 
 /// The writer of a log.
@@ -70,9 +70,9 @@ pub struct Writer<D: Disk> {
     /// the first step.
     lived_us: u64,
     began: Option<Duration>,
-    /// `None` while there is no room for it.
+    /// The claims file; `None` while the disk has no room for it.
     claims: Option<ClaimsFile<D::File>>,
-    /// When to claim what is durable, if no group comes before.
+    /// When to claim durable batches, if no group comes before.
     claim_due: Option<Duration>,
     /// The segment that is being written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
@@ -233,7 +233,7 @@ impl<D: Disk> Writer<D> {
         if std::mem::take(&mut self.shared.gather().is_changed) {
             self.housekeeping_due = Duration::ZERO;
         }
-        // While one group follows the other, the writer is never idle.
+        // While one group follows another, the writer is never idle.
         if now.monotonic >= self.housekeeping_due + TRIMMING {
             return self.keep_house(now);
         }
@@ -300,7 +300,7 @@ impl<D: Disk> Writer<D> {
         // The checkpoint tells what is so after this group, and others append as soon as the lock
         // is released.
         let checkpoint = (!fits).then(|| {
-            // The next one is taken with it.
+            // The next spare segment is taken with the reserve.
             (gather.ready_for, gather.has_spare) = (needs, false);
             self.expire_in(&mut gather);
             checkpoint(&gather.state)

@@ -44,7 +44,7 @@ impl<D: Disk> Writer<D> {
             cut.collect::<Vec<_>>()
         };
         for &(id, cut) in &cuts {
-            // Without room it is tried again.
+            // If the group has no room, trimming is tried again.
             let _ = gather.trim(id, cut, settings);
         }
         !cuts.is_empty()

@@ -1083,7 +1083,7 @@ impl Running {
         self.waiter.all_ended(most)
     }
 
-    /// When a stop gives up, and what it waits for.
+    /// The clock of a stop: when it gives up, and which loops it waits for.
     pub(crate) fn clock(&self) -> &StopClock {
         &self.clock
     }
@@ -1173,7 +1173,7 @@ impl Drop for Running {
 impl Thread {
     fn finish(&mut self) {
         if let Some(join) = self.join.take() {
-            // How it ended is on the board.
+            // The board shows how the loop ended.
             let _ = join.join();
         }
     }

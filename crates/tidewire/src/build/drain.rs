@@ -165,7 +165,7 @@ impl Drain {
         Drain { running, began }
     }
 
-    /// How far it has come. Cheap enough to be asked many times a second.
+    /// The present progress of the stop. Cheap enough to be asked many times a second.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let observer = self.running.observer();
@@ -217,7 +217,7 @@ impl Drain {
         self.running.counters()
     }
 
-    /// Lets another thread cut it short.
+    /// A handle with which another thread can cut the stop short.
     ///
     /// ```
     /// use std::time::Duration;

@@ -54,7 +54,7 @@ impl Observer {
         self.engine
     }
 
-    /// Why it is this engine.
+    /// Why this engine was chosen.
     #[must_use]
     pub fn engine_reason(&self) -> &str {
         &self.reason

@@ -1,4 +1,4 @@
-//! Frames that say how long they are.
+//! Frames that begin with their length.
 
 use crate::codec::too_long::TooLong;
 use crate::protocol::input::Input;

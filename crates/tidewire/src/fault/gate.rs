@@ -33,7 +33,7 @@ impl Gate {
         self.until
     }
 
-    /// Opens, if it is time.
+    /// Opens the gate, if it is time.
     pub(super) fn open(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;

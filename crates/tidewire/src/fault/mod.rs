@@ -259,7 +259,7 @@ impl Faulty {
         passing
     }
 
-    /// The bytes, or others in their place.
+    /// The bytes, or other bytes in their place.
     fn flipped(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if !one_in(&mut self.rng, self.rates.flip_one_in) {
             return None;

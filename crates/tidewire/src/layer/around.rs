@@ -296,7 +296,7 @@ pub trait Layer: Sized + 'static {
 /// connections(&Layered::new(Proxy::from([]), on_input(|input, link| link.forward_all(input))));
 /// ```
 pub struct LayeredConn<S: Service, L: Layer> {
-    /// Until it has handed over.
+    /// The layer, until it has handed the connection over.
     pub(super) layer: Option<L>,
     pub(super) within: Within<S::Conn>,
     pub(super) shared: Arc<Shared<S>>,
@@ -396,7 +396,7 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// and resets the connection with the refusal as its reason.
     ///
     /// # Panics
-    /// If it was accepted already.
+    /// Panics if the connection was accepted already.
     pub fn accept(&mut self, peer: Peer) -> Result<(), Refusal> {
         let protocol = match self.made_for(&peer) {
             Ok(protocol) => protocol,

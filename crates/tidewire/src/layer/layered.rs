@@ -154,7 +154,7 @@ macro_rules! pass_on {
 }
 
 impl<S: Service, L: Layer> LayeredConn<S, L> {
-    /// Has the layer do something; then moves what can move.
+    /// Calls the layer; then moves the bytes that can move.
     fn tell_layer<R>(
         &mut self,
         cx: &mut Cx<'_, Self>,

@@ -29,7 +29,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// The memory budget that all loops share.
 pub(crate) struct Memory {
     limit: usize,
-    /// Three quarters of it.
+    /// Three quarters of the budget.
     short: usize,
     held: AtomicUsize,
     said: Throttle,
@@ -83,20 +83,21 @@ pub(crate) struct Meter {
     all: Arc<Memory>,
     /// Makes ranks of several loops differ.
     number: u32,
-    /// Rank of its largest connection, for others to see while the sum is beyond the limit.
+    /// Rank of the loop's largest connection, for other loops to see while the sum is beyond the
+    /// limit.
     rank: Option<Arc<AtomicU64>>,
-    /// Since when it has wanted to close connections.
+    /// Since when the loop has wanted to close connections.
     wants_room: Option<Instant>,
     /// When what connections hold was counted anew.
     counted: Instant,
-    /// Bytes that its connections hold, and how much of it the sum knows.
+    /// Bytes that the loop's connections hold, and how many of them the sum knows.
     held: usize,
     published: usize,
     /// The sum is at three quarters of the limit.
     tight: bool,
     /// There is something to look at in each turn: see `must_look`, or a connection waits.
     watching: bool,
-    /// The least that it has been since, and when it came to that.
+    /// The lowest value since then, and when it was reached.
     least: (usize, Instant),
     /// Connections that are not read from for that.
     pub(crate) waiting: Vec<u32>,
@@ -201,8 +202,8 @@ impl Meter {
         (bytes.min(u32::MAX as usize) as u64) << 32 | u64::from(self.number)
     }
 
-    /// Whether it is time to count anew what connections hold: chunks may be dropped without an
-    /// event of their connection.
+    /// Whether it is time to count again how many bytes connections hold: chunks may be dropped
+    /// without an event of their connection.
     pub(crate) fn is_stale(&mut self, now: Instant) -> bool {
         let stale = now >= self.counted + LOOK;
         if stale {

@@ -53,7 +53,7 @@ impl Segment {
         }
     }
 
-    /// Drops it.
+    /// Drops a segment.
     #[inline(always)]
     fn let_go(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         match self {
@@ -64,7 +64,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Lets go of what is seldom small.
+    /// Drops a segment that is seldom small.
     #[inline(never)]
     fn let_go_apart(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         self.let_go(blocks)
@@ -130,7 +130,7 @@ impl Output {
         self.holds.as_deref()
     }
 
-    /// Whether anything of it waits for a mark.
+    /// Whether any output of the queue waits for a mark.
     pub(crate) fn is_holding(&self) -> bool {
         self.holds().is_some_and(Holds::any)
     }
@@ -325,7 +325,7 @@ impl Output {
         self.advance(len, blocks)
     }
 
-    /// Writes what does not fit the last segment.
+    /// Writes bytes that do not fit into the last segment.
     #[inline(never)]
     fn write_apart(&mut self, bytes: &[u8], blocks: &mut Blocks) {
         if bytes.is_empty() {

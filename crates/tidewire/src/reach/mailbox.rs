@@ -98,7 +98,7 @@ impl<M> Mail<M> {
         }
     }
 
-    /// The service that it belongs to.
+    /// The service of the mailbox.
     pub(crate) fn service(&self) -> u16 {
         self.service
     }

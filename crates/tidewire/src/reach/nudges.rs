@@ -54,7 +54,7 @@ impl Nudges {
         any.then(|| std::mem::take(&mut *lock(&self.due)))
     }
 
-    /// The loop has ended: what has come since, and nothing any more.
+    /// The loop has ended: returns the remaining nudges, and takes no more.
     pub(crate) fn close(&self) -> Due {
         let over = Due {
             is_over: true,

@@ -35,7 +35,7 @@ impl Drop for Open {
 /// A connection of which nothing was read, on its way to a successor.
 #[derive(Debug)]
 pub(crate) struct PassedOn {
-    /// The number of the listener that it came by.
+    /// The number of the listener that accepted the connection.
     pub(crate) listener: u32,
     pub(crate) socket: Descriptor,
 }
@@ -48,7 +48,8 @@ pub(crate) struct StopClock {
     unserved_ns: AtomicU64,
     /// A bit for each service: see [`service_bit`](crate::reactor::env::service_bit).
     unserved_of: AtomicU64,
-    /// A successor accepts from the same queues: what waits there is its.
+    /// Whether a successor accepts from the same queues: connections that wait there are the
+    /// successor's.
     succeeded: AtomicBool,
     /// The successor takes connections as well, of which nothing was read.
     passes_on: AtomicBool,

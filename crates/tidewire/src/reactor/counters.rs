@@ -85,7 +85,7 @@ macro_rules! counters {
                 }
             }
 
-            /// Adds other sums to these.
+            /// Adds other counters to these counters.
             pub(crate) fn merge(&mut self, of: &Counters) {
                 $(self.$lname = self.$lname.wrapping_add(of.$lname);)*
                 $(self.$sname = self.$sname.wrapping_add(of.$sname);)*

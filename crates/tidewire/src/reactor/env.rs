@@ -49,9 +49,9 @@ pub(crate) struct Env {
     pub(crate) self_signalled: bool,
     /// Connections have told each other something that is not yet delivered.
     pub(crate) told: bool,
-    /// Counts how often such messages were delivered.
+    /// How many times such messages were delivered.
     pub(crate) deliveries: u32,
-    /// Messages are being delivered, one after the other.
+    /// Whether messages are being delivered, one after the other.
     pub(crate) delivers: bool,
     /// Outgoing connections that callbacks asked for, and for which service.
     pub(crate) dials: Vec<(u16, Dial)>,
@@ -59,7 +59,7 @@ pub(crate) struct Env {
     pub(crate) closes_idle: bool,
     /// The loop stops.
     pub(crate) stopping: bool,
-    /// The loop stops, and its successor takes connections of which nothing was read.
+    /// Whether the loop stops, and its successor takes connections of which no byte was read.
     pub(crate) passes_on: bool,
     /// Services whose unserved connections a stop no longer waits for: a bit for each, the last for all from the 64th on.
     pub(crate) unserved_given_up: u64,
@@ -279,7 +279,7 @@ impl Env {
         self.touch(state);
     }
 
-    /// The connection failed, and everything was received of it.
+    /// The connection failed, and all its bytes have been received.
     pub(crate) fn receive_failed(&mut self, state: &mut State, kind: io::ErrorKind) {
         state.fail(kind, Rest::Read);
         self.touch(state);

@@ -97,7 +97,7 @@ pub(crate) enum PeerEnd {
     Unknown,
     /// The engine saw the end, perhaps behind data that is still to be read.
     Announced,
-    /// All that it sent has been received.
+    /// All bytes that the peer sent have been received.
     Reached,
 }
 
@@ -202,7 +202,7 @@ impl Appetite {
 
 /// A fact that is a bit of a [`Set`].
 pub(crate) trait Fact: Copy {
-    /// One bit, of its own.
+    /// The fact's bit; each fact has another one.
     fn bit(self) -> u16;
 }
 
@@ -245,7 +245,7 @@ impl<F: Fact> Set<F> {
         self.bits = self.bits & !fact.bit() | if on { fact.bit() } else { 0 };
     }
 
-    /// Whether it was in the set.
+    /// Removes a fact; returns whether it was in the set.
     #[inline]
     pub(crate) fn remove(&mut self, fact: F) -> bool {
         let was = self.has(fact);

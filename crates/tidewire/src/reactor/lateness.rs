@@ -116,8 +116,8 @@ impl State {
         self.out.may_send() && self.deadlines.write_ns <= now.as_nanos()
     }
 
-    /// Whether its peer had nothing to take because its turn to send has not come. If so, the time that the peer has counts
-    /// from now on.
+    /// Whether the peer had no output to take because the connection's turn to send has not come. If so, the time that the
+    /// peer has counts from now on.
     pub(crate) fn excuses_peer(&mut self, now: Instant) -> bool {
         let is_ours = self.flags.has(Flag::AwaitsTurn);
         if is_ours {

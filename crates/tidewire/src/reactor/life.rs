@@ -136,7 +136,7 @@ pub struct LoopView {
     /// The loop's counters for each service, in the order of
     /// [`Observer::services`](crate::Observer::services).
     pub services: Vec<Counters>,
-    /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
+    /// How late the loop answered; empty unless the loops are [watched](crate::Builder::watch).
     pub lag: Lag,
     /// The loop waits for something to happen. A loop that does not, and whose turns do not go on,
     /// is stuck.

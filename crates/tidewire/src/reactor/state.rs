@@ -48,7 +48,7 @@ pub(crate) struct State {
     /// Bytes of these four that its loop has counted.
     pub(crate) counted: u32,
     pub(crate) peer: Peer,
-    /// The earliest of its protocol's timers.
+    /// The earliest timer of the connection's protocol.
     pub(crate) timer: Option<Instant>,
     /// All timers, if one with a key was set.
     pub(crate) timers: Option<Box<Timers>>,
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) hard: u32,
     /// The reason that `finish` records, where the loop itself suggested finishing.
     pub(crate) hint: Hint,
-    /// While it finishes.
+    /// The event for which the connection waits while it finishes.
     pub(crate) awaits: Awaits,
     /// The number of the delivery that takes this connection's latest messages to other connections: see
     /// [`Env::has_told`](crate::reactor::env::Env).
@@ -157,7 +157,7 @@ impl State {
         self.flags.has(Flag::Opened)
     }
 
-    /// Whether it counts among the open connections of its service.
+    /// Whether the connection counts among the open connections of its service.
     pub(crate) fn counts(&self) -> bool {
         self.was_opened() && !matches!(self.phase, Phase::Buried(_))
     }
@@ -263,7 +263,8 @@ impl State {
         }
     }
 
-    /// Whether it may be called so, and made little when it was last: nearly always.
+    /// Whether the connection may be called so, and made little output at the last call: nearly
+    /// always.
     #[inline]
     pub(crate) fn is_plainly_hungry_for(&self, len: usize) -> bool {
         !self.flags.has(Flag::Heavy) && self.hungry_for(len)
@@ -342,8 +343,8 @@ impl State {
         self.appetite == Appetite::Drain || is_put_off
     }
 
-    /// Whether it may make no more until its turn has come, or until output inside it has drained, however much of its
-    /// own has been sent.
+    /// Whether the connection may make no more output until its turn has come, or until output inside it has drained,
+    /// however much of its own has been sent.
     fn is_put_off(&self) -> bool {
         let off = [Flag::OverShare, Flag::AwaitsMaking, Flag::HeldInside];
         !self.flags.has_none(&off)
@@ -408,7 +409,7 @@ impl State {
             | matches!(self.writing, Writing::Ending)
     }
 
-    /// Whether it is open and owes no callback.
+    /// Whether the connection is open and owes no callback.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.phase, Phase::Open) && !self.may_owe_callbacks()

@@ -41,7 +41,7 @@ pub(super) fn moved(position: u64) -> String {
     name(position) + MOVED
 }
 
-/// The position that such a name says.
+/// The position in the name of a file that was moved.
 pub(super) fn position_of_moved(name: &str) -> Option<u64> {
     name.strip_suffix(MOVED).and_then(position_of)
 }

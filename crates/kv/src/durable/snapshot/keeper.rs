@@ -31,7 +31,7 @@ const BORROWS: Duration = Duration::from_millis(10);
 const BORROWS_MAX: Duration = Duration::from_secs(1);
 /// Between two lines about a disk that is full.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether the log has done what was asked for, if no signal says so.
+/// How often the keeper checks whether the log has carried out a request, if no signal says so.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Makes the snapshots of a store.
@@ -67,11 +67,11 @@ impl<D: Disk> fmt::Debug for Keeper<D> {
     }
 }
 
-/// A snapshot from its beginning.
+/// A snapshot that is being written.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     position: u64,
-    /// Ticket of the last unit that is in it.
+    /// Ticket of the last unit in the snapshot.
     ticket: u64,
     /// Units of the log that it stands for, and their bytes.
     units: u64,
@@ -259,7 +259,7 @@ impl<D: Disk> Keeper<D> {
         };
         let likely = u128::from(size) * u128::from(now) / u128::from(then.max(1));
         let likely = u64::try_from(likely).unwrap_or(u64::MAX);
-        // A little more: it is no bound.
+        // The estimate is raised a little, because it is no bound.
         expected.min(likely.saturating_add(likely / 16 + (64 << 10)))
     }
 
@@ -370,7 +370,7 @@ impl<D: Disk> Keeper<D> {
             self.told_full = None;
         }
         self.told.set_relief(match due {
-            // Removals wait for what is about to be held for them again.
+            // Removals wait for the space that is about to be reserved for them again.
             Due::Hopeless if self.log.is_reserve_owed() && now.monotonic < self.owed_until => {
                 Relief::Open
             }
@@ -480,7 +480,7 @@ impl<D: Disk> Keeper<D> {
         now: Now,
     ) -> Step {
         if self.told.waits() > self.waits {
-            // Changes wait for it by now.
+            // Changes wait for the relief by now.
             self.told.set_relief(Relief::Coming);
         }
         let mut more = true;

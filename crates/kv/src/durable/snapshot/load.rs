@@ -37,7 +37,7 @@ pub struct Found {
 /// Why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The system could not read it.
+    /// The operating system could not read the snapshot.
     #[error("{file}: {source}")]
     Io {
         /// Which.
@@ -45,7 +45,7 @@ pub enum SnapshotError {
         /// Why.
         source: io::Error,
     },
-    /// The snapshot is not what was written.
+    /// The bytes of the snapshot differ from the bytes that were written.
     #[error("{file}: {wrong}. {instead}")]
     Damaged {
         /// Which.
@@ -64,7 +64,7 @@ pub enum SnapshotError {
         file: String,
         /// The number of the log here.
         expected: u64,
-        /// The number that it says.
+        /// The number of the log in the snapshot.
         found: u64,
     },
     /// The snapshot has more databases than there are.
@@ -74,7 +74,7 @@ pub enum SnapshotError {
         file: String,
         /// How many there are.
         expected: u16,
-        /// How many it was made with.
+        /// The number of databases with which the snapshot was made.
         found: u16,
     },
     /// The progress callback stopped the load.
@@ -243,7 +243,7 @@ impl From<Wrong> for Failure {
     }
 }
 
-/// A block: its position and its contents.
+/// A block of the snapshot: its position and its contents.
 struct Block {
     head: BlockHead,
     offset: u64,

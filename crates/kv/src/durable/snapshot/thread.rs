@@ -18,7 +18,7 @@ use tidewire_log::{Now, Step};
 use super::keeper::Keeper;
 use super::told::Snapshots;
 
-/// How often it is looked whether the log has grown enough, in the absence of anything else.
+/// How often the thread checks whether the log has grown enough, if no other event wakes it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The longest rest after a step.

@@ -1,4 +1,5 @@
-//! A connection and its rights: brought up to date, asked before every command, and told of in ACL LOG.
+//! The rights of a connection: brought up to date, checked before every command, and written to ACL
+//! LOG.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

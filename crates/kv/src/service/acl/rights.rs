@@ -69,7 +69,7 @@ impl Rights {
         }
     }
 
-    /// Bytes of memory that they take, about.
+    /// Bytes of memory that the rights take, about.
     pub(super) fn bytes(&self) -> usize {
         let passwords = self.passwords.len() * size_of::<Hash>();
         size_of::<Rights>() + passwords + self.selectors().map(Selector::bytes).sum::<usize>()

@@ -86,7 +86,7 @@ impl Fault {
     }
 }
 
-/// Whether it may be the name of a user.
+/// Whether the text may be the name of a user.
 pub(super) fn is_name(name: &[u8]) -> bool {
     !name
         .iter()

@@ -78,7 +78,7 @@ impl Selector {
         }
     }
 
-    /// Whether there is nothing that it forbids.
+    /// Whether the selector forbids nothing.
     pub(super) fn is_unrestricted(&self) -> bool {
         self.all_keys && self.all_channels && (0..leaves().all().len()).all(|leaf| self.has(leaf))
     }
@@ -114,12 +114,12 @@ impl Selector {
         all.for_each(|leaf| self.put(leaf, may));
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Bytes of memory that the selector takes, about.
     pub(super) fn bytes(&self) -> usize {
         const EACH: usize = size_of::<Box<[u8]>>();
         let keys = self.keys.iter().map(|known| known.text.len());
         let channels = self.channels.iter().map(|known| known.text.len());
-        // Each pattern has its text, and is taken apart beside it.
+        // Each pattern is kept as a text and as its parsed form.
         let patterns = keys.chain(channels).map(|len| PATTERN_COST + 2 * len);
         let args = self.first_args.values().flatten();
         let args = args.map(|arg| 2 * EACH + arg.len());

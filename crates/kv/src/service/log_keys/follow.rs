@@ -422,7 +422,7 @@ impl RespConn {
         }
     }
 
-    /// Whether a thread reads for it.
+    /// Whether a thread reads the log for the connection.
     pub(crate) fn is_read_for(&self) -> bool {
         let reading = self.reading.as_ref();
         reading.is_some_and(|reading| reading.state == State::Read)

@@ -57,7 +57,7 @@ pub(super) struct Bounds {
     pub(super) output_max: usize,
 }
 
-/// Reads what is asked for.
+/// Reads the records that a command needs.
 pub(super) fn read(log: &dyn Log, ask: &Ask, bounds: Bounds) -> Read {
     let mut reply = Reply::new(bounds.proto);
     reply.set_limit(bounds.output_max);
@@ -129,7 +129,7 @@ impl From<ReadError> for Failed {
     }
 }
 
-/// A record, as it is shown.
+/// A record in the form that a command shows.
 struct Record<'a> {
     position: u64,
     id: u64,
@@ -169,7 +169,7 @@ impl Pace {
     fn credit(&self) -> Credit {
         let left = self.most.saturating_sub(self.records);
         let typical = match self.records {
-            // At least one record, whatever its length.
+            // The reply has at least one record, whatever its length.
             0 => 1,
             records => self.bytes / records,
         };

@@ -50,7 +50,7 @@ impl<M> Audience<M> {
         }
     }
 
-    /// Whether it is that of a channel's messages.
+    /// Whether the inbox is that of a channel's messages.
     pub(crate) fn is_of(&self, channel: &[u8]) -> bool {
         *self.channel == *channel
     }

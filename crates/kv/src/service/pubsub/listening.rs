@@ -98,7 +98,7 @@ impl<M> Listening<M> {
         })
     }
 
-    /// Bytes of memory of all of them.
+    /// Bytes of memory of all names.
     pub(crate) fn memory(&self) -> usize {
         self.lock().memory
     }
@@ -143,7 +143,7 @@ impl Subscriptions {
         kind < left.kinds || of_this.is_some_and(|behind| name <= behind)
     }
 
-    /// Adds a name; false if it was there.
+    /// Adds a name; false if the name was there already.
     pub(super) fn add(&mut self, kind: Kind, name: &Arc<[u8]>) -> bool {
         let is_new = self.names[kind as usize].insert(name.clone());
         if is_new {

@@ -1,4 +1,4 @@
-//! Faults of a simulated disk, and what is left after them.
+//! Faults of a simulated disk, and the bytes that survive them.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub struct Faults {
     pub write: Option<u64>,
 }
 
-/// Counts down; `true` when it strikes.
+/// Counts down; `true` when the fault strikes.
 pub(super) fn strikes(fault: &mut Option<u64>) -> bool {
     match fault {
         Some(0 | 1) => {

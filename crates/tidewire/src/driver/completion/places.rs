@@ -31,7 +31,7 @@ impl<S: Sys> Sock<S> {
         }
     }
 
-    /// Puts it into the table, if there is a place for it.
+    /// Puts a socket into the table, if the table has a place for it.
     pub(super) fn place<Q: Queues<Sys = S>>(
         &mut self,
         ring: &mut Ring<Q>,

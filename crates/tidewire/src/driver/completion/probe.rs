@@ -40,7 +40,7 @@ pub(crate) fn works() -> Result<Abilities, String> {
     static FOUND: OnceLock<Result<Abilities, String>> = OnceLock::new();
     FOUND
         .get_or_init(|| {
-            // A thread of its own, because a ring belongs to the thread that made it.
+            // The probe has a thread of its own, because a ring belongs to the thread that made it.
             let probe = std::thread::Builder::new().name("tidewire-probe".into());
             match probe.spawn(probe_once).map(std::thread::JoinHandle::join) {
                 Ok(Ok(found)) => found,

@@ -59,7 +59,7 @@ impl<P: Poller> Driver for Sockets<P> {
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // Events are there already if polling found them.
+        // Polling may have found events already.
         if self.poller.has_event() && !mistaken(Mistake::PolledNewsForgotten) {
             return Ok(());
         }

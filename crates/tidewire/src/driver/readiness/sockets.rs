@@ -24,7 +24,8 @@ const SWEEP_NEW: usize = 1 << 20;
 
 pub(super) struct Sock<S: Sys> {
     pub(super) fd: S::Fd,
-    /// Generation of its connection; tells events of an earlier one with the same index.
+    /// Generation of the socket's connection; tells events of an earlier connection with the same
+    /// index.
     pub(super) generation: u32,
     /// The kernel may have input.
     pub(super) readable: bool,

@@ -14,7 +14,7 @@ use crate::reactor::wheel::Wheel;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::time::Instant;
 
-/// Deadlines dealt with before input gets its turn.
+/// Deadlines that are handled before input gets its turn.
 const EXPIRE_MAX: usize = 4096;
 
 impl Core {
@@ -225,8 +225,8 @@ impl Core {
             }
         } else if state.is_paused() || !state.out.is_empty() || state.flags.has(Flag::AwaitsMaking)
         {
-            // The connection waits because its protocol told it to, for output that is held back,
-            // or for its turn to make more.
+            // The connection waits because its protocol told it to, for held output, or for its
+            // turn to make more output.
             state.last_progress = now;
         } else {
             state.last_progress = now;

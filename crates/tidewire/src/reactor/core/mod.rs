@@ -93,7 +93,7 @@ pub(crate) struct Core {
     looks_ahead: bool,
     /// Limits of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,
-    /// Connections of each host on their way out.
+    /// For each host, the number of its dialled connections that are not connected yet.
     dialling: Vec<usize>,
     wheel: Wheel,
     /// No deadline is before this time (nanoseconds; `u64::MAX` if there is none). The time may be
@@ -221,7 +221,7 @@ impl Core {
         }
     }
 
-    /// Whether other threads can reach it.
+    /// Whether other threads can reach the loop.
     pub(crate) fn reachable(&self) -> bool {
         self.hosts.iter().any(|h| h.reachable())
     }
