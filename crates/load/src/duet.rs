@@ -89,7 +89,7 @@ pub struct Round {
     pub a: Vec<Slice>,
     /// The other server, slice by slice.
     pub other: Vec<Slice>,
-    /// The median over slices of the other's CPU per request by A's.
+    /// The median over slices of the other server's CPU per request, divided by A's.
     pub ratio: f64,
 }
 

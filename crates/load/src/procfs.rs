@@ -55,7 +55,7 @@ pub struct Process {
     dir: PathBuf,
     /// The CPU time includes the children's.
     family: bool,
-    /// Other processes that are measured with it.
+    /// Other processes that are measured with the process.
     others: Vec<u32>,
     known_by: KnownBy,
 }
@@ -88,7 +88,7 @@ impl Process {
         Self { known_by, ..self }
     }
 
-    /// Why it is taken for the server.
+    /// Why the process is taken for the server.
     pub fn is_known_by(&self) -> KnownBy {
         self.known_by
     }
@@ -100,7 +100,7 @@ impl Process {
         Self { others, ..self }
     }
 
-    /// The process id, if it was made from a number.
+    /// The process id, if the value was made from a number.
     pub fn pid(&self) -> Option<u32> {
         self.dir.file_name()?.to_str()?.parse().ok()
     }
@@ -111,7 +111,7 @@ impl Process {
         all.iter().filter_map(Process::pid).collect()
     }
 
-    /// The cores that it may run on; `None` if that cannot be read.
+    /// The cores on which the process may run; `None` if that cannot be read.
     pub fn cores(&self) -> Option<Vec<u32>> {
         let status = fs::read_to_string(self.dir.join("status")).ok()?;
         let list = field(&status, "Cpus_allowed_list")?;
@@ -176,14 +176,14 @@ impl Process {
         all
     }
 
-    /// The descendants, if they are to be counted; at most [`FAMILY_MAX`].
+    /// The descendants, if they are counted; at most [`FAMILY_MAX`].
     fn descendants(&self) -> Vec<Process> {
         let mut found: Vec<Process> = Vec::new();
         if !self.family {
             return found;
         }
         let mut parent = self.clone();
-        // How many have had their own children looked for.
+        // The number of processes whose children have been looked for.
         let mut seen = 0;
         loop {
             let words = parent.of_each_thread("children", |text, _| Ok(text.to_owned()));
@@ -458,7 +458,7 @@ pub struct Memory {
 /// How often threads were switched out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ContextSwitches {
-    /// Because they waited for something.
+    /// Switches because a thread waited for an event.
     pub voluntary: u64,
     /// Because something else was to run.
     pub involuntary: u64,
@@ -546,7 +546,7 @@ impl CoreTimes {
     /// Reads /proc/stat.
     ///
     /// # Errors
-    /// [`ProcError`] if it can't be read or understood.
+    /// [`ProcError`] if the file cannot be read or understood.
     pub fn read() -> Result<Self, ProcError> {
         let path = Path::new("/proc/stat");
         Self::parse(&read(path)?, path)
@@ -724,7 +724,7 @@ mod tests {
         }
     }
 
-    /// Ends what it holds, whatever becomes of the test.
+    /// Ends the child, however the test ends.
     struct Ended(std::process::Child);
 
     impl Drop for Ended {

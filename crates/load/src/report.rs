@@ -24,9 +24,9 @@ pub struct Report<R> {
     pub kind: String,
     /// The version of what measured.
     pub version: &'static str,
-    /// The command that was given, as its arguments.
+    /// The command line, as its arguments.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// The environment in which the command ran.
     pub environment: Environment,
     /// The result.
     pub result: R,

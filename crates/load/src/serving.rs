@@ -22,7 +22,7 @@ pub struct Serving {
     pub connections: usize,
     /// Connections held by processes that are not measured.
     pub elsewhere: usize,
-    /// Processes that also hold such connections.
+    /// Other processes that also hold such connections.
     pub others: BTreeSet<u32>,
     /// Connections without a visible holder: of another user's process, or of a ring's descriptors.
     pub unseen: usize,
@@ -31,7 +31,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Adds what was seen at another time.
+    /// Adds the observations of another time.
     pub fn add(&mut self, later: &Serving) {
         self.connections += later.connections;
         self.elsewhere += later.elsewhere;

@@ -45,7 +45,7 @@ pub struct Records {
     ends: bool,
     /// Throttle of log lines about refused peers; servers only.
     failures: Option<Arc<Throttle>>,
-    /// The peer has closed its side, or has cut the stream; the inner protocol was told.
+    /// The peer has closed its side, or has cut the stream, and the inner protocol was told.
     told_end: bool,
     /// The stream is over without the peer's farewell.
     is_cut: bool,
@@ -117,7 +117,7 @@ impl Records {
         let mut bytes = input.bytes();
         let all = bytes.len();
         if all == 0 {
-            // rustls would take it for the end of the stream, and make up an error whenever it is asked.
+            // rustls would take zero bytes for the end of the stream, and report an error at every call.
             return Ok(0);
         }
         // Refuses while enough plaintext waits inside.
@@ -231,7 +231,7 @@ impl Layer for Records {
         Next::More
     }
 
-    /// Moves what can move: plaintext in, plaintext out, records out.
+    /// Moves as many bytes as possible: plaintext in, plaintext out, records out.
     fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         self.accept(at);
         loop {

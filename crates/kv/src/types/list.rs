@@ -265,7 +265,8 @@ impl List {
         self.parts().rev().flat_map(|block| block.iter().rev())
     }
 
-    /// How many blocks it has: the numbers of [`Piece`]s are below that when it is frozen.
+    /// How many blocks the list has: the numbers of [`Piece`]s are below that when the list is
+    /// frozen.
     pub(crate) fn block_count(&self) -> usize {
         match &self.form {
             Form::Packed(_) => 1,

@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// How uneven it is which of the names 0, 1, ... `sample` shows, each call several.
+    /// The unevenness of a sample of the names 0, 1, ... `sample` shows, each call several.
     fn unevenness_of(names: &[Vec<u8>], mut sample: impl FnMut() -> Vec<Vec<u8>>) -> f64 {
         let place: HashMap<&[u8], usize> = names.iter().map(|n| &n[..]).zip(0..).collect();
         let mut counts = vec![0; names.len()];

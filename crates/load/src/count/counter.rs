@@ -44,7 +44,7 @@ pub enum CountError {
         /// The purpose of the program.
         what: &'static str,
     },
-    /// The tool does not do what it should.
+    /// The tool does not behave as it should.
     #[error("{tool}: {what}")]
     Tool {
         /// Name of the tool.
@@ -60,7 +60,7 @@ pub enum CountError {
         /// Why.
         source: io::Error,
     },
-    /// A file of the tool is not what is expected.
+    /// A file of the tool has an unexpected content.
     #[error("{}: {source}", path.display())]
     Parse {
         /// The file.

@@ -19,7 +19,7 @@ const MARKS: [&str; 7] = [
     "\u{2501}", "\u{2505}", "\u{2508}", "\u{2504}", "\u{254c}", "\u{254d}", "\u{2509}",
 ];
 
-/// One bar: its parts lie one behind the other.
+/// One bar, whose parts lie one behind another.
 #[derive(Debug, Clone)]
 pub struct Bar {
     /// The label of the bar.
@@ -33,7 +33,7 @@ pub struct Bar {
 pub struct Dots {
     /// The label of the part.
     pub label: String,
-    /// Where they are.
+    /// The places of the values.
     pub values: Vec<f64>,
 }
 
@@ -97,7 +97,7 @@ pub enum Chart {
         unit: String,
         /// Names of the columns.
         columns: Vec<String>,
-        /// Each with its name and a cell for each column, if there is anything in it.
+        /// The rows: each has a name and, for each column, a cell if it has a value.
         rows: Vec<(String, Vec<Option<Cell>>)>,
     },
     /// How latencies (up, logarithmic, in ns) are spread at each of several measurements.

@@ -49,7 +49,7 @@ pub struct Page {
     pub sections: Vec<Section>,
     /// The machine: names and values.
     pub facts: Vec<(String, String)>,
-    /// The commands that made it.
+    /// The commands that made the page.
     pub commands: Vec<String>,
     /// All data as JSON, for download.
     pub data: String,

@@ -29,7 +29,7 @@ pub(super) trait Driver: Sized + Send + 'static {
     /// Sends the next batch if it is time for it and nothing is queued.
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk);
 
-    /// Checks what came. Returns how much of it is dealt with.
+    /// Checks the received bytes. Returns how much of it is dealt with.
     fn received(
         &mut self,
         bytes: &[u8],
@@ -116,7 +116,7 @@ pub(super) struct Client<D> {
     driver: D,
     parked: Parked<D>,
     token: u64,
-    /// How it is dialled again.
+    /// The route by which the connection is dialled again.
     route: Route,
     /// Answers never come: that the server has everything shows when it closes in order.
     silent: bool,
@@ -417,7 +417,7 @@ impl<D: Driver> Service for Clients<D> {
             && by_server
             && turn.now().since(since) < self.route.stall
         {
-            // A server that starts anew takes its time.
+            // A server that is starting again takes its time.
             return turn.dial(self.route.dial(token).after(REFUSED_PAUSE));
         }
         let error = error.to_string();

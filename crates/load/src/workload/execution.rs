@@ -84,7 +84,7 @@ pub struct Execution<'a, 'g> {
     dealt: Dealt,
     /// Connections of this part.
     connections: usize,
-    /// Connections may come and go while it is measured.
+    /// Whether connections may come and go during the measurement.
     renews: bool,
     generator: &'a Generator,
     target: &'a Target,

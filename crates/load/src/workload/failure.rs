@@ -28,10 +28,10 @@ pub enum Failure {
         opened: usize,
         /// Connections that were to be opened.
         wanted: usize,
-        /// The time that they had.
+        /// The time that the processes had.
         within: Duration,
     },
-    /// A reply is not what it has to be.
+    /// A reply differs from the expected one.
     #[error("wrong reply on connection {connection}: {fault}: {what}")]
     WrongReply {
         /// The connection, from 0.
@@ -41,12 +41,12 @@ pub enum Failure {
         /// The fault, in words.
         what: String,
     },
-    /// The server closed a connection that it owed something.
+    /// The server closed a connection to which it owed replies.
     #[error("connection {connection} was lost: close in the middle ({why}): {owed}")]
     Lost {
         /// The connection, from 0.
         connection: u64,
-        /// How it ended.
+        /// How the connection ended.
         why: String,
         /// The missing reply.
         owed: String,

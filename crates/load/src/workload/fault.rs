@@ -16,11 +16,11 @@ pub enum Fault {
     ReplyBeforeRequest,
     /// A reply came twice.
     DuplicatedReply,
-    /// A reply is missing; the one behind it came.
+    /// A reply is missing; the next one came.
     LostReply,
-    /// An acknowledgement came for what was acknowledged before.
+    /// An acknowledgement came for a message that was acknowledged before.
     DuplicatedAck,
-    /// An acknowledgement is missing; the one behind it came.
+    /// An acknowledgement is missing; the next one came.
     LostAck,
     /// An acknowledgement came behind the one that should have followed it.
     ReorderedAck,
@@ -50,7 +50,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault, and what came.
+/// A fault, and the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) fault: Fault,

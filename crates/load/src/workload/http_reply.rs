@@ -1,4 +1,4 @@
-//! Reading replies, and comparing each with what it has to be.
+//! Reads replies, and compares each with the expected one.
 //!
 //! The idea: where a reply ends is what RFC 9112, section 6.3 says, in its order; whatever is legal there is no fault
 //! of the server, however seldom servers do it.
@@ -311,7 +311,7 @@ impl Framing {
         let (mut close, mut keep) = (false, false);
         for field in &*reply.headers {
             if field.name.eq_ignore_ascii_case("content-length") {
-                // A list of equal lengths is one of them.
+                // A list of equal lengths counts as one length.
                 for text in field.value.split(|&b| b == b',') {
                     let text = text.trim_ascii();
                     let n = std::str::from_utf8(text).ok();

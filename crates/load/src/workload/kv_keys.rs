@@ -127,7 +127,7 @@ impl Zipf {
         let rest = 1.0 - self.theta;
         match rest.abs() < NEARLY_ONE {
             true => integral.exp(),
-            // Rounding must not lead below the end of what has a logarithm.
+            // Rounding must not lead to a number without a logarithm.
             false => ((integral * rest).max(-1.0).ln_1p() / rest).exp(),
         }
     }

@@ -75,7 +75,7 @@ impl Mix {
         &self.all[usize::from(number)].0
     }
 
-    /// Room for what its first replies were.
+    /// Room for the kinds of the mix's first replies.
     pub(super) fn firsts(&self) -> Firsts {
         self.all.iter().map(|_| OnceLock::new()).collect()
     }

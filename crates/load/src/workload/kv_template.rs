@@ -103,7 +103,7 @@ impl Template {
         &self.shown
     }
 
-    /// Whether it has a place for a key or its number.
+    /// Whether the template has a place for a key or its number.
     pub fn has_key(&self) -> bool {
         let mut all = self.words.iter().flatten();
         all.any(|piece| matches!(piece, Piece::Key | Piece::Number))
@@ -147,7 +147,7 @@ impl Template {
     }
 }
 
-/// A good reply: whether it has something, says that there is nothing, or neither.
+/// The kind of a good reply: with a value, without one, or neither.
 fn front(reply: &Reply<'_>) -> Front {
     match reply.kind {
         Kind::Nil => Front::Nothing(reply.len),

@@ -127,7 +127,7 @@ impl Native {
                 String::new()
             },
             level: load.level,
-            // The window bounds what is held here.
+            // The window bounds the memory of the producer.
             buffer: Amount {
                 messages: u64::MAX,
                 bytes: u64::MAX,

@@ -38,7 +38,7 @@ impl fmt::Display for Unfit {
 
 /// The options of one kind of load.
 pub trait Options: fmt::Debug + Send + Sync {
-    /// Checks them.
+    /// Checks the options, and makes the load.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -102,7 +102,7 @@ impl Chosen {
 pub struct First {
     /// The messages to send.
     pub workload: Workload,
-    /// How much of it.
+    /// The length of the load.
     pub extent: Extent,
     /// The meaning of another answer of the server; `None`: any other answer is wrong, as in any
     /// load.
@@ -176,7 +176,7 @@ impl Kind {
         }
     }
 
-    /// How it is used, in lines for the end of the help: of one run, and of a comparison.
+    /// Examples of one run, and of a comparison, as lines for the end of the help.
     pub const fn used(self, once: &'static [&'static str], again: &'static [&'static str]) -> Kind {
         Kind {
             examples: [once, again],
@@ -209,7 +209,7 @@ impl Kind {
         (self.form(purpose).augment)(Command::new(self.name)).about(self.about)
     }
 
-    /// The options as they were given.
+    /// Reads the given options.
     ///
     /// # Errors
     /// The options cannot be read.

@@ -13,7 +13,7 @@ pub struct Plan {
     pub workload: Workload,
     /// How many connections there are, at least 1.
     pub connections: usize,
-    /// When it is sent.
+    /// When each message is sent.
     pub arrivals: Arrivals,
     /// How long.
     pub extent: Extent,

@@ -12,7 +12,7 @@ pub struct Play<'a> {
     within: Duration,
 }
 
-/// Decides about rounds; its end is that of the load.
+/// Decides about rounds; the load ends with the script.
 pub type Script<'a> = &'a mut dyn FnMut(&mut Play<'_>) -> Result<(), Failure>;
 
 impl<'a> Play<'a> {

@@ -49,7 +49,7 @@ pub struct SimService<S> {
 }
 
 impl<S> SimService<S> {
-    /// The loop that it is on.
+    /// The loop of the service.
     ///
     /// ```
     /// use tidewire::sim::Sim;

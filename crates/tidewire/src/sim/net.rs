@@ -135,7 +135,7 @@ pub(super) enum Place {
 
 struct Side {
     owner: Option<Owner>,
-    /// Closed by its owner.
+    /// Whether the owner has closed the end.
     gone: bool,
     /// Has heard that the other side is closed, which Unix sockets tell apart from its end of output.
     hung_up: bool,
@@ -409,7 +409,7 @@ impl Net {
         self.streams[end.stream as usize].pipes[end.other().side as usize].arrived()
     }
 
-    /// Bytes written at this end that have not arrived at the other.
+    /// Bytes written at this end that have not arrived at the other end.
     pub(super) fn untaken(&self, end: End) -> usize {
         self.streams[end.stream as usize].pipes[end.side as usize].not_arrived()
     }
@@ -611,7 +611,7 @@ impl Net {
         self.tell_of_room(writer);
     }
 
-    /// Behind the end of its output, a Unix socket that is closed says so.
+    /// A Unix socket that is closed tells the other end so, behind the end of its output.
     fn hang_up(&mut self, closed: End) {
         let stream = &self.streams[closed.stream as usize];
         if stream.to.is_tcp() || !stream.sides[closed.side as usize].gone {
@@ -639,7 +639,7 @@ impl Net {
         &mut self.streams[end.stream as usize].pipes[end.side as usize]
     }
 
-    /// The end of its output has left.
+    /// Whether the end of its output has left.
     fn has_said_all(&mut self, end: End) -> bool {
         matches!(self.written_by(end).fin, Fin::InFlight | Fin::Arrived)
     }

@@ -42,7 +42,7 @@ use crate::vocabulary::endpoint::Endpoint;
 /// assert_eq!(*pair.client_local(), 1); // `Asks` counts its replies in the loop's state
 /// ```
 pub struct Pair<S, C> {
-    /// The network that they are on.
+    /// The network of both connections.
     pub sim: Sim,
     server: SimService<S>,
     client: SimService<C>,

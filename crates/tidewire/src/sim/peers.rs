@@ -22,7 +22,7 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 pub struct PlainId(pub(super) usize);
 
 /// # Panics
-/// If it is text, and no endpoint.
+/// Panics if the text is no endpoint.
 pub(super) fn endpoint<E>(of: E) -> Endpoint
 where
     E: TryInto<Endpoint>,

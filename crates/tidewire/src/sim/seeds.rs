@@ -73,8 +73,7 @@ pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<()
     );
 }
 
-/// The lowest seed that fails, and what is wrong with it. Seeds above one that has failed are not
-/// begun.
+/// The lowest failing seed, and its fault. Seeds above one that has failed are not begun.
 fn lowest_failing<E: fmt::Display>(
     seeds: Range<u64>,
     run: &(impl Fn(u64) -> Result<(), E> + Sync),

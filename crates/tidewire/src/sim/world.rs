@@ -47,7 +47,7 @@ pub(super) enum Actor {
     Listener(Endpoint),
 }
 
-/// A loop, and how it is reached.
+/// A loop, and the handle that reaches it.
 pub(super) struct Running {
     pub(super) node: Node,
     /// Threads of its connections, if it is one of [`Shape::Threads`].
@@ -55,7 +55,7 @@ pub(super) struct Running {
     pub(super) waker: Arc<Waker>,
     pub(super) counters: Arc<LoopCounters>,
     pub(super) stop_clock: Arc<StopClock>,
-    /// Itself, if it accepts for others.
+    /// The loop itself, if it accepts for other loops.
     pub(super) acceptors: Acceptors,
     pub(super) team: Team,
 }
@@ -67,7 +67,7 @@ pub(super) struct Team {
     pub(super) others: Vec<LoopId>,
     /// The loop that gives the group its name accepts for the others, and has no connections.
     pub(super) has_acceptor: bool,
-    /// How many they were asked for.
+    /// How many dials the peers were asked for.
     pub(super) dials: usize,
 }
 
@@ -224,7 +224,7 @@ impl Sim {
     /// order of the attempts to connect.
     ///
     /// # Panics
-    /// If there is no such stream yet.
+    /// Panics if there is no such stream yet.
     ///
     /// ```
     /// use std::time::Duration;

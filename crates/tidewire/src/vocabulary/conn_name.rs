@@ -110,7 +110,7 @@ impl ConnName {
         self.number
     }
 
-    /// The number of its service on that loop.
+    /// The number of the connection's service on that loop.
     pub(crate) fn service(self) -> u16 {
         self.service
     }

@@ -74,7 +74,7 @@ impl EndpointError {
 }
 
 impl Endpoint {
-    /// The TCP address, if it is one.
+    /// The TCP address, if the endpoint is one.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
@@ -83,19 +83,19 @@ impl Endpoint {
         }
     }
 
-    /// The TCP port, if it is a TCP address.
+    /// The TCP port, if the endpoint is a TCP address.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.tcp().map(|addr| addr.port())
     }
 
-    /// The IP address, if it is a TCP address.
+    /// The IP address, if the endpoint is a TCP address.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.tcp().map(|addr| addr.ip())
     }
 
-    /// The path, if it is a Unix socket with one.
+    /// The path, if the endpoint is a Unix socket with a path.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -104,13 +104,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is a TCP address.
+    /// Whether the endpoint is a TCP address.
     #[must_use]
     pub fn is_tcp(&self) -> bool {
         matches!(self, Endpoint::Tcp(_))
     }
 
-    /// Whether it is a Unix socket, with a name or without.
+    /// Whether the endpoint is a Unix socket, with a name or without.
     ///
     /// ```
     /// use std::path::Path;

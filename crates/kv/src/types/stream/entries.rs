@@ -112,7 +112,7 @@ impl Entries {
         self.top
     }
 
-    /// Bytes of memory that it owns.
+    /// Bytes of memory that the entries own.
     pub(super) fn heap(&self) -> usize {
         self.heap + block_of::<Block>(self.blocks.capacity())
     }
@@ -138,7 +138,7 @@ impl Entries {
             }
             _ => {
                 if measure.is_some() {
-                    // The block stays as it is, if it is being written down.
+                    // The block stays as it is, if a snapshot is being made of it.
                     let block = &mut self.blocks[last];
                     let held = block.heap();
                     block.close();
@@ -356,7 +356,8 @@ impl Entries {
         true
     }
 
-    /// Has them written down as they are now, whatever becomes of them. Takes a step for each block.
+    /// Has the entries written down in their present state, however they change later. Takes a step
+    /// for each block.
     pub(super) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         let blocks = self.blocks.len();
         self.numbered = Some(Box::new(Numbered {

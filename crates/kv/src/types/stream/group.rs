@@ -35,7 +35,7 @@ impl Keyed for Pending {
 #[derive(Clone, Debug)]
 pub struct Consumer {
     name: Box<[u8]>,
-    /// When it last asked for something, and when it last was given something: milliseconds since 1970.
+    /// The times of the consumer's last request and of its last entry: milliseconds since 1970.
     pub(super) seen_ms: u64,
     pub(super) active_ms: Option<u64>,
     pending: Ordered<StreamId>,
@@ -81,7 +81,7 @@ pub struct Group {
     pub(super) read: Option<u64>,
     pending: Ordered<Pending>,
     names: BTreeMap<Box<[u8]>, u32>,
-    /// By their numbers.
+    /// The consumers by their numbers.
     consumers: Vec<Option<Consumer>>,
     free: Vec<u32>,
     /// Bytes of memory of the consumers, the vector not included.

@@ -64,10 +64,10 @@ pub(super) struct Client {
     back: usize,
     every: Duration,
     piece: usize,
-    /// Says nothing before it is greeted.
+    /// Whether the connection writes nothing before its peer has written.
     is_shy: bool,
     greeted: bool,
-    /// May have ended without all of it.
+    /// Whether the connection may have ended without all of its bytes.
     is_over: bool,
 }
 

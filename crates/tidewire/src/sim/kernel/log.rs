@@ -14,7 +14,7 @@ pub(crate) struct Log {
 
 #[cfg(test)]
 impl Log {
-    /// Keeps it in words from here on.
+    /// Keeps events in words from here on.
     pub(crate) fn keep_words(&mut self) {
         self.words.get_or_insert_default();
     }
