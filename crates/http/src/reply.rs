@@ -143,7 +143,7 @@ impl Reply<'_> {
     /// where that pays.
     ///
     /// # Panics
-    /// An error if fewer than `n` bytes of the data are left.
+    /// Panics if fewer than `n` bytes of the data are left.
     pub fn forward(&mut self, data: &mut Data<'_, '_>, n: usize) {
         assert!(n <= data.len, "forwarded {n} of {} bytes", data.len);
         let length = self.account(n);
