@@ -142,8 +142,10 @@ fn routes(panel: &Panel) -> Router {
         })
         .get("/health", |_, response| response.text("alive\n"))
         .get("/ready", move |_, response| {
-            let response = response.status(if ready.is_ready() { 200 } else { 503 });
-            response.text(&format!("{}\n", ready.state()))
+            // Asked once: the status and the words agree.
+            let (is_ready, state) = ready.readiness();
+            let response = response.status(if is_ready { 200 } else { 503 });
+            response.text(&format!("{state}\n"))
         })
         .get("/log", move |_, response| match shown.levels() {
             Some(levels) => response.text(&format!("{}\n", levels.shown())),

@@ -44,6 +44,7 @@ fn of_loop(of: &LoopView, to: &mut Snapshot) {
         ("buffers", counters.buffers_exhausted),
         ("descriptors", counters.accept_pauses),
         ("dials", counters.dials_refused),
+        ("lookups", counters.lookups_refused),
         ("posts", counters.posts_refused),
         ("places", counters.places_refused),
         ("tells", counters.tells_refused),

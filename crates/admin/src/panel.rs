@@ -63,9 +63,9 @@ type Source = Box<dyn Fn(&mut Snapshot) + Send + Sync>;
 /// panel.set_doing("opening the log, 3 of 9 segments".into());
 /// assert_eq!(panel.state(), "recovering: opening the log, 3 of 9 segments");
 /// panel.set_stage(Stage::Serving);
-/// panel.set_halted(Some("its disk is full".into()));
+/// panel.halts_where(|| Some("its disk is full".into()));
 /// assert_eq!((panel.state(), panel.is_ready()), ("halted: its disk is full".into(), false));
-/// panel.set_halted(None);
+/// panel.halts_where(|| None);
 /// assert!(panel.snapshot().to_prometheus().contains("tidewire_kv_hits_total 7\n"));
 /// assert_eq!(panel.page().state, "serving");
 /// ```
@@ -78,6 +78,9 @@ struct Inner {
     seen: Mutex<Seen>,
 }
 
+/// Says why a server takes nothing for now.
+type Halted = dyn Fn() -> Option<String> + Send + Sync;
+
 #[derive(Default)]
 struct Seen {
     config: serde_json::Value,
@@ -86,8 +89,8 @@ struct Seen {
     levels: Option<Arc<dyn Levels>>,
     /// The server's present work in its stage, and its progress.
     doing: String,
-    /// Why the server accepts no data, though it serves.
-    halted: Option<String>,
+    /// Says why it takes nothing, though it serves.
+    halted: Option<Arc<Halted>>,
 }
 
 impl fmt::Debug for Panel {
@@ -128,33 +131,45 @@ impl Panel {
         self.seen().doing = doing;
     }
 
-    /// Sets why the server takes no new data for now, although it serves what it has; `None` if it takes data.
-    pub fn set_halted(&self, why: Option<String>) {
-        let mut seen = self.seen();
-        if seen.halted != why {
-            seen.halted = why;
-        }
+    /// `halted` says why the server takes nothing for now, though it serves what it has; `None` if it takes what comes. It is asked for each
+    /// request, on the admin listener's loop, in the place of what was given before.
+    pub fn halts_where(&self, halted: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.seen().halted = Some(Arc::new(halted));
+    }
+
+    fn halted(&self) -> Option<String> {
+        // Asked without the lock: the answer may take one of its own.
+        let halted = self.seen().halted.clone();
+        halted.and_then(|halted| halted())
     }
 
     /// Whether the server serves and accepts new data.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.stage() == Stage::Serving && self.seen().halted.is_none()
+        self.readiness().0
     }
 
     /// How far the server is, in words.
     #[must_use]
     pub fn state(&self) -> String {
-        if self.stage() == Stage::Serving
-            && let Some(why) = &self.seen().halted
+        self.readiness().1
+    }
+
+    /// Whether it serves, and takes what comes; and how far it is, in words.
+    #[must_use]
+    pub fn readiness(&self) -> (bool, String) {
+        let stage = self.stage();
+        if stage == Stage::Serving
+            && let Some(why) = self.halted()
         {
-            return format!("halted: {why}");
+            return (false, format!("halted: {why}"));
         }
         let doing = self.seen().doing.clone();
-        match doing.is_empty() {
-            true => self.stage().name().into(),
-            false => format!("{}: {doing}", self.stage().name()),
-        }
+        let state = match doing.is_empty() {
+            true => stage.name().into(),
+            false => format!("{}: {doing}", stage.name()),
+        };
+        (stage == Stage::Serving, state)
     }
 
     /// Replaces what `/config` shows: more is known once a server runs. The configuration must not

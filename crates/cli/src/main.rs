@@ -20,6 +20,7 @@ mod lab;
 mod log;
 mod logging;
 mod look;
+mod names;
 mod read;
 mod secret;
 mod send;

@@ -49,14 +49,23 @@ pub struct HttpConn<H> {
     looked: u32,
     /// The request is a HEAD, whose reply has no body, also if it is an error.
     by_head: bool,
-    /// The server stops: the next reply is the last.
-    draining: bool,
+    /// The server stops, or the connection has lived for as long as it may: what was there is answered.
+    stop: Option<Stop>,
     /// Whether other connections have their turn before the pipelined requests go on.
     gives_way: bool,
     /// Bytes of replies so far, at least those of which the kernel may still hold some; counting stops at the maximum of a
     /// u32.
     replied: u32,
     handler: PhantomData<fn() -> H>,
+}
+
+/// Input that had come before the connection was told of a stop.
+#[derive(Clone, Copy)]
+struct Stop {
+    /// Bytes of it that are not consumed.
+    left: usize,
+    /// Bytes behind it in the input at hand.
+    newer: usize,
 }
 
 /// The connection's present task.
@@ -118,7 +127,7 @@ impl<H: Handler> HttpConn<H> {
             blank: false,
             looked: 0,
             by_head: false,
-            draining: false,
+            stop: None,
             gives_way: false,
             replied: 0,
             handler: PhantomData,
@@ -190,11 +199,11 @@ impl<H: Handler> HttpConn<H> {
         cx: &mut Cx<'_, Self>,
     ) -> Step {
         let request = Request::new(*head, b"");
-        let mut asked = self.asked(head, &cx.link);
         let bytes = &input.bytes()[..len];
         loop {
             input.consume(len);
             cx.local.counts.requests.add();
+            let mut asked = self.asked(head, input.len(), &cx.link);
             asked.last = !head.framing.keep && input.is_empty();
             if let Step::Return(next) = self.answer(&request, asked, None, cx) {
                 return Step::Return(next);
@@ -233,12 +242,21 @@ impl<H: Handler> HttpConn<H> {
         Step::Return(Next::More)
     }
 
-    fn asked(&self, head: &Head<'_>, link: &Link<'_>) -> Asked {
+    /// `behind`: bytes of input behind the request, as far as it is known where it ends.
+    fn asked(&self, head: &Head<'_>, behind: usize, link: &Link<'_>) -> Asked {
         Asked {
             http11: head.minor == 1,
             head: self.by_head,
-            keep: head.framing.keep && !self.draining && !link.is_stopping(),
+            keep: head.framing.keep && !self.is_last(behind, link),
             last: false,
+        }
+    }
+
+    /// Whether a stop has nothing more to be answered than a request with so many bytes behind it.
+    fn is_last(&self, behind: usize, link: &Link<'_>) -> bool {
+        match &self.stop {
+            Some(stop) => behind <= stop.newer,
+            None => behind == 0 && link.will_drain(),
         }
     }
 
@@ -250,10 +268,14 @@ impl<H: Handler> HttpConn<H> {
         input: &mut Input<'_>,
         cx: &mut Cx<'_, Self>,
     ) -> Result<Step, Fault> {
-        let mut asked = self.asked(&head, &cx.link);
+        let length = head.framing.body;
+        let mut behind = input.len() - len;
+        if let Length::Known(n) = length {
+            behind = behind.saturating_sub(usize::try_from(n).unwrap_or(usize::MAX));
+        }
+        let mut asked = self.asked(&head, behind, &cx.link);
         let mut request = Request::new(head, b"");
         let settings = &cx.local.shared.settings;
-        let length = head.framing.body;
         let body = |max| Body::new(length, max, settings.trailers);
         let bytes = input.bytes();
         match cx.local.shared.handler.body(&request) {
@@ -303,11 +325,12 @@ impl<H: Handler> HttpConn<H> {
         cx: &mut Cx<'_, Self>,
     ) -> Step {
         let mut outcome = Outcome::Sent;
+        let before = cx.link.queued_len();
         let HttpLocal { shared, wire, .. } = &mut *cx.local;
         let response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
         let _ = shared.handler.handle(request, response);
         match outcome {
-            Outcome::Sent => self.answered(asked, body, cx),
+            Outcome::Sent => self.answered(before, asked, body, cx),
             Outcome::Later(start) => self.owe(start, asked, body, cx),
             Outcome::Pooled(pool, work) => self.compute((pool, work), asked, body, cx),
             Outcome::Streamed(exchange, length) => {
@@ -327,17 +350,24 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
-    /// The reply is written.
+    /// The reply is written; `before`: bytes that were queued in front of it.
     #[inline]
-    fn answered(&mut self, asked: Asked, body: Option<Body>, cx: &mut Cx<'_, Self>) -> Step {
+    fn answered(
+        &mut self,
+        before: usize,
+        asked: Asked,
+        body: Option<Body>,
+        cx: &mut Cx<'_, Self>,
+    ) -> Step {
         if !matches!(self.stage, Stage::Head) {
             self.stage = Stage::Head;
         }
-        let queued = u32::try_from(cx.link.queued_len()).unwrap_or(u32::MAX);
-        self.replied = self.replied.saturating_add(queued);
+        let len = u32::try_from(cx.link.queued_len().saturating_sub(before)).unwrap_or(u32::MAX);
+        self.replied = self.replied.saturating_add(len);
+        let is_stopped = matches!(self.stop, Some(Stop { left: 0, .. }));
         if asked.last && self.replied <= UNLINGERED_MAX {
             cx.link.finish_without_waiting();
-        } else if !asked.keep || self.draining {
+        } else if !asked.keep || is_stopped {
             cx.link.finish();
         } else if let Some(body) = body.filter(|body| !body.is_done()) {
             self.stage = Stage::Discard(Box::new(Unwanted {
@@ -413,12 +443,13 @@ impl<H: Handler> HttpConn<H> {
         cx.local.counts.refused(why.status);
         log(why, cx);
         let mut outcome = Outcome::Sent;
+        let before = cx.link.queued_len();
         let wire = &mut cx.local.wire;
         let response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
         let _ = response
             .header("retry-after", "1")
             .error(why.status, why.reason);
-        self.answered(asked, body, cx)
+        self.answered(before, asked, body, cx)
     }
 
     /// Gathers more of a request's body.
@@ -459,7 +490,7 @@ impl<H: Handler> HttpConn<H> {
                 else {
                     return Ok(Step::On);
                 };
-                let asked = self.asked(&head, &cx.link);
+                let asked = self.asked(&head, input.len(), &cx.link);
                 let request = Request::new(head, &gather.content);
                 if trailers.is_empty() {
                     return Ok(self.answer(&request, asked, None, cx));
@@ -543,7 +574,7 @@ impl<H: Handler> HttpConn<H> {
         // The kernel may still have much of the reply.
         asked.last = false;
         self.replied = u32::MAX;
-        self.answered(asked, body, cx)
+        self.answered(cx.link.queued_len(), asked, body, cx)
     }
 
     /// Discards more of the body of a request whose handler takes none.
@@ -628,6 +659,40 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
+    /// Answers requests, as far as they have come and may be answered now.
+    fn go_on(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
+        let mut share = Share::default();
+        loop {
+            if cx.link.is_closing() {
+                return Next::More;
+            }
+            let step = match self.stage {
+                Stage::Head => self.head(&mut share, input, cx),
+                Stage::Gather(_) => self.gather(input, cx),
+                Stage::Exchange(_) => self.exchange(input, cx),
+                Stage::Discard(_) => self.discard(input, cx),
+                Stage::Later(_) => return Next::Paused,
+            };
+            let step = match step {
+                Ok(Step::On) if self.has_had_its_turn(&mut share, input, cx) => {
+                    Ok(self.give_way(cx))
+                }
+                step => step,
+            };
+            match step {
+                Ok(Step::On) => {}
+                Ok(Step::Return(next)) => {
+                    let waits = matches!((&self.stage, next), (Stage::Head, Next::More));
+                    if self.stop.is_some() && waits && self.looked == 0 {
+                        cx.link.finish();
+                    }
+                    return next;
+                }
+                Err(fault) => self.refuse(fault, cx),
+            }
+        }
+    }
+
     fn expire(&mut self, cx: &mut Cx<'_, Self>) {
         let deadline = match &self.stage {
             Stage::Head => {
@@ -671,36 +736,14 @@ impl<H: Handler> Protocol for HttpConn<H> {
     type Message = Message;
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
-        let mut share = Share::default();
-        loop {
-            if cx.link.is_closing() {
-                return Next::More;
-            }
-            let step = match self.stage {
-                Stage::Head => self.head(&mut share, input, cx),
-                Stage::Gather(_) => self.gather(input, cx),
-                Stage::Exchange(_) => self.exchange(input, cx),
-                Stage::Discard(_) => self.discard(input, cx),
-                Stage::Later(_) => return Next::Paused,
-            };
-            let step = match step {
-                Ok(Step::On) if self.has_had_its_turn(&mut share, input, cx) => {
-                    Ok(self.give_way(cx))
-                }
-                step => step,
-            };
-            match step {
-                Ok(Step::On) => {}
-                Ok(Step::Return(next)) => {
-                    let waits = matches!((&self.stage, next), (Stage::Head, Next::More));
-                    if self.draining && waits && self.looked == 0 {
-                        cx.link.finish();
-                    }
-                    return next;
-                }
-                Err(fault) => self.refuse(fault, cx),
-            }
+        if let Some(stop) = &mut self.stop {
+            stop.newer = input.len().saturating_sub(stop.left);
         }
+        let next = self.go_on(input, cx);
+        if let Some(stop) = &mut self.stop {
+            stop.left = input.len().saturating_sub(stop.newer);
+        }
+        next
     }
 
     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
@@ -764,8 +807,9 @@ impl<H: Handler> Protocol for HttpConn<H> {
         let Owed {
             mut asked, body, ..
         } = *owed;
-        asked.keep &= !self.draining;
+        asked.keep &= !self.stop.is_some_and(|stop| stop.left == 0);
         let mut outcome = Outcome::Sent;
+        let before = cx.link.queued_len();
         let wire = &mut cx.local.wire;
         let mut response = Response::new(cx.link.reborrow(), wire, &mut asked, &mut outcome);
         let _ = match message.answer {
@@ -777,14 +821,17 @@ impl<H: Handler> Protocol for HttpConn<H> {
             }
             None => response.error(500, "there is no answer"),
         };
-        self.answered(asked, body, cx);
+        self.answered(before, asked, body, cx);
         cx.link.resume();
     }
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
-        self.draining = true;
-        // A request that came before the stop is answered: one more, if the connection gives way to
-        // others. A head that has begun may come to its end.
+        self.stop = Some(Stop {
+            left: cx.link.unread_len(),
+            newer: 0,
+        });
+        // Requests that came before the stop are answered, also behind an answer that is owed, or if the connection
+        // gives way to others. A head that has begun may come to its end.
         if matches!(self.stage, Stage::Head) && !self.gives_way && self.looked == 0 {
             cx.link.finish();
         }

@@ -3,8 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tidewire::{Builder, Closed, EngineChoice, Layered, Listen, Running, StartError};
 use tidewire_http::demo::Burns;
 use tidewire_http::testing::{Got, replies};
-use tidewire_http::{Answer, Http, Router, Settings, demo};
+use tidewire_http::{Answer, Http, Later, Router, Settings, demo};
 use tidewire_pool::Pool;
 use tidewire_tls::{Certificate, Server, rustls};
 
@@ -334,6 +334,137 @@ fn a_stop_lets_a_request_under_way_end_and_says_so() {
         idle.read_to_end(&mut only).unwrap();
         assert_eq!(replies(&only, &[]).unwrap().len(), 1);
     });
+}
+
+/// What had come before a stop is answered, also behind an answer that is owed; the last answer says that it is the last.
+#[test]
+fn pipelined_requests_from_before_a_stop_are_answered_behind_an_owed_one() {
+    for engine in ENGINES {
+        let owed: Arc<Mutex<Vec<Later>>> = Arc::default();
+        let owes = owed.clone();
+        let router = Router::new()
+            .get("/owed", move |_, response| {
+                let owes = owes.clone();
+                response.later(move |later| owes.lock().unwrap().push(later))
+            })
+            .get("/n/{n}", |request, response| {
+                response.text(&request.path()[3..])
+            })
+            .post("/", |request, response| response.body(request.body()));
+        let mut builder = Builder::new();
+        builder.engine(engine).loops(1);
+        let id = builder.service(Http::new(router));
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        let Some(running) = start(&mut builder) else {
+            continue;
+        };
+        let mut idle = connect(addr(&running));
+        idle.write_all(get("/n/0").as_bytes()).unwrap();
+        idle.read_exact(&mut [0; 1]).unwrap();
+        let mut stream = connect(addr(&running));
+        let mut requests = get("/owed");
+        for n in 0..6 {
+            // Some of them equal to the byte.
+            requests += &get(&format!("/n/{}", n / 3));
+            requests += "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody";
+        }
+        stream.write_all(requests.as_bytes()).unwrap();
+        let began = Instant::now();
+        while owed.lock().unwrap().is_empty() {
+            assert!(began.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        let drain = running.drain(PATIENCE);
+        // The loop has told its connections.
+        idle.read_to_end(&mut Vec::new()).unwrap();
+        let later = owed.lock().unwrap().pop().unwrap();
+        later.send(Answer::new(200).text("late"));
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        let got = replies(&back, &[]).unwrap();
+        let texts: Vec<&str> = got.iter().map(Got::text).collect();
+        let rest = ["0", "body"]
+            .repeat(3)
+            .into_iter()
+            .chain(["1", "body"].repeat(3));
+        assert_eq!(
+            texts,
+            ["late"].into_iter().chain(rest).collect::<Vec<_>>(),
+            "{engine}"
+        );
+        let closes = got
+            .iter()
+            .map(|got| got.header("connection") == Some("close"));
+        let closes: Vec<bool> = closes.collect();
+        assert!(
+            closes[12] && !closes[..12].contains(&true),
+            "{engine}: {closes:?}"
+        );
+        drop((stream, idle));
+        drain.wait();
+    }
+}
+
+/// Requests that wait when a stop begins, because the client has not read the replies before them, are answered.
+#[test]
+fn pipelined_requests_that_wait_for_room_are_answered_after_a_stop() {
+    const REQUESTS: u64 = 40;
+    on_every_engine(|running, app| {
+        let mut idle = connect(addr(&running));
+        idle.write_all(get("/bytes/0").as_bytes()).unwrap();
+        idle.read_exact(&mut [0; 1]).unwrap();
+        let mut stream = connect(addr(&running));
+        let requests: String = (0..REQUESTS).map(|n| get(&format!("/long?{n}"))).collect();
+        stream.write_all(requests.as_bytes()).unwrap();
+        let began = Instant::now();
+        while running.counters().output_pauses == 0 {
+            assert!(began.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        let drain = running.drain(PATIENCE);
+        // The loops have told their connections.
+        idle.read_to_end(&mut Vec::new()).unwrap();
+        assert!(app.counters().requests < REQUESTS, "some wait");
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        let got = replies(&back, &[]).unwrap();
+        assert!(got.iter().all(|got| got.body.len() == LONG));
+        assert_eq!(got.len() as u64, REQUESTS);
+        drop((stream, idle));
+        drain.wait();
+    });
+}
+
+/// Many short replies are short together: the connection ends with the last, though its client keeps its own side open.
+#[test]
+fn a_pipeline_of_short_replies_is_not_lingered_for() {
+    for engine in ENGINES {
+        let app = app();
+        let limits = tidewire::Limits {
+            linger: 20 * PATIENCE,
+            ..app.limits()
+        };
+        let mut builder = Builder::new();
+        builder.engine(engine).loops(1);
+        let id = builder.service_with(app, limits);
+        builder.listen(id, Listen::at("127.0.0.1:0"));
+        let Some(running) = start(&mut builder) else {
+            continue;
+        };
+        let mut stream = connect(addr(&running));
+        let requests = get("/").repeat(30) + &last("/");
+        stream.write_all(requests.as_bytes()).unwrap();
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        assert_eq!(replies(&back, &[]).unwrap().len(), 31);
+        let began = Instant::now();
+        while running.counters().open > 0 {
+            assert!(began.elapsed() < PATIENCE, "{engine}: it lingers");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(stream);
+        running.stop(PATIENCE);
+    }
 }
 
 #[test]

@@ -166,6 +166,16 @@ pub(crate) fn take(
     Ok(true)
 }
 
+/// Notes the offset of the last transaction of the owner, if this was the mark of one: each transaction has such a mark.
+pub(crate) fn note_proof(key: &[u8], offset: i64, held: &mut Held) {
+    if key == OWNER.as_bytes()
+        && let Some(owner) = held.owner
+    {
+        held.proofs
+            .insert(owner, u64::try_from(offset).unwrap_or(0));
+    }
+}
+
 /// A mark of the share that says up to which offset of its topic there were records: a topic that ends before is another one.
 pub(crate) fn reached(offset: u64) -> Mark {
     let value = [&[VERSION], &offset.to_le_bytes()[..]].concat();

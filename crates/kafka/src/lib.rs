@@ -64,7 +64,8 @@ mod without;
 pub use client::mock;
 #[cfg(feature = "client")]
 pub use client::{
-    Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
+    Members, Polled, Reader, Watch, Watched, fetch_snapshot, forget, held, home, homes, membership,
+    send_snapshot,
 };
 pub use format::Malformed;
 pub use record::{Form, Found};
@@ -73,5 +74,6 @@ pub use target::{BadTarget, PARTITIONS, PARTITIONS_MAX, Settings, Target};
 pub use unavailable::Unavailable;
 #[cfg(not(feature = "client"))]
 pub use without::{
-    Polled, Reader, fetch_snapshot, forget, held, home, homes, membership, send_snapshot,
+    Members, Polled, Reader, Watch, Watched, fetch_snapshot, forget, held, home, homes, membership,
+    send_snapshot,
 };

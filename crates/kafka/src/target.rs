@@ -110,6 +110,12 @@ impl Target {
         format!("tidewire-{}", self.topic)
     }
 
+    /// The group of the servers of a store.
+    #[must_use]
+    pub fn store_group(&self) -> String {
+        format!("tidewire-{}-store-{}", self.topic, self.partition)
+    }
+
     /// Where a share of a fleet is at home.
     #[must_use]
     pub fn of(&self, share: Share) -> Target {

@@ -80,6 +80,83 @@ pub fn forget(_: &Target, _: &Settings, _: u64, _: u64) -> Result<(), Unavailabl
     Err(Unavailable::NotBuilt)
 }
 
+/// Members of a group; there are none.
+#[derive(Debug)]
+pub struct Members(std::convert::Infallible);
+
+impl Members {
+    /// Never: see [`Unavailable::NotBuilt`].
+    ///
+    /// # Errors
+    /// Always.
+    pub fn join(
+        _: &Target,
+        _: &Settings,
+        _: &str,
+        _: std::time::Duration,
+    ) -> Result<Members, Unavailable> {
+        Err(Unavailable::NotBuilt)
+    }
+
+    /// No group exists in this build.
+    pub fn stay(&self, _: std::time::Duration) {
+        match self.0 {}
+    }
+
+    /// No group exists in this build.
+    ///
+    /// # Errors
+    /// None.
+    pub fn places(&self) -> Result<std::collections::BTreeSet<String>, Unavailable> {
+        match self.0 {}
+    }
+}
+
+/// What a [`Watch`] finds within a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Another mark.
+    Mark,
+    /// No further committed mark is there now.
+    End,
+    /// Nothing has come.
+    Nothing,
+}
+
+/// What reads the marks of a home; there is none.
+#[derive(Debug)]
+pub struct Watch(std::convert::Infallible);
+
+impl Watch {
+    /// Never: see [`Unavailable::NotBuilt`].
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(_: &Target, _: &Settings) -> Result<Watch, Unavailable> {
+        Err(Unavailable::NotBuilt)
+    }
+
+    /// No home exists in this build.
+    #[must_use]
+    pub fn held(&self) -> &Held {
+        match self.0 {}
+    }
+
+    /// No home exists in this build.
+    ///
+    /// # Errors
+    /// None.
+    pub fn poll(&mut self, _: std::time::Duration) -> Result<Watched, Unavailable> {
+        match self.0 {}
+    }
+
+    /// No home exists in this build.
+    #[must_use]
+    pub fn is_answered(&self, _: std::time::Duration) -> bool {
+        match self.0 {}
+    }
+}
+
 /// The result of waiting a bounded time for a [`Reader`].
 #[derive(Debug)]
 pub enum Polled {

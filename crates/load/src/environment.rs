@@ -7,12 +7,12 @@ use std::fmt;
 use std::fs;
 
 use rustix::process::{Resource, getrlimit};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::procfs::CoreTimes;
 
 /// Facts about the machine and the limits of the calling process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// When the run was made, as the caller wrote it.
     pub date: String,
@@ -39,7 +39,7 @@ pub struct Environment {
 }
 
 /// A resource limit; `None` is unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// In force now.
     pub soft: Option<u64>,

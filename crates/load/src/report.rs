@@ -3,11 +3,12 @@
 //! The idea: a result that can't be reproduced is not one, so the command line and the machine are
 //! part of the file, not of a person's memory.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 
@@ -17,13 +18,14 @@ pub const FORMAT: u32 = 1;
 /// A result with its header.
 ///
 /// `R` is a single run's figures or a [`Comparison`](crate::abba::Comparison).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report<R> {
     format: u32,
     /// The kind of the measurement, in a word or two: `bench echo`, `ab`.
     pub kind: String,
-    /// The version of what measured.
-    pub version: &'static str,
+    /// The version of what measured; empty in files that do not say it.
+    #[serde(default)]
+    pub version: Cow<'static, str>,
     /// The command line, as its arguments.
     pub command: Vec<String>,
     /// The environment in which the command ran.
@@ -42,6 +44,19 @@ pub struct ReportError {
     pub source: io::Error,
 }
 
+impl<R> Report<R> {
+    /// Version of the layout.
+    pub fn format(&self) -> u32 {
+        self.format
+    }
+
+    /// The command that was given, as a shell would take it.
+    pub fn command_line(&self) -> String {
+        let words = self.command.iter().map(|word| quoted(word));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
 impl<R: Serialize> Report<R> {
     /// Puts a header to a result.
     pub fn new(
@@ -53,7 +68,7 @@ impl<R: Serialize> Report<R> {
         Self {
             format: FORMAT,
             kind: kind.into(),
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").into(),
             command: command.into_iter().collect(),
             environment,
             result,
@@ -99,6 +114,15 @@ impl<R: Serialize> Report<R> {
     }
 }
 
+/// Quotes what a shell would take for more than a word.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./,:@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Renaming onto a device or a link would take its place instead of writing to it.
 fn is_special(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_file())
@@ -107,6 +131,15 @@ fn is_special(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_more_than_a_word_is_quoted() {
+        assert_eq!(quoted("--size=4k"), "--size=4k");
+        assert_eq!(quoted("p99<1ms"), "'p99<1ms'");
+        assert_eq!(quoted("it's; rm"), "'it'\\''s; rm'");
+        assert_eq!(quoted(""), "''");
+    }
+
     use crate::abba::{Sample, Schedule, run};
     use crate::stats::Bootstrap;
     use std::convert::Infallible;

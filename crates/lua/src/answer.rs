@@ -2,7 +2,7 @@
 
 use mlua::{Table, Value};
 
-use crate::number::whole;
+use crate::number::{cast, shortest, whole};
 
 /// Deepest nesting of an answer.
 const DEPTH: usize = 100;
@@ -61,7 +61,7 @@ impl Taker {
             Value::Boolean(yes) if self.resp3 => Ok(Answer::Bool(*yes)),
             Value::Boolean(true) => Ok(Answer::Integer(1)),
             Value::Integer(n) => Ok(Answer::Integer(*n)),
-            Value::Number(x) => Ok(Answer::Integer(*x as i64)),
+            Value::Number(x) => Ok(Answer::Integer(cast(*x))),
             Value::String(text) => Ok(Answer::Bulk(self.bytes(&text.as_bytes())?)),
             Value::Table(table) => self.table(table, depth),
             _ => Ok(Answer::Nil),
@@ -143,7 +143,7 @@ pub(crate) fn argument(value: &Value) -> Option<Vec<u8>> {
         Value::Integer(n) => Some(n.to_string().into_bytes()),
         Value::Number(x) => Some(match whole(*x) {
             Some(n) => n.to_string().into_bytes(),
-            None => crate::number::general(*x, 17).into_bytes(),
+            None => shortest(*x).into_bytes(),
         }),
         _ => None,
     }

@@ -10,7 +10,7 @@ use crate::args;
 use crate::host::{self, Call};
 use crate::raised::Raised;
 use crate::room::lifted;
-use crate::state::State;
+use crate::state::{Looks, State};
 use crate::value::Value;
 
 /// `redis.call`, `redis.pcall`, and what stands behind `redis.log` and `redis.acl_check_cmd`.
@@ -37,6 +37,9 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, rust: &Table) -> LuaResult
     })?;
     rust.raw_set("log", log)
 }
+
+/// Values of a reply that a script which is held by the leash is given for nothing.
+const FEW_PARTS: usize = 256;
 
 /// Words of most commands.
 const FEW: usize = 6;
@@ -78,8 +81,14 @@ fn serve(state: &State, lua: &Lua, args: &MultiValue, raise: bool) -> LuaResult<
     let answer = |value: Value<'_>| match value {
         Value::Error(text) if raise => Err(Error::external(Raised(text.into_owned()))),
         value => {
-            let _lifted = lifted(lua, state.memory_max.get(), value.room());
-            value.to_lua(lua)
+            state.heed_leash(lua);
+            if state.leash.holds() && value.parts() <= FEW_PARTS {
+                // The bytes of a few values do no harm.
+                state.lengthen(lua, value.room());
+            }
+            let _lifted = lifted(lua, state.limit.get(), value.room());
+            let mut looks = Looks::of(state);
+            value.to_lua(lua, &mut || Ok(looks.next()?))
         }
     };
     let error = |text: &'static str| answer(Value::Error(text.as_bytes().into()));

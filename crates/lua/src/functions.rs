@@ -40,8 +40,10 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<
     let random = library::wrapped(lua, state, move |_, args| of.random.random(args))?;
     rust.raw_set("random", random)?;
     let of = state.clone();
-    let is_short_of_memory =
-        lua.create_function(move |lua, ()| Ok(lua.used_memory() > of.memory_max.get() / 2))?;
+    let is_short_of_memory = lua.create_function(move |lua, ()| {
+        // What has outgrown the leash begins anew elsewhere, whoever catches the error.
+        Ok(of.leash.holds() || lua.used_memory() > of.memory_max.get() / 2)
+    })?;
     rust.raw_set("is_short_of_memory", is_short_of_memory)?;
     let of = state.clone();
     let look = lua.create_function(move |lua, ()| look_closely(lua, &of))?;

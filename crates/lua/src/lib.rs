@@ -25,7 +25,7 @@
 //!
 //! let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
 //! let script = b"return {redis.call('echo', ARGV[1]), #KEYS}";
-//! let run = Run { name: "f1", text: script, keys: &[b"k"], args: &[b"x"] };
+//! let run = Run { name: "f1", text: script, keys: &[b"k"], args: &[b"x"], leash: None };
 //! let ended = vm.run(run, &mut Echo::default());
 //! assert_eq!(ended, Ended::Done(Answer::Array(vec![Answer::Bulk(b"x".to_vec()), Answer::Integer(1)])));
 //! ```
@@ -40,6 +40,7 @@ mod effort;
 mod functions;
 mod host;
 mod json;
+mod leash;
 mod library;
 mod msgpack;
 mod number;
@@ -58,5 +59,6 @@ mod vm;
 pub use answer::Answer;
 pub use functions::FLAGS;
 pub use host::{Call, Host, Stop, Verdict};
+pub use leash::Leash;
 pub use value::Value;
-pub use vm::{Ended, Fcall, Registered, Run, Vm};
+pub use vm::{Ended, Fcall, NotLoaded, Registered, Run, Vm};

@@ -38,7 +38,7 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>) -> LuaResult<Table> {
 }
 
 /// Steps that a value costs.
-const EACH: u64 = 20;
+const EACH: u64 = 100;
 
 /// Deepest nesting that is written; below it stands nil, as in the library of this name.
 const DEPTH: usize = 16;

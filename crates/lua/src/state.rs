@@ -7,6 +7,7 @@ use mlua::{HookTriggers, Lua, Result as LuaResult, VmState};
 
 use crate::host::{self, Stop, Verdict};
 use crate::json::config::JsonConfig;
+use crate::leash::Leash;
 use crate::random::Random;
 
 /// Instructions between two times that the host is asked whether to go on.
@@ -39,6 +40,9 @@ pub(crate) struct State {
     pub(crate) resp3: Cell<bool>,
     /// Bytes that the interpreter may take.
     pub(crate) memory_max: Cell<usize>,
+    /// Bytes that it may take now: fewer while the script is held by the leash.
+    pub(crate) limit: Cell<usize>,
+    pub(crate) leash: Leash,
     /// The script is looked at more often: it has so much memory that an instruction may
     /// take long.
     pub(crate) is_dense: Cell<bool>,
@@ -59,6 +63,70 @@ impl State {
         match &*self.stopped.borrow() {
             Some(_) => Err(Stopped),
             None => Ok(()),
+        }
+    }
+}
+
+impl State {
+    /// Sets how many bytes the interpreter may take from now on.
+    pub(crate) fn set_limit(&self, lua: &Lua, limit: usize) {
+        self.limit.set(limit);
+        // A limit was set before, so this cannot fail.
+        let _ = lua.set_memory_limit(limit);
+    }
+
+    /// Lets a script whose leash was released take what the interpreter may.
+    pub(crate) fn heed_leash(&self, lua: &Lua) {
+        let max = self.memory_max.get();
+        if self.limit.get() != max && !self.leash.holds() {
+            self.set_limit(lua, max);
+        }
+    }
+
+    /// Lets a script that is held by the leash take more.
+    pub(crate) fn lengthen(&self, lua: &Lua, more: usize) {
+        let max = self.memory_max.get();
+        let limit = self.limit.get();
+        if limit != max {
+            self.set_limit(lua, limit.saturating_add(more).min(max));
+        }
+    }
+}
+
+/// Looks at the script between the values that are made for it: one of many takes long where their texts collide.
+pub(crate) struct Looks<'s> {
+    state: &'s State,
+    left: u32,
+}
+
+impl<'s> Looks<'s> {
+    /// Values between two looks.
+    const EVERY: u32 = 16;
+
+    pub(crate) fn of(state: &'s State) -> Looks<'s> {
+        Looks {
+            state,
+            left: Looks::EVERY,
+        }
+    }
+
+    /// Whether the script is to be looked at before the next value.
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = Looks::EVERY;
+            return true;
+        }
+        false
+    }
+
+    /// Before each value.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<(), Stopped> {
+        match self.is_due() {
+            true => self.state.look(),
+            false => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use mlua::{Lua, LuaOptions, StdLib, Table, Value as Lua51};
 
-use crate::{Answer, Call, Ended, Fcall, Host, Run, Stop, Value, Verdict, Vm};
+use crate::{Answer, Call, Ended, Fcall, Host, NotLoaded, Run, Stop, Value, Verdict, Vm};
 
 /// Answers nothing.
 struct Nobody;
@@ -64,6 +64,7 @@ fn ours(vm: &Vm, name: &str, text: &str, args: &[&[u8]]) -> String {
         text: text.as_bytes(),
         keys: &[],
         args,
+        leash: None,
     };
     match vm.run(run, &mut Nobody) {
         Ended::Done(Answer::Bulk(text)) => text.escape_ascii().to_string(),
@@ -348,6 +349,7 @@ fn stopped_after(looks: u32, text: &str) -> Ended {
         text: text.as_bytes(),
         keys: &[],
         args: &[],
+        leash: None,
     };
     vm.run(run, &mut Nobody)
 }
@@ -603,6 +605,7 @@ fn what_a_script_raises_is_not_written_into() {
                 text: text.as_bytes(),
                 keys: &[],
                 args: &[],
+                leash: None,
             };
             let ended = vm.run(run, &mut Nobody);
             let is_caught = text.starts_with("return pcall");
@@ -620,6 +623,7 @@ fn what_a_script_raises_is_not_written_into() {
         text: b"\nerror({err = 'MY error'})",
         keys: &[],
         args: &[],
+        leash: None,
     };
     let told = "MY error script: own, on @user_script:2.";
     assert_eq!(vm.run(run, &mut Nobody), Ended::Failed(told.into()));
@@ -628,6 +632,7 @@ fn what_a_script_raises_is_not_written_into() {
         text: b"\nerror(setmetatable({err = 'MY error'}, {}))",
         keys: &[],
         args: &[],
+        leash: None,
     };
     let told = "MY error script: own with a metatable, on @user_script:2.";
     assert_eq!(vm.run(run, &mut Nobody), Ended::Failed(told.into()));
@@ -640,7 +645,7 @@ fn a_library_reaches_nothing_of_scripts() {
     let before = kept(&vm);
     let text = b"_G = nil redis.register_function('f', function() \
         return tostring(pcall(function() _G.KEYS = 'theirs' return _G.KEYS end)) .. tostring(pcall(function() return KEYS end)) end)";
-    let registered = vm.load(1, text);
+    let registered = vm.load(1, text, None);
     // `_G` is the library's own, and is not written to while it is loaded either, or the library may do without.
     if registered.is_ok() {
         let call = Fcall {
@@ -649,6 +654,7 @@ fn a_library_reaches_nothing_of_scripts() {
             function: "f",
             keys: &[],
             args: &[],
+            leash: None,
         };
         match vm.call(call, &mut Nobody) {
             Ended::Done(Answer::Bulk(text)) => assert_eq!(text, b"falsefalse"),
@@ -656,7 +662,123 @@ fn a_library_reaches_nothing_of_scripts() {
         }
     }
     for text in ["error(redis)", "error(_G)", "error(string)"] {
-        assert!(vm.load(2, text.as_bytes()).is_err());
+        assert!(vm.load(2, text.as_bytes(), None).is_err());
     }
     unchanged(&before, &vm, "a library");
+}
+
+/// Answers with as many texts as the argument says.
+struct Many(Vec<Vec<u8>>);
+
+impl Host for Many {
+    fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop> {
+        let text = std::str::from_utf8(call.args[1]).unwrap();
+        let texts = 0..text.parse::<usize>().unwrap();
+        self.0 = texts.map(|n| format!("text {n}").into_bytes()).collect();
+        let all: Vec<Value<'_>> = self.0.iter().map(|text| Value::Bulk(text)).collect();
+        Ok(Value::Map(vec![(Value::Bulk(b"all"), Value::Array(all))]))
+    }
+
+    fn log(&mut self, _: u8, _: &[u8]) {}
+}
+
+/// Where texts collide each costs as much as there are: what is made of many is looked at on the way.
+#[test]
+fn arguments_replies_and_decoded_values_are_looked_at_while_they_are_made() {
+    const MANY: usize = 3_200;
+    let texts: Vec<Vec<u8>> = (0..MANY).map(|n| format!("arg {n}").into_bytes()).collect();
+    let args: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
+    let many = format!("{MANY}").into_bytes();
+    let json = format!("[{}1]", "1,".repeat(MANY)).into_bytes();
+    for (what, text, args) in [
+        ("arguments", "return 1", &args[..]),
+        (
+            "a reply",
+            "return redis.call('x', ARGV[1]) and 1",
+            &[&many[..]],
+        ),
+        (
+            "JSON",
+            "return #cjson.decode(ARGV[1]) > 0 and 1",
+            &[&json[..]],
+        ),
+    ] {
+        let looks = std::rc::Rc::new(std::cell::Cell::new(0));
+        let seen = looks.clone();
+        let watch = move || {
+            seen.set(seen.get() + 1);
+            Verdict::Go
+        };
+        let vm = Vm::new(64 << 20, watch).unwrap();
+        let run = Run {
+            name: what,
+            text: text.as_bytes(),
+            keys: &[],
+            args,
+            leash: None,
+        };
+        let ended = vm.run(run, &mut Many(Vec::new()));
+        assert_eq!(ended, Ended::Done(Answer::Integer(1)), "{what}");
+        assert!(looks.get() >= MANY as u32 / 128, "{what}: {}", looks.get());
+    }
+}
+
+#[test]
+fn a_script_on_a_leash_ends_where_it_needs_more_whoever_catches_that() {
+    const LEASH: usize = 256 << 10;
+    const LARGE: &[&str] = &[
+        "local t = {} for i = 1, 100000 do t[i .. ''] = i end return 1",
+        "return {pcall(function() local t = {} for i = 1, 100000 do t[i] = i end end)}",
+        "return xpcall(function() return string.rep('a', 1e6) end, function(e) return 1 end)",
+        "return coroutine.resume(coroutine.create(function() return string.rep('a', 1e6) end))",
+        "while true do pcall(string.rep, 'a', 1e6) end",
+        "return redis.call('x', '20000')",
+        "return #cjson.decode('[' .. string.rep('\"abcdefgh\",', 20000) .. '1]')",
+    ];
+    let vm = Vm::new(64 << 20, || Verdict::Go).unwrap();
+    let run = |text: &str, args: &[&[u8]], leash| {
+        let run = Run {
+            name: text,
+            text: text.as_bytes(),
+            keys: &[],
+            args,
+            leash,
+        };
+        vm.run(run, &mut Many(Vec::new()))
+    };
+    for text in LARGE {
+        assert_eq!(run(text, &[], Some(LEASH)), Ended::Outgrown, "{text}");
+    }
+    // The bytes of arguments and of replies of few values count for nothing, and what is small is done.
+    let large = vec![b'a'; 1 << 20];
+    let done = Ended::Done(Answer::Integer(1));
+    for text in ["return #ARGV", "return redis.call('x', '200') and 1"] {
+        assert_eq!(run(text, &[&large], Some(LEASH)), done, "{text}");
+    }
+    // Without one, or behind one.
+    let text = LARGE[0];
+    assert_eq!(run(text, &[], None), done);
+    let library = b"local t = {} for i = 1, 100000 do t[i] = i end redis.register_function('f', function() end)";
+    assert_eq!(vm.load(1, library, Some(LEASH)), Err(NotLoaded::Outgrown));
+    assert!(!vm.has_library(1));
+    assert_eq!(vm.load(1, library, None).unwrap().len(), 1);
+    // Whoever lets go of it lets the script take all.
+    struct Releases(crate::Leash);
+    impl Host for Releases {
+        fn call(&mut self, _: Call<'_>) -> Result<Value<'_>, Stop> {
+            self.0.release();
+            Ok(Value::Nil)
+        }
+
+        fn log(&mut self, _: u8, _: &[u8]) {}
+    }
+    let text = "redis.call('x') local t = {} for i = 1, 100000 do t[i .. ''] = i end return 1";
+    let run = Run {
+        name: text,
+        text: text.as_bytes(),
+        keys: &[],
+        args: &[],
+        leash: Some(LEASH),
+    };
+    assert_eq!(vm.run(run, &mut Releases(vm.leash())), done);
 }

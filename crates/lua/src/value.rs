@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mlua::{Lua, Result, Table, Value as Lua51};
+use mlua::{Lua, Result, Value as Lua51};
 
 use crate::room::EACH;
 
@@ -62,8 +62,19 @@ impl<'a> Value<'a> {
         inside + EACH
     }
 
-    /// As a value of Lua.
-    pub(crate) fn to_lua(&self, lua: &Lua) -> Result<Lua51> {
+    /// How many values it is made of.
+    pub(crate) fn parts(&self) -> usize {
+        let sum = |all: &[Value<'_>]| all.iter().map(Value::parts).sum::<usize>();
+        1 + match self {
+            Value::Array(all) | Value::Set(all) => sum(all),
+            Value::Map(pairs) => pairs.iter().map(|(a, b)| a.parts() + b.parts()).sum(),
+            _ => 0,
+        }
+    }
+
+    /// As a value of Lua. `next` is called before each value that it is made of.
+    pub(crate) fn to_lua(&self, lua: &Lua, next: &mut dyn FnMut() -> Result<()>) -> Result<Lua51> {
+        next()?;
         let string = |bytes: &[u8]| lua.create_string(bytes).map(Lua51::String);
         let single = |name: &str, value: Lua51| -> Result<Lua51> {
             let table = lua.create_table_with_capacity(0, 1)?;
@@ -86,11 +97,17 @@ impl<'a> Value<'a> {
                 table.raw_set("format", string(format)?)?;
                 single("verbatim_string", Lua51::Table(table))
             }
-            Value::Array(all) => Ok(Lua51::Table(list(lua, all)?)),
+            Value::Array(all) => {
+                let table = lua.create_table_with_capacity(all.len(), 0)?;
+                for (at, value) in all.iter().enumerate() {
+                    table.raw_set(at + 1, value.to_lua(lua, next)?)?;
+                }
+                Ok(Lua51::Table(table))
+            }
             Value::Map(pairs) => {
                 let table = lua.create_table_with_capacity(0, pairs.len())?;
                 for (key, value) in pairs {
-                    let (key, value) = (key.to_lua(lua)?, value.to_lua(lua)?);
+                    let (key, value) = (key.to_lua(lua, next)?, value.to_lua(lua, next)?);
                     if is_key(&key) {
                         table.raw_set(key, value)?;
                     }
@@ -100,7 +117,7 @@ impl<'a> Value<'a> {
             Value::Set(all) => {
                 let table = lua.create_table_with_capacity(0, all.len())?;
                 for key in all {
-                    let key = key.to_lua(lua)?;
+                    let key = key.to_lua(lua, next)?;
                     if is_key(&key) {
                         table.raw_set(key, true)?;
                     }
@@ -130,14 +147,6 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
         }
         from = at + 1;
     }
-}
-
-fn list(lua: &Lua, all: &[Value<'_>]) -> Result<Table> {
-    let table = lua.create_table_with_capacity(all.len(), 0)?;
-    for (at, value) in all.iter().enumerate() {
-        table.raw_set(at + 1, value.to_lua(lua)?)?;
-    }
-    Ok(table)
 }
 
 fn parse(bytes: &[u8], depth: usize) -> Option<(Value<'_>, &[u8])> {

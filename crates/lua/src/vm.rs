@@ -8,15 +8,16 @@ use mlua::{ChunkMode, Either, Error, Function, IntoLua, Lua, LuaOptions};
 use mlua::{Result as LuaResult, StdLib, Table, Value as Lua51};
 
 use crate::answer::{Answer, Taker, argument};
-use crate::args;
+use crate::args::{self, NO_MEMORY};
 use crate::functions::{CHUNK, LIBRARY, functions};
 use crate::host::{self, Host, Stop, Verdict};
 use crate::json::config::JsonConfig;
+use crate::leash::Leash;
 use crate::library;
 use crate::raised::{message, plain};
 use crate::random::Random;
 use crate::room::{self, lifted};
-use crate::state::{INSTRUCTIONS, State, watch_instructions};
+use crate::state::{INSTRUCTIONS, Looks, State, watch_instructions};
 
 /// Compiled scripts that are kept.
 const COMPILED: usize = 1000;
@@ -34,6 +35,9 @@ pub struct Run<'a> {
     pub keys: &'a [&'a [u8]],
     /// `ARGV`.
     pub args: &'a [&'a [u8]],
+    /// Bytes that it may take beside what the interpreter has, until the [leash](Vm::leash) is released; beyond that it
+    /// ends as [outgrown](Ended::Outgrown).
+    pub leash: Option<usize>,
 }
 
 /// A call of a function of a library.
@@ -49,6 +53,8 @@ pub struct Fcall<'a> {
     pub keys: &'a [&'a [u8]],
     /// Second argument of the function: the other arguments.
     pub args: &'a [&'a [u8]],
+    /// As of a [`Run`].
+    pub leash: Option<usize>,
 }
 
 /// A function that a library has registered.
@@ -71,6 +77,29 @@ pub enum Ended {
     Failed(Vec<u8>),
     /// The script was stopped.
     Stopped(Stop),
+    /// The script has needed more memory than its leash allows.
+    Outgrown,
+}
+
+/// Why a library was not loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotLoaded {
+    /// The error line: what is wrong with it.
+    Failed(Vec<u8>),
+    /// The library was stopped.
+    Stopped(Stop),
+    /// The library has needed more memory than its leash allows.
+    Outgrown,
+}
+
+impl NotLoaded {
+    fn into_ended(self) -> Ended {
+        match self {
+            NotLoaded::Failed(line) => Ended::Failed(line),
+            NotLoaded::Stopped(stop) => Ended::Stopped(stop),
+            NotLoaded::Outgrown => Ended::Outgrown,
+        }
+    }
 }
 
 /// A library that was loaded.
@@ -126,6 +155,8 @@ impl Vm {
             stopped: RefCell::default(),
             resp3: Cell::default(),
             memory_max: Cell::new(memory_max),
+            limit: Cell::new(memory_max),
+            leash: Leash::default(),
             is_dense: Cell::default(),
             random: Random::default(),
             json: Rc::default(),
@@ -157,6 +188,14 @@ impl Vm {
     /// What is wrong with it.
     pub fn compile(&self, name: &str, text: &[u8]) -> Result<(), Vec<u8>> {
         self.function(name, text).map(|_| ())
+    }
+
+    /// Whether a script compiles. Keeps nothing of it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, text: &[u8]) -> Result<(), Vec<u8>> {
+        self.chunk(CHUNK, text, None).map(|_| ())
     }
 
     fn function(&self, name: &str, text: &[u8]) -> Result<Rc<Function>, Vec<u8>> {
@@ -203,19 +242,41 @@ impl Vm {
     /// Loads a library, and keeps it: runs its text, which registers functions and can use no command.
     ///
     /// # Errors
-    /// The error line: what is wrong with it.
-    pub fn load(&self, library: u64, text: &[u8]) -> Result<Vec<Registered>, Vec<u8>> {
+    /// What is wrong with it, or that it was stopped, or has needed more memory beside what the interpreter has than
+    /// `leash` allows.
+    pub fn load(
+        &self,
+        library: u64,
+        text: &[u8],
+        leash: Option<usize>,
+    ) -> Result<Vec<Registered>, NotLoaded> {
         let prefixed = |prefix: &str, text: &[u8]| [prefix.as_bytes(), text].concat();
+        self.begin(0, leash);
+        let loaded = self.load_now(library, text, &prefixed);
+        let is_held = self.state.leash.holds();
+        self.end();
+        if let Some(stop) = self.state.stopped.take() {
+            return Err(NotLoaded::Stopped(stop));
+        }
+        loaded.map_err(|line| match is_held && tells_of_memory(&line) {
+            true => NotLoaded::Outgrown,
+            false => NotLoaded::Failed(line),
+        })
+    }
+
+    fn load_now(
+        &self,
+        library: u64,
+        text: &[u8],
+        prefixed: &dyn Fn(&str, &[u8]) -> Vec<u8>,
+    ) -> Result<Vec<Registered>, Vec<u8>> {
         let chunk = self
             .chunk(LIBRARY, text, None)
             .map_err(|why| prefixed("ERR Error compiling function: ", &why))?;
-        self.begin(0);
         let result: LuaResult<(bool, Lua51, Table)> = self.enter_library.call(chunk);
-        if let Some(stop) = self.state.stopped.take() {
-            return Err(stop.0.into_owned().into_bytes());
-        }
         let failed = |why: &[u8]| prefixed("ERR Error registering functions: ", why);
         let (made, env) = match result {
+            _ if self.state.stopped.borrow().is_some() => return Err(Vec::new()),
             Ok((true, Lua51::Table(made), env)) => (made, env),
             Ok((_, error, _)) => return Err(failed(&error_of_library(&error))),
             Err(error) => return Err(failed(message(&error).as_bytes())),
@@ -244,6 +305,12 @@ impl Vm {
         Ok(all)
     }
 
+    /// Whether a library is loaded.
+    #[must_use]
+    pub fn has_library(&self, library: u64) -> bool {
+        self.libraries.borrow().contains_key(&library)
+    }
+
     /// Forgets a library, if it is there.
     pub fn forget_library(&self, library: u64) {
         self.libraries.borrow_mut().remove(&library);
@@ -256,9 +323,10 @@ impl Vm {
 
     /// Calls a function of a library, which is loaded if it is not there.
     pub fn call(&self, call: Fcall<'_>, host: &mut dyn Host) -> Ended {
-        let known = self.libraries.borrow().contains_key(&call.library);
-        if !known && let Err(line) = self.load(call.library, call.text) {
-            return Ended::Failed(line);
+        if !self.has_library(call.library)
+            && let Err(why) = self.load(call.library, call.text, call.leash)
+        {
+            return why.into_ended();
         }
         let library = self.libraries.borrow().get(&call.library).cloned();
         let found = library.and_then(|library| {
@@ -268,7 +336,7 @@ impl Vm {
         let Some((function, env)) = found else {
             return Ended::Failed(b"ERR Function not found".to_vec());
         };
-        self.begin(host.chance());
+        self.begin(host.chance(), call.leash);
         let result = self.enter((&function, Some(env)), call.keys, call.args, host);
         self.ended(result, call.function)
     }
@@ -301,13 +369,25 @@ impl Vm {
                 return Ended::Failed(text);
             }
         };
-        self.begin(host.chance());
+        self.begin(host.chance(), run.leash);
         let result = self.enter((&function, None), run.keys, run.args, host);
         self.ended(result, run.name)
     }
 
+    /// The leash of the script that runs.
+    #[must_use]
+    pub fn leash(&self) -> Leash {
+        self.state.leash.clone()
+    }
+
     /// Makes all as new for the next script.
-    fn begin(&self, chance: u32) {
+    fn begin(&self, chance: u32, leash: Option<usize>) {
+        if let Some(more) = leash {
+            let limit = self.used_memory().saturating_add(more);
+            self.state.leash.hold();
+            self.state
+                .set_limit(&self.lua, limit.min(self.state.memory_max.get()));
+        }
         self.state.stopped.replace(None);
         self.state.resp3.set(false);
         if self.state.is_dense.replace(false) {
@@ -318,11 +398,26 @@ impl Vm {
         self.state.json.replace(JsonConfig::default());
     }
 
+    /// The script has come to its end.
+    fn end(&self) {
+        self.state.leash.release();
+        self.state.heed_leash(&self.lua);
+    }
+
     /// How it ended, by what the prelude came back with.
     fn ended(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
+        let is_held = self.state.leash.holds();
+        self.end();
         if let Some(stop) = self.state.stopped.take() {
             return Ended::Stopped(stop);
         }
+        match self.ended_alone(result, name) {
+            Ended::Failed(line) if is_held && tells_of_memory(&line) => Ended::Outgrown,
+            ended => ended,
+        }
+    }
+
+    fn ended_alone(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
         match result {
             Ok((true, value)) => {
                 let mut taker = Taker {
@@ -352,12 +447,17 @@ impl Vm {
         args: &[&[u8]],
         host: &mut dyn Host,
     ) -> LuaResult<(bool, Lua51)> {
-        let max = self.state.memory_max.get();
         let list = |all: &[&[u8]]| -> LuaResult<Table> {
             let bytes: usize = all.iter().map(|text| text.len()).sum();
-            let _lifted = lifted(&self.lua, max, bytes + all.len() * room::EACH);
-            self.lua
-                .create_sequence_from(all.iter().map(|bytes| text(bytes)))
+            if self.state.leash.holds() {
+                // Their bytes do no harm; their number does.
+                self.state.lengthen(&self.lua, bytes);
+            }
+            let limit = self.state.limit.get();
+            let _lifted = lifted(&self.lua, limit, bytes + all.len() * room::EACH);
+            let mut looks = Looks::of(&self.state);
+            let text = |bytes| text(bytes, looks.is_due().then_some(&*self.state));
+            self.lua.create_sequence_from(all.iter().copied().map(text))
         };
         let (keys, args) = (list(keys)?, list(args)?);
         host::against(host, || match env {
@@ -367,20 +467,28 @@ impl Vm {
     }
 }
 
-/// A string to be. What is UTF-8 goes straight onto the stack.
-fn text(bytes: &[u8]) -> Either<&str, Text<'_>> {
+/// A string to be. What is UTF-8 goes straight onto the stack, unless the script is to be looked at before.
+fn text<'a>(bytes: &'a [u8], look: Option<&'a State>) -> Either<&'a str, Text<'a>> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => Either::Left(text),
-        Err(_) => Either::Right(Text(bytes)),
+        Ok(text) if look.is_none() => Either::Left(text),
+        _ => Either::Right(Text(bytes, look)),
     }
 }
 
-struct Text<'a>(&'a [u8]);
+struct Text<'a>(&'a [u8], Option<&'a State>);
 
 impl IntoLua for Text<'_> {
     fn into_lua(self, lua: &Lua) -> LuaResult<Lua51> {
+        if let Some(state) = self.1 {
+            state.look()?;
+        }
         lua.create_string(self.0).map(Lua51::String)
     }
+}
+
+/// Whether an error line is about a lack of memory.
+fn tells_of_memory(line: &[u8]) -> bool {
+    memchr::memmem::find(line, NO_MEMORY.as_bytes()).is_some()
 }
 
 /// What a library has failed with.

@@ -43,7 +43,7 @@ pub enum Answer {
 }
 
 /// The process that opened a home last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// The random number of the owner's log.
     pub log: u64,
@@ -79,6 +79,9 @@ pub struct Held {
     pub places: BTreeMap<(u64, u64), BTreeMap<Arc<str>, Place>>,
     /// Whether the home ever had a record, by what it has rather than by its marks.
     pub has_records: bool,
+    /// The number of each owner's last transaction that is known there, by which a [`Witness`](crate::Witness) knows it again.
+    /// Of owners that left long ago there is none, and there is none where the home does not number transactions.
+    pub proofs: BTreeMap<Owner, u64>,
     /// Why readers do not see all that is committed, if so: nothing may be promised then.
     pub hidden: Option<Arc<str>>,
 }

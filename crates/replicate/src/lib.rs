@@ -96,6 +96,7 @@
 mod currency;
 mod cursors;
 mod cut;
+mod failover;
 mod filling;
 mod hold;
 mod home;
@@ -113,8 +114,10 @@ mod share;
 mod status;
 mod tenancy;
 mod thread;
+mod witness;
 
 pub use currency::{Currency, SILENCE};
+pub use failover::{ADDRESS, Found, Vacancy, Verdict, Watchman, address_word, owners_address};
 pub use hold::{Ending, Guest, Hold};
 pub use home::{
     Answer, Ask, Claim, Cursors, Held, Home, Marks, Moves, Owner, Place, Record, Transaction, Words,
@@ -131,3 +134,4 @@ pub use settings::Settings;
 pub use share::Share;
 pub use status::{Fleet, Phase, Shown, Status};
 pub use thread::{Bell, Running};
+pub use witness::Witness;

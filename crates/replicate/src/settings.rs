@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::witness::Witness;
+
 /// The settings of a replicator. Sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -44,6 +46,8 @@ pub struct Settings {
     /// transaction is sent to renew the lease whenever a quarter of this time has passed. No level is promised before the lease
     /// is held, and it is released when the replicator [leaves](crate::Replicator::leave). Zero, the default: there is no lease.
     pub lease: Duration,
+    /// What this process has seen of the proofs of former owners: their leases are waited for no longer than needed. Default: nothing.
+    pub witness: Witness,
     /// How long the release of the lease is waited for when the replicator leaves. Default 5 s.
     pub release_within: Duration,
     /// Mistakes to make on purpose.
@@ -67,6 +71,7 @@ impl Default for Settings {
             needs_all: false,
             cursors_every: Duration::from_secs(1),
             lease: Duration::ZERO,
+            witness: Witness::default(),
             release_within: Duration::from_secs(5),
             mistakes: Mistakes::default(),
         }
@@ -100,6 +105,10 @@ pub struct Mistakes {
     pub lease_from_answer: bool,
     /// Begins its lease without waiting for the end of another owner's.
     pub lease_unwaited: bool,
+    /// Takes a home over from an owner whose lease has not run out.
+    pub depose_early: bool,
+    /// Counts the lease of another owner from the last proof that was seen, though a later one may be at home.
+    pub witness_unchecked: bool,
 }
 
 impl Mistakes {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::home::{Held, Owner, Words};
 use crate::lease::{Granted, LEASE, Lease};
 use crate::settings::{Mistakes, Settings};
+use crate::witness::Witness;
 
 /// The module's comment describes the type.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct Tenancy {
     others: Option<(Granted, Duration)>,
     /// When the last transaction was sent.
     sent: Duration,
+    witness: Witness,
     mistakes: Mistakes,
 }
 
@@ -47,6 +49,7 @@ impl Tenancy {
             stage: Stage::None,
             others: None,
             sent: Duration::ZERO,
+            witness: settings.witness.clone(),
             mistakes: settings.mistakes,
         }
     }
@@ -90,13 +93,21 @@ impl Tenancy {
             true => Duration::ZERO,
             false => granted.wait(),
         };
+        // No transaction of that owner was committed since the one that was seen, so it was sent before that moment.
+        let seen = held.proofs.get(&granted.owner);
+        let seen = match self.mistakes.makes(|mistakes| mistakes.witness_unchecked) {
+            true => self.witness.saw_any(granted.owner),
+            false => seen.and_then(|&number| self.witness.saw_last(granted.owner, number)),
+        };
+        let ends = seen.map_or(now, |seen| seen.min(now)) + wait;
+        let wait = ends.saturating_sub(now);
         if !self.lasts.is_zero() && !wait.is_zero() {
             tracing::info!(
                 wait = ?wait,
                 "the home's former owner has not released its lease: waiting until the lease has ended"
             );
         }
-        self.others = Some((granted, now + wait));
+        self.others = Some((granted, ends));
     }
 
     /// When a transaction is to be sent though nothing else is to go home.

@@ -127,19 +127,33 @@ impl Buffer {
         self.skipping = None;
     }
 
-    /// Passes over the zeros at which the next message would begin, of which more than is here need not be read when
-    /// the next bytes that are no hole are at `data`; how many zeros.
-    pub(crate) fn pass_zeros(&mut self, data: u64) -> u64 {
+    /// Passes over the zeros at which the next message would begin; how many.
+    pub(crate) fn pass_zeros(&mut self) -> u64 {
         debug_assert!(!self.has_rest() || self.next == self.line);
         let rest = &self.bytes[self.next..self.filled];
         let here = rest.iter().take_while(|byte| **byte == 0).count();
-        let from = self.next();
-        if here == rest.len() && data > self.end() {
-            self.seek(data, &[0; KEPT]);
-        } else {
-            self.drop_to(self.next + here);
+        self.drop_to(self.next + here);
+        here as u64
+    }
+
+    /// The offset of the first byte that is in no message yet, and not in a line that is being left out.
+    pub(crate) fn rest_from(&self) -> u64 {
+        self.base + self.next as u64
+    }
+
+    /// Forgets what was read of a hole from `hole` to `data`, and of the zeros right before it; where these begin. `None` if something else is
+    /// there.
+    pub(crate) fn end_at_hole(&mut self, hole: u64, data: u64) -> Option<u64> {
+        let is_zero = |byte: &&u8| **byte == 0;
+        let at = (hole - self.base) as usize;
+        let to = (data.min(self.end()) - self.base) as usize;
+        if !self.bytes[at..to].iter().all(|byte| *byte == 0) {
+            return None;
         }
-        self.next() - from
+        let before = self.bytes[self.next..at].iter().rev();
+        self.filled = at - before.take_while(is_zero).count();
+        self.searched = self.searched.min(self.filled);
+        Some(self.end())
     }
 
     /// Whether the next message would begin with a zero, and all that is known before it are zeros as well, or nothing.
@@ -149,14 +163,6 @@ impl Buffer {
             && self.skipping.is_none()
             && self.bytes[..self.filled].get(self.next) == Some(&0)
             && self.bytes[from..self.next].iter().all(|byte| *byte == 0)
-    }
-
-    /// Whether the next message would begin with a zero, right behind the end of a line.
-    pub(crate) fn may_begin_in_hole(&self) -> bool {
-        self.next == self.line
-            && self.skipping.is_none()
-            && !self.is_inside_a_line()
-            && self.bytes[..self.filled].get(self.next) == Some(&0)
     }
 
     /// How many bytes before an offset [`seek`](Buffer::seek) wants.

@@ -105,6 +105,14 @@ impl FileSystem for Disk {
         nanos(SystemTime::now())
     }
 
+    fn hole_from(&self, file: &Opened, offset: u64) -> u64 {
+        let Kind::Plain(file) = &file.0 else {
+            return u64::MAX;
+        };
+        // Where the file system knows nothing of holes there are none.
+        rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(offset)).unwrap_or(u64::MAX)
+    }
+
     fn data_from(&self, file: &Opened, offset: u64) -> u64 {
         let Kind::Plain(file) = &file.0 else {
             return offset;

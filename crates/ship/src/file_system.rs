@@ -129,6 +129,11 @@ pub trait FileSystem {
         false
     }
 
+    /// The first offset from `offset` on that is in a hole. Without one, the file's length or more.
+    fn hole_from(&self, _file: &Self::File, _offset: u64) -> u64 {
+        u64::MAX
+    }
+
     /// The first offset from `offset` on that is not in a hole, or the file's length.
     fn data_from(&self, _file: &Self::File, offset: u64) -> u64 {
         offset

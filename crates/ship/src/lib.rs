@@ -58,6 +58,7 @@ mod disk;
 mod file_system;
 mod fingerprint;
 mod follower;
+mod inert;
 pub mod journal;
 mod lag;
 mod line;

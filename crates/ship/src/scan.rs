@@ -227,8 +227,12 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
     fn start_of(&self, seen: &Seen) -> io::Result<u64> {
         let is_there_at_first =
             !self.has_scanned && !self.surveyed.contains_key(directory_of(&seen.path));
-        if self.settings.from == From::Start || !is_there_at_first {
-            return Ok(0);
+        match self.settings.from {
+            From::Behind { file, offset } if seen.id == file && !self.has_scanned => {
+                return Ok(offset);
+            }
+            From::End if is_there_at_first => {}
+            From::Start | From::End | From::Behind { .. } => return Ok(0),
         }
         let file = self.files.open(&seen.path)?;
         let len = self.files.stat(&file)?.len;
@@ -502,7 +506,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         scan: &mut Scan,
         now: Duration,
     ) -> io::Result<()> {
-        if self.recall(seen, scan, now)? {
+        if self.recall(seen, scan, now)? || self.take_up(seen, scan, now)? {
             return Ok(());
         }
         if self.is_too_old(seen) {
@@ -650,6 +654,27 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         Ok(is_it)
     }
 
+    /// Whether this file was followed under a path that is not asked for any more: it goes on under this one.
+    fn take_up(&mut self, seen: &Seen, scan: &mut Scan, now: Duration) -> io::Result<bool> {
+        let has_room = scan.files < self.settings.files && scan.open < self.settings.open.max(1);
+        if !has_room {
+            return Ok(false);
+        }
+        let Some(follower) = self.inert.take_up(&self.files, seen, now)? else {
+            return Ok(false);
+        };
+        let at = self.trail(&seen.path, scan);
+        scan.inodes.entry(seen.id.inode).or_default().insert(at);
+        scan.files += 1;
+        scan.open += 1;
+        self.tracked.insert(seen.id);
+        let trail = &mut self.trails[at];
+        trail.followers.push_back(follower);
+        trail.has_path(trail.followers.len() - 1, now);
+        self.dirty = true;
+        Ok(true)
+    }
+
     /// The first file of which this holds: the number of its trail, and its place in that.
     fn place_of(
         &self,
@@ -745,7 +770,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         unmatched.retain(|&at| {
             let pattern = &self.patterns[at];
             let known = self.trails.iter().map(|trail| &trail.path);
-            let known = known.chain(self.inert.iter().map(|entry| &entry.followed));
+            let known = known.chain(self.inert.entries().map(|entry| &entry.followed));
             let mut all = known.chain(found.iter().map(|seen| &seen.path));
             !all.any(|path| pattern.names(path))
         });

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use regex::bytes::Regex;
 
+use crate::file_system::FileId;
+
 /// What becomes of a line that is longer than the server takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Oversized {
@@ -24,6 +26,13 @@ pub enum From {
     Start,
     /// Behind their last whole line. Files that come later begin at their start.
     End,
+    /// This file begins at an offset, because a server has what is before it already; all others at their start.
+    Behind {
+        /// Which file.
+        file: FileId,
+        /// Where it begins.
+        offset: u64,
+    },
 }
 
 /// The settings of a [`Shipper`](crate::Shipper).

@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::counts::{Counts, Fatal};
 use crate::file_system::{FileId, FileSystem};
 use crate::follower::{Around, Driven, Emptied, Follower, Life};
+use crate::inert::Inert;
 use crate::line::Line;
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::settings::Settings;
-use crate::state::{Checkpoint, Entry, Surveyed};
+use crate::state::{Checkpoint, Surveyed};
 use crate::store::Store;
 use crate::trail::Trail;
 use crate::waiting::Waiting;
@@ -67,7 +68,7 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     /// Places of trails change only when names are looked for.
     pub(crate) trails: Vec<Trail<F::File, N::Lane>>,
     /// Entries of files that are not asked for this time.
-    pub(crate) inert: Vec<Entry>,
+    pub(crate) inert: Inert,
     line: Line,
     pub(crate) counts: Counts,
     pub(crate) events: Vec<String>,
@@ -103,7 +104,7 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     pub(crate) unmatched: Vec<usize>,
     /// Something is to be saved before more is sent.
     is_unsaved: bool,
-    dirty: bool,
+    pub(crate) dirty: bool,
     saved: Duration,
     /// Since when the checkpoint cannot be written.
     unsaved_since: Option<Duration>,
@@ -156,7 +157,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             patterns,
             exclude,
             trails: Vec::new(),
-            inert: Vec::new(),
+            inert: Inert::default(),
             line: Line::new(server.unwrap_or(0)),
             counts: Counts::default(),
             events: Vec::new(),
@@ -194,7 +195,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 let follower = Follower::new(entry, true, Duration::ZERO);
                 shipper.trails[at].followers.push_back(follower);
             } else {
-                shipper.inert.push(entry);
+                shipper.inert.add(entry);
             }
         }
         shipper.probe(Duration::ZERO);
@@ -566,7 +567,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let mut checkpoint = Checkpoint {
             server: Some(self.server().to_owned()),
-            files: self.inert.clone(),
+            files: self.inert.entries().cloned().collect(),
             directories: self.surveyed.clone(),
             last: self.last.clone(),
             ..Checkpoint::default()

@@ -124,6 +124,10 @@ impl FileSystem for WatchedDisk {
         Disk.read_at(file, offset, into)
     }
 
+    fn hole_from(&self, file: &Opened, offset: u64) -> u64 {
+        Disk.hole_from(file, offset)
+    }
+
     fn data_from(&self, file: &Opened, offset: u64) -> u64 {
         Disk.data_from(file, offset)
     }

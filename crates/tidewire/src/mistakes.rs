@@ -84,7 +84,7 @@ mistakes! {
         OperationDropped,
         /// A piece that was announced is taken from its completion once more.
         EarlyTakenTwice,
-        /// Received data not yet offered is missing when a stop counts the data left to read.
+        /// Received data that was not yet offered is missing when a stop counts what is left to read.
         InHandNotCounted,
         /// A descriptor that was made too late for its connection is forgotten.
         InstallForgotten,

@@ -71,6 +71,7 @@ fn is_as_it_says(name: &str, engine: &str) -> Result<(), Failed> {
         "calculator" => calculator,
         "chat" => chat,
         "proxy" => proxy,
+        "socks5" => socks5,
         "timer" => timer,
         // A client ends by itself.
         "request_reply_client" => {
@@ -170,6 +171,23 @@ fn proxy(at: &str) -> Result<(), Failed> {
     let mut back = Vec::new();
     client.read_to_end(&mut back)?;
     assert!(back == sent, "{} of {} bytes", back.len(), sent.len());
+    Ok(())
+}
+
+/// To itself: a proxy is a server as well. More in `socks5.rs`.
+fn socks5(at: &str) -> Result<(), Failed> {
+    let mut client = connect(at)?;
+    let port = at
+        .rsplit(':')
+        .next()
+        .and_then(|port| port.parse::<u16>().ok());
+    let [high, low] = port.ok_or("a port")?.to_be_bytes();
+    client.write_all(b"\x05\x01\x00\x05\x01\x00\x03\x09localhost")?;
+    client.write_all(&[high, low])?;
+    client.write_all(b"\x05\x01\x02")?;
+    let mut answer = [0; 14];
+    client.read_exact(&mut answer)?;
+    assert_eq!(answer, *b"\x05\x00\x05\x00\x00\x01\0\0\0\0\0\0\x05\xff");
     Ok(())
 }
 

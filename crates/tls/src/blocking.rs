@@ -44,6 +44,8 @@ use crate::words;
 pub struct TlsStream {
     tls: ClientConnection,
     socket: TcpStream,
+    /// What is wrong with what the server sent, told once all was read that came before it.
+    fault: Option<rustls::Error>,
 }
 
 impl fmt::Debug for TlsStream {
@@ -95,7 +97,8 @@ impl TlsClient {
         let before = (socket.read_timeout()?, socket.write_timeout()?);
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake took too long");
         let start = Instant::now();
-        while tls.is_handshaking() {
+        // The last of the handshake leaves as well: a server that speaks first waits for it.
+        while tls.is_handshaking() || tls.wants_write() {
             // A time-out of zero would be none.
             let left = within.checked_sub(start.elapsed());
             let left = left.filter(|left| !left.is_zero()).ok_or_else(late)?;
@@ -124,7 +127,11 @@ impl TlsClient {
         }
         socket.set_read_timeout(before.0)?;
         socket.set_write_timeout(before.1)?;
-        Ok(TlsStream { tls, socket })
+        Ok(TlsStream {
+            tls,
+            socket,
+            fault: None,
+        })
     }
 }
 
@@ -162,13 +169,16 @@ impl Read for TlsStream {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,
             }
+            // What came whole before the fault was read first.
+            if let Some(e) = &self.fault {
+                return Err(failed(e));
+            }
             self.tls.read_tls(&mut self.socket)?;
-            let processed = self.tls.process_new_packets();
+            self.fault = self.tls.process_new_packets().err();
             if self.tls.wants_write() {
                 // An answer of TLS's own, or an alert; what does not go now goes with the next write.
                 let _ = self.tls.write_tls(&mut self.socket);
             }
-            processed.map_err(|e| failed(&e))?;
         }
     }
 }

@@ -65,6 +65,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod boundary;
 mod certificates;
 mod client;
 mod error;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustls::Connection;
 use tidewire::{Around, Input, Layer, Link, Next, Service, Throttle};
 
+use crate::boundary::Boundary;
 use crate::words;
 
 /// How long a handshake may take unless something else is set.
@@ -39,6 +40,11 @@ pub struct Records {
     /// Boxed, because it is large and a connection's slot is not.
     tls: Box<Connection>,
     deadline: Duration,
+    /// Where the record ends that is being read.
+    boundary: Boundary,
+    /// Bytes that the protocol inside has answered and that must be encrypted before the next record is read; `None` while
+    /// nothing has asked for this record.
+    owed: Option<usize>,
     /// Plaintext that waits in rustls, bytes; more if it is not known.
     waiting: usize,
     /// The peer's farewell is behind that.
@@ -84,6 +90,8 @@ impl Records {
         Records {
             tls: Box::new(tls),
             deadline,
+            boundary: Boundary::default(),
+            owed: None,
             waiting: 0,
             ends: false,
             failures: None,
@@ -112,17 +120,26 @@ impl Records {
         }
     }
 
-    /// Reads records; how many bytes that took.
+    /// Whether answers to earlier records must leave before the next record is read: where that one is broken, rustls
+    /// queues an alert and encrypts nothing behind it.
+    fn owes_answers<S: Service>(&mut self, at: &Around<'_, '_, S, Self>) -> bool {
+        self.boundary.is_between() && *self.owed.get_or_insert_with(|| at.output_len()) > 0
+    }
+
+    /// Reads a record, or a part of one; how many bytes that took. Never two: what the protocol inside answers to the
+    /// first is encrypted before rustls sees the second.
     fn records_in(&mut self, input: &mut Input<'_>) -> Result<usize, rustls::Error> {
-        let mut bytes = input.bytes();
-        let all = bytes.len();
-        if all == 0 {
+        let record = &input.bytes()[..self.boundary.next(input.bytes())];
+        if record.is_empty() {
             // rustls would take zero bytes for the end of the stream, and report an error at every call.
             return Ok(0);
         }
+        let mut rest = record;
         // Refuses while enough plaintext waits inside.
-        let _ = self.tls.read_tls(&mut bytes);
-        let took = all - bytes.len();
+        let _ = self.tls.read_tls(&mut rest);
+        let took = record.len() - rest.len();
+        self.boundary.pass(&record[..took]);
+        self.owed = None;
         input.consume(took);
         self.waiting = usize::MAX;
         let state = self.tls.process_new_packets()?;
@@ -186,7 +203,11 @@ impl Records {
     fn plaintext_out<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) -> bool {
         let tls = &mut self.tls;
         // Less than all when rustls has enough: its records go out first.
-        at.take_output(|_, plain| tls.writer().write(plain).unwrap_or(0)) > 0
+        let took = at.take_output(|_, plain| tls.writer().write(plain).unwrap_or(0));
+        if let Some(owed) = &mut self.owed {
+            *owed = owed.saturating_sub(took);
+        }
+        took > 0
     }
 
     fn records_out<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
@@ -217,6 +238,13 @@ impl Layer for Records {
         at: &mut Around<'_, '_, S, Self>,
     ) -> Next {
         while !at.link().is_closing() && (!at.is_accepted() || at.wants_input()) {
+            if self.waiting > 0 && at.is_accepted() {
+                self.pump(at);
+                continue;
+            }
+            if !input.is_empty() && self.owes_answers(at) {
+                return Next::AfterDrain;
+            }
             match self.records_in(input) {
                 Ok(0) => break,
                 Ok(_) => self.pump(at),

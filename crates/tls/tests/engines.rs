@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use common::{Authority, Habit, Talk};
@@ -208,6 +209,192 @@ fn an_abort_at_a_farewell_sends_what_was_answered() {
             },
         );
     }
+}
+
+/// Ways in which the last record of a flight is no record of this connection, made of a good one.
+const FAULTS: [(&str, fn(&mut Vec<u8>)); 4] = [
+    ("one bit is wrong", |record| {
+        *record.last_mut().unwrap() ^= 1
+    }),
+    ("no such type of record", |record| record[0] = 99),
+    ("longer than a record may be", |record| record[3] = 0xff),
+    ("an alert in the clear", |record| {
+        *record = vec![21, 3, 3, 0, 2, 2, 40];
+    }),
+];
+
+/// Each message as a record.
+fn records_of(writer: &mut dyn FnMut(&[u8], &mut Vec<u8>), messages: &[&[u8]]) -> Vec<Vec<u8>> {
+    let record = |message: &&[u8]| {
+        let mut record = Vec::new();
+        writer(message, &mut record);
+        record
+    };
+    messages.iter().map(record).collect()
+}
+
+/// These messages, and a broken record right behind them.
+fn flight(stream: &mut Stream, messages: &[&[u8]], breaks: fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut write = |message: &[u8], record: &mut Vec<u8>| {
+        stream.conn.writer().write_all(message).unwrap();
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(record).unwrap();
+        }
+    };
+    let mut records = records_of(&mut write, messages);
+    let mut broken = records_of(&mut write, &[b"nothing to be read"]).remove(0);
+    breaks(&mut broken);
+    records.push(broken);
+    records.concat()
+}
+
+/// All that can be read, and what is wrong with what comes behind it. A stream of rustls says what is wrong with what it has
+/// received before it gives what came whole.
+fn all_before_a_fault(mut stream: Stream) -> (Vec<u8>, Result<(), rustls::Error>) {
+    let mut all = Vec::new();
+    loop {
+        let received = stream.conn.read_tls(&mut stream.sock).unwrap();
+        let processed = stream.conn.process_new_packets();
+        let _ = stream.conn.reader().read_to_end(&mut all);
+        match processed {
+            Ok(_) if received > 0 => {}
+            Ok(_) => return (all, Ok(())),
+            Err(e) => return (all, Err(e)),
+        }
+    }
+}
+
+fn client_of(
+    authority: &Authority,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(authority.store())
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+const VERSIONS: [&rustls::SupportedProtocolVersion; 2] =
+    [&rustls::version::TLS12, &rustls::version::TLS13];
+
+/// Requests and a broken record in one flight: what came before the fault is served, and answered before the alert.
+#[test]
+fn what_comes_before_a_broken_record_is_answered() {
+    let authority = Authority::new();
+    let configs = VERSIONS.map(|version| client_of(&authority, version));
+    on_every_engine(
+        || Server::new(authority.certificate(NAME)),
+        |addr, _, running| {
+            let mut closed = 0;
+            for (config, version) in configs.iter().zip(VERSIONS) {
+                for (fault, breaks) in FAULTS {
+                    let mut stream = connect(addr, config);
+                    exchange(&mut stream, b"hello");
+                    let flight = flight(&mut stream, &[b"one ", b"more"], breaks);
+                    stream.sock.write_all(&flight).unwrap();
+                    let (back, end) = all_before_a_fault(stream);
+                    assert_eq!(back, b"one more", "{fault}, {:?}: {end:?}", version.version);
+                    let told = matches!(end, Err(rustls::Error::AlertReceived(_)));
+                    assert!(told || fault.starts_with("an alert"), "{fault}: {end:?}");
+                    closed += 1;
+                    until(running, |c| c.closed_total() == closed);
+                }
+            }
+        },
+    );
+}
+
+/// An answer that is longer than what a connection takes at once, and the broken record behind its request.
+#[test]
+fn a_long_answer_leaves_before_the_alert() {
+    const LEN: usize = 8 << 20;
+    let authority = Authority::new();
+    let config = client(&authority);
+    let build = |builder: &mut Builder| {
+        let tls = Server::new(authority.certificate(NAME)).build().unwrap();
+        let answers = tidewire::on_input(|input, link| {
+            input.consume(input.len());
+            link.write(&vec![7; LEN]);
+            tidewire::Next::More
+        });
+        builder.serve("127.0.0.1:0", Layered::new(tls, answers));
+    };
+    every_engine::on_every_engine(build, |running| {
+        for (fault, breaks) in FAULTS {
+            let mut stream = connect(running.addrs()[0].tcp().unwrap(), &config);
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+            let flight = flight(&mut stream, &[b"go on"], breaks);
+            stream.sock.write_all(&flight).unwrap();
+            let (back, end) = all_before_a_fault(stream);
+            assert_eq!(back.len(), LEN, "{fault}: {end:?}");
+        }
+        running.stop(Duration::from_secs(10));
+    });
+}
+
+/// The other way round: a client reads what its server had sent before the fault, on loops and on a socket of its own.
+#[test]
+fn a_client_reads_what_comes_before_a_broken_record() {
+    let authority = Authority::new();
+    let config = authority.server_config(NAME);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = is_over.clone();
+    let serve = std::thread::spawn(move || {
+        loop {
+            let (mut socket, _) = listener.accept().unwrap();
+            if ends.load(SeqCst) {
+                return;
+            }
+            let mut tls = rustls::ServerConnection::new(config.clone()).unwrap();
+            tls.complete_io(&mut socket).unwrap();
+            let mut write = |message: &[u8], record: &mut Vec<u8>| {
+                tls.writer().write_all(message).unwrap();
+                while tls.wants_write() {
+                    tls.write_tls(record).unwrap();
+                }
+            };
+            let mut records = records_of(&mut write, &[b"some ", b"news", b"lost"]);
+            *records[2].last_mut().unwrap() ^= 1;
+            socket.write_all(&records.concat()).unwrap();
+            // Until the client has seen that.
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
+    let tls = || Client::new(&authority.roots()).server_name(NAME).unwrap();
+    let dials = RefCell::new(None);
+    let build = |builder: &mut Builder| {
+        let talk = Talk::new(Habit::Echo);
+        let service = builder.service(Layered::new(tls().build().unwrap(), talk.clone()));
+        dials.replace(Some((talk, service)));
+    };
+    every_engine::on_every_engine(build, |running| {
+        let (talk, service) = dials.take().expect("it was built");
+        assert!(running.dial(service, Dial::to(addr)).is_ok());
+        until(&running, |c| c.closed_total() == 1);
+        assert_eq!(talk.log.get().echoed, b"some news".len());
+        running.stop(Duration::from_secs(10));
+    });
+    let socket = TcpStream::connect(addr).unwrap();
+    let mut stream = tls()
+        .build()
+        .unwrap()
+        .connect(socket, NAME, PATIENCE)
+        .unwrap();
+    let mut got = Vec::new();
+    let end = stream.read_to_end(&mut got).unwrap_err();
+    assert_eq!(
+        (&got[..], end.kind()),
+        (&b"some news"[..], std::io::ErrorKind::InvalidData)
+    );
+    drop(stream);
+    is_over.store(true, SeqCst);
+    drop(TcpStream::connect(addr).unwrap());
+    serve.join().unwrap();
 }
 
 /// What has come before a reset is received.

@@ -23,4 +23,12 @@ metrics! {
     BYTES = Counter "tidewire_kv_home_bytes_total" [];
     /// Requests to the home that failed, or were not answered in time.
     FAILURES = Counter "tidewire_kv_home_failures_total" [];
+    /// With --kv-failover, members of the group of the store's servers; 0 while the group is not reached, or does not know this server.
+    MEMBERS = Gauge "tidewire_kv_group_members" [];
+    /// 1 while no owner of the store has proved itself at home for its lease, by what this server has read there: expected for seconds.
+    OWNER_DOWN = Gauge "tidewire_kv_owner_down" [];
+    /// How often this server was to take the store over by itself.
+    CLAIMS = Counter "tidewire_kv_failovers_begun_total" [];
+    /// How often that was refused, by the home, by its disk, or because another server was first.
+    CLAIMS_REFUSED = Counter "tidewire_kv_failovers_refused_total" [];
 }

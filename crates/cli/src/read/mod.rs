@@ -17,6 +17,7 @@ use self::output::Output;
 use self::show::Form;
 pub(crate) use self::show::time;
 use crate::exit::Failure;
+use crate::names;
 use crate::send::{advice, patiently, server, token};
 use crate::span::Span;
 use crate::tls::TlsArgs;
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "home")]
     home_config: Option<PathBuf>,
     /// The stream
-    #[arg(long, default_value = "default", value_name = "NAME")]
+    #[arg(long, default_value = "default", value_name = "NAME", value_parser = names::stream)]
     stream: String,
     /// Where to begin: a position, first (the oldest record) or tail (after the newest)
     /// [default: first, with --cursor where that stands]
@@ -69,7 +70,8 @@ pub(crate) struct Args {
         long,
         default_value = "",
         hide_default_value = true,
-        value_name = "NAME"
+        value_name = "NAME",
+        value_parser = names::cursor
     )]
     cursor: String,
     /// A JSON object a line: position, id, producer, timestamp, payload (payload_base64 if it is not

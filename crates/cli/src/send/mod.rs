@@ -16,6 +16,7 @@ use tidewire_ingest::native::codec::Reason;
 use self::input::{Bad, Cutter, Format, Oversized};
 pub(crate) use self::watch::Watch;
 use crate::exit::Failure;
+use crate::names;
 use crate::secret::Secret;
 use crate::signals::Signals;
 use crate::span::Span;
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "PLACE")]
     to: String,
     /// The stream
-    #[arg(long, default_value = "default", value_name = "NAME")]
+    #[arg(long, default_value = "default", value_name = "NAME", value_parser = names::stream)]
     stream: String,
     /// What an acknowledgement is to mean: durable (synced), received (in the server's memory) or replicated (at
     /// the home of the server's log, on several machines)
@@ -63,7 +64,8 @@ pub(crate) struct Args {
         long,
         default_value = "",
         hide_default_value = true,
-        value_name = "NAME"
+        value_name = "NAME",
+        value_parser = names::producer
     )]
     producer: String,
     /// How messages are told apart: lines, or length-prefixed (four bytes, little-endian)

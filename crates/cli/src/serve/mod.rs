@@ -157,6 +157,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         match Ending::begin(life, why, &mut handing).run(&mut events, &mut handing)? {
             End::Over => return Ok(()),
             End::Again(listeners) => (inherited, origin) = (listeners, Origin::Return),
+            End::Anew(listeners) => (inherited, origin) = (listeners, Origin::Start),
         }
     }
 }

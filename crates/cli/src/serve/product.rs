@@ -270,6 +270,16 @@ pub(crate) trait Serving: Send + Sync {
 
     /// Ends the product's work on its log, before the log is closed.
     fn let_go_of_logs(&self) {}
+
+    /// Whether the server is to end in order and to begin anew, on the listeners that it has.
+    fn begins_anew(&self) -> bool {
+        false
+    }
+
+    /// Its logs are closed, at the end of a server that begins anew.
+    fn logs_closed(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 /// Refusals because there was no room.

@@ -9,8 +9,8 @@ use tidewire_ship::{
     StateDirectory, Store, WatchedDisk,
 };
 
-use super::Args;
 use super::status::Status;
+use super::{Args, sent};
 use crate::descriptors;
 use crate::exit::Failure;
 use crate::send::server;
@@ -50,15 +50,21 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         false => args.connections.into(),
     };
     let (lanes, open) = shared_out(descriptors, lanes);
+    let from = match (args.from, &args.sent_by) {
+        (Some(super::From::Start), _) => From::Start,
+        (Some(super::From::End), _) => From::End,
+        (None, Some(name)) => sent::behind(args, name, &patterns, &checkpoint, &signals)?,
+        (None, None) => {
+            sent::check(args, (&patterns, &exclude), &checkpoint, &signals)?;
+            From::Start
+        }
+    };
     let settings = Settings {
         producer: args.prefix()?,
         servers: args.to.clone(),
         poll: args.poll.0,
         once: args.once,
-        from: match args.from {
-            super::From::Start => From::Start,
-            super::From::End => From::End,
-        },
+        from,
         ignore_older: args.ignore_older.map(|age| age.0),
         rotate_wait: args.rotate_wait.0,
         linger: args.linger.0,

@@ -3,6 +3,7 @@
 mod files;
 mod journal;
 mod list;
+mod sent;
 mod status;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use regex::bytes::Regex;
 use tidewire_ingest::client::{Level, Persistence, Producing, To};
 
 use crate::exit::Failure;
+use crate::names;
 use crate::send::{level, token};
 use crate::size::Size;
 use crate::span::Span;
@@ -63,7 +65,7 @@ pub(crate) struct Args {
     )]
     to: Vec<String>,
     /// The stream
-    #[arg(long, default_value = "default", value_name = "NAME")]
+    #[arg(long, default_value = "default", value_name = "NAME", value_parser = names::stream)]
     stream: String,
     /// What the names of producers begin with [default: this host's name]
     #[arg(long, value_name = "NAME")]
@@ -83,14 +85,19 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// Where files begin that are there when their directory is looked through for the first time with this state: start, or end (behind
-    /// their last whole line). Files that come later begin at their start
+    /// their last whole line). Files that come later begin at their start. Without it, a new state is not begun with a file whose lines
+    /// `send` has stored in the stream [default: start]
+    #[arg(long, value_name = "WHERE", conflicts_with = "journal")]
+    from: Option<From>,
+    /// The file was sent by `send --producer NAME` up to now: it begins behind the lines that the server has of that producer. A `send` of
+    /// that name that still runs is ended
     #[arg(
         long,
-        default_value = "start",
-        value_name = "WHERE",
-        conflicts_with = "journal"
+        value_name = "NAME",
+        value_parser = names::producer,
+        conflicts_with_all = ["journal", "from"]
     )]
-    from: From,
+    sent_by: Option<String>,
     /// Leaves out files that were last written longer ago than this when they are met. Once they are written again, they are followed
     /// from their start
     #[arg(long, value_name = "TIME", conflicts_with = "journal")]

@@ -8,11 +8,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Subcommand;
-use tidewire_ingest::client::{Administrator, Broken, Error, Wanted};
+use tidewire_ingest::client::{Administrator, Broken, Error, Wanted, printable};
 use tidewire_ingest::native::codec::Reason;
 use tidewire_log::Compression;
 
 use crate::exit::Failure;
+use crate::names;
 use crate::send::{advice, server, token};
 use crate::size::Size;
 use crate::span::Span;
@@ -66,6 +67,7 @@ pub(crate) struct List {
 #[derive(Debug, clap::Args)]
 pub(crate) struct One {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// One JSON object
     #[arg(long)]
@@ -77,6 +79,7 @@ pub(crate) struct One {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Set {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// The most that is kept, as it is stored: the oldest records go; none for no limit
     #[arg(long, value_name = "SIZE")]
@@ -98,6 +101,7 @@ pub(crate) struct Set {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trim {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// The first position that stays
     #[arg(long, value_name = "POSITION")]
@@ -112,6 +116,7 @@ pub(crate) struct Trim {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// Does it; without it only what would be lost is said
     #[arg(long)]
@@ -123,6 +128,7 @@ pub(crate) struct Delete {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeleteCursor {
     /// The stream
+    #[arg(value_parser = names::stream)]
     name: String,
     /// The cursor
     cursor: String,
@@ -210,7 +216,11 @@ pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
             if wanted == Wanted::default() {
                 return Err(Failure::usage("no setting was given; see --help"));
             }
-            set.at.connect()?.set(&set.name, wanted).map_err(failed)?;
+            let mut server = set.at.connect()?;
+            server.set(&set.name, wanted).map_err(failed)?;
+            if wanted.retain_bytes.is_some() || wanted.retain_age_us.is_some() {
+                say_what_stays(&mut server, &set.name);
+            }
             Ok(())
         }
         Stream::Trim(trim) => return trim_one(trim),
@@ -242,7 +252,9 @@ fn trim_one(trim: &Trim) -> Result<(), Failure> {
         )));
     }
     if trim.yes {
-        return server.trim(name, trim.before).map_err(failed);
+        server.trim(name, trim.before).map_err(failed)?;
+        say_what_stays(&mut server, name);
+        return Ok(());
     }
     let positions = trim.before.saturating_sub(first);
     Err(Failure::usage(format!(
@@ -253,7 +265,9 @@ fn trim_one(trim: &Trim) -> Result<(), Failure> {
 fn delete_one(delete: &Delete) -> Result<(), Failure> {
     let mut server = delete.at.connect()?;
     if delete.yes {
-        return server.delete(&delete.name).map_err(failed);
+        server.delete(&delete.name).map_err(failed)?;
+        say_what_stays(&mut server, &delete.name);
+        return Ok(());
     }
     let streams = server.streams().map_err(failed)?;
     let stream = streams.iter().find(|stream| stream.name == delete.name);
@@ -265,6 +279,33 @@ fn delete_one(delete: &Delete) -> Result<(), Failure> {
          {cursors} cursors for good; add --yes to do it"
     )))
 }
+
+/// Says which other streams keep the room of records that this one does not keep any more. What was changed is done in any case.
+fn say_what_stays(server: &mut Administrator, changed: &str) {
+    let Ok(streams) = server.streams() else {
+        return;
+    };
+    let others = streams.iter().filter(|stream| stream.name != changed);
+    let pinning: Vec<_> = others
+        .filter(|stream| stream.pins.is_some_and(|pins| pins > 0))
+        .collect();
+    let Some(bytes) = pinning.iter().filter_map(|stream| stream.pins).max() else {
+        return;
+    };
+    let names = pinning.iter().take(SHOWN);
+    let mut names: Vec<String> = names.map(|stream| printable(&stream.name)).collect();
+    if pinning.len() > SHOWN {
+        names.push(format!("{} more", pinning.len() - SHOWN));
+    }
+    let names = names.join(", ");
+    say!(
+        "tidewire: room on the disk is freed by whole segments, the oldest first. The oldest {bytes} bytes stay for {names}: what \
+         {changed} had in them is freed when these streams are trimmed, shortened or deleted as well"
+    );
+}
+
+/// Most streams that are named.
+const SHOWN: usize = 5;
 
 fn no_stream(name: &str) -> Failure {
     Failure::failed(format!(

@@ -171,6 +171,9 @@ fn http_1_1_is_agreed_upon_where_it_is_offered() {
                 let offered = |offers: &[&str]| agreed(*at, &files, offers);
                 assert_eq!(offered(&["h2", "http/1.1"]).unwrap(), http, "{what}");
                 assert_eq!(offered(&["http/1.1"]).unwrap(), http, "{what}");
+                assert_eq!(offered(&["http/1.0", "http/1.1"]).unwrap(), http, "{what}");
+                let old = Some(b"http/1.0".to_vec());
+                assert_eq!(offered(&["http/1.0"]).unwrap(), old, "{what}");
                 assert_eq!(offered(&[]).unwrap(), None, "{what}");
                 let refused = offered(&["h2"]).expect_err(&what);
                 let refused = refused.downcast::<Error>().expect(&what);

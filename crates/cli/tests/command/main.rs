@@ -52,6 +52,7 @@ mod send_policies;
 mod serve;
 mod set_back;
 mod ship;
+mod ship_places;
 mod ship_shown;
 mod slow_loris;
 mod slow_readers;

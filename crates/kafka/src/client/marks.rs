@@ -173,6 +173,7 @@ fn read_all(
                     let offset = message.offset();
                     Trouble::Other(format!("offset {offset} of {marks} is {why}"))
                 })?;
+                format::note_proof(key, message.offset(), &mut held);
                 others += u64::from(!is_mark);
                 continue;
             }
@@ -186,6 +187,9 @@ fn read_all(
                     );
                 }
                 let reached = format::take_reached(&mut held);
+                // Asked after the marks were read, which speak of it: another owner may be writing all the time.
+                let (_, records) = all.fetch_watermarks(topic, target.partition, ANSWER)?;
+                held.has_records = records > 0;
                 let end = u64::try_from(records).unwrap_or(0);
                 if end < reached {
                     return Err(Trouble::Other(remade(topic, end, reached)));

@@ -3,12 +3,14 @@
 mod common;
 mod group;
 mod marks;
+mod members;
 pub mod mock;
 mod pieces;
 mod producer;
 mod reader;
 mod said;
 mod topics;
+mod watch;
 mod worker;
 
 use std::sync::Arc;
@@ -20,8 +22,10 @@ use tidewire_replicate::{Answer, Ask, Bell, Held, Home, Homes, Membership, Share
 use crate::target::{Settings, Target};
 use crate::unavailable::Unavailable;
 use common::told;
+pub use members::Members;
 pub use pieces::{fetch_snapshot, forget, send_snapshot};
 pub use reader::{Polled, Reader};
+pub use watch::{Watch, Watched};
 use worker::Worker;
 
 /// The home at a target. The client connects at the first request; `bell` is rung when the home has answered.

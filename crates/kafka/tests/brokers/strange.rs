@@ -306,6 +306,37 @@ fn what_a_transaction_of_another_program_hides_is_not_acknowledged() {
     assert_eq!(count, 20);
 }
 
+/// The topic's end was asked for before the marks were read. What the owner wrote meanwhile was in the marks and behind that end, so the topic
+/// counted as made anew, and a follower could not be promoted for as long as the owner went on.
+#[test]
+fn a_home_is_read_while_its_owner_writes() {
+    let Some(target) = target("written") else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let log = open(place.path());
+    let running = replicate(&log, &target);
+    at_home(&log, append(&log, "p", 1..=10), &running);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut id = 11;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                append(&log, "p", id..=id);
+                id += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let held: Vec<_> = (0..10)
+            .map(|_| tidewire_kafka::held(&target, Share::Whole, &Home::default()))
+            .collect();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        for held in held {
+            assert!(held.expect("the marks fit the topic").has_records);
+        }
+    });
+}
+
 #[test]
 fn records_of_another_program_among_the_marks_stop_nothing() {
     let Some(target) = target("among") else {

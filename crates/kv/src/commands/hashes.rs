@@ -249,12 +249,12 @@ fn hscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Scan::reply(ctx, 0, &[]);
         return Ok(());
     };
-    let scan = Scan::parse(cursor, &args[3..])?;
+    let scan = Scan::parse(cursor, ctx.name, &args[3..])?;
     let mut found = Vec::new();
     let next = hash.scan(scan.cursor, scan.count, |field, value| {
         if scan.shows(field) {
             found.push(field.to_vec());
-            if !scan.no_values {
+            if !scan.bare {
                 found.push(value.to_vec());
             }
         }

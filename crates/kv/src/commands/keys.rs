@@ -230,6 +230,7 @@ fn scan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let cursor = Scan::cursor(args[1])?;
     let (mut count, mut matching, mut kind) = (10, None, None);
     for option in args[2..].chunks(2) {
+        Scan::is_bare(option[0], ctx.name)?;
         let &[name, value] = option else {
             return Err(Error::SYNTAX);
         };

@@ -21,8 +21,8 @@ pub(super) struct Scan {
     pub(super) cursor: u64,
     pub(super) count: usize,
     pattern: Option<Glob>,
-    /// The option NOVALUES: only fields, without their values.
-    pub(super) no_values: bool,
+    /// Only fields or members, without their values or scores.
+    pub(super) bare: bool,
 }
 
 impl Scan {
@@ -33,18 +33,18 @@ impl Scan {
         cursor.ok_or(Error::new("ERR invalid cursor"))
     }
 
-    /// From a cursor and `[MATCH pattern] [COUNT n] [NOVALUES]`.
-    pub(super) fn parse(cursor: u64, options: &[&[u8]]) -> Result<Scan, Error> {
+    /// From a cursor and `[MATCH pattern] [COUNT n] [NOVALUES]`, or NOSCORES in its place. `command` is the one that scans.
+    pub(super) fn parse(cursor: u64, command: &str, options: &[&[u8]]) -> Result<Scan, Error> {
         let mut scan = Scan {
             cursor,
             count: 10,
             pattern: None,
-            no_values: false,
+            bare: false,
         };
         let mut options = options.iter();
         while let Some(name) = options.next() {
-            if is(name, "novalues") {
-                scan.no_values = true;
+            if Scan::is_bare(name, command)? {
+                scan.bare = true;
                 continue;
             }
             let Some(value) = options.next() else {
@@ -63,6 +63,20 @@ impl Scan {
             }
         }
         Ok(scan)
+    }
+
+    /// Whether it is the option by which a command leaves something out.
+    ///
+    /// # Errors
+    /// It is that of another command.
+    pub(super) fn is_bare(option: &[u8], command: &str) -> Result<bool, Error> {
+        if is(option, "novalues") && command != "hscan" {
+            return Err(Error::new("ERR NOVALUES option can only be used in HSCAN"));
+        }
+        if is(option, "noscores") && command != "zscan" {
+            return Err(Error::new("ERR NOSCORES option can only be used in ZSCAN"));
+        }
+        Ok(is(option, "novalues") || is(option, "noscores"))
     }
 
     pub(super) fn shows(&self, element: &[u8]) -> bool {

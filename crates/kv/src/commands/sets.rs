@@ -327,7 +327,7 @@ fn sscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Scan::reply(ctx, 0, &[]);
         return Ok(());
     };
-    let scan = Scan::parse(cursor, &args[3..])?;
+    let scan = Scan::parse(cursor, ctx.name, &args[3..])?;
     let mut found = Vec::new();
     let next = set.scan(scan.cursor, scan.count, |member| {
         if scan.shows(member) {

@@ -405,12 +405,14 @@ fn zscan(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
         Scan::reply(ctx, 0, &[]);
         return Ok(());
     };
-    let scan = Scan::parse(cursor, &args[3..])?;
+    let scan = Scan::parse(cursor, ctx.name, &args[3..])?;
     let mut found = Vec::new();
     let next = set.scan(scan.cursor, scan.count, |scored| {
         if scan.shows(&scored.member) {
             found.push(scored.member.to_vec());
-            found.push(score::format(scored.score).into_bytes());
+            if !scan.bare {
+                found.push(score::format(scored.score).into_bytes());
+            }
         }
     });
     Scan::reply(ctx, next, &found);

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tidewire_log::disk::Disk;
 use tidewire_log::{Committed, EmbeddedLog, Frames, Log, ProducerId, Refused, Run, Step};
-use tidewire_replicate::{Answer, Ask, Held, Home, Owner, Record, Transaction, begins, is_whole};
+use tidewire_replicate::{
+    Answer, Ask, Held, Home, Owner, Record, Transaction, Words, begins, is_whole,
+};
 
 use super::player::Player;
 use super::replay::{ReplayError, Replayed};
@@ -265,6 +267,8 @@ pub struct Follower {
     /// The log of the owner from which this follower takes over, once that was looked at. Two followers may be told to take
     /// over at once; only one of them finds the old owner still in place.
     from: Option<Option<u64>>,
+    /// What is left word of with the claim.
+    words: Words,
     tries: u32,
     /// The home may be claimed already: no answer has said that it is not.
     may_own: bool,
@@ -311,6 +315,7 @@ impl Follower {
             state: State::Following,
             owner: None,
             from: None,
+            words: Words::new(),
             tries: 0,
             may_own: false,
             is_wanted: true,
@@ -349,15 +354,30 @@ impl Follower {
     pub fn take_over(&mut self, owner: Owner) {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
-            self.from = None;
+            (self.from, self.words) = (None, Words::new());
             (self.may_own, self.is_wanted) = (false, true);
             self.state = State::Waiting(Duration::ZERO);
         }
     }
 
-    /// Sets whether a client waits for the promotion; until the first call, one does. If none does,
-    /// the next step cancels the promotion. But if the home is claimed or may be claimed, the
-    /// promotion goes on: the former owner is fenced by then, and there would be no owner.
+    /// As [`take_over`](Follower::take_over), from the owner with this log and from no other one, `None` for a home that never had one.
+    /// These words are left with the claim. What is fenced is tried again after `retry`.
+    pub fn take_over_from(
+        &mut self,
+        owner: Owner,
+        from: Option<u64>,
+        words: Words,
+        retry: Duration,
+    ) {
+        self.take_over(owner);
+        if self.owner == Some(owner) {
+            (self.from, self.words, self.settings.retry) = (Some(from), words, retry);
+        }
+    }
+
+    /// Whether a client waits for the promotion, which is so until this is called. If none does,
+    /// the promotion is cancelled with the next step, unless the home is claimed, or may be: the
+    /// former owner would be none any more, and no other in its place. It goes on then.
     pub fn want(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
     }
@@ -562,6 +582,7 @@ impl Follower {
             return self.again("the former owner keeps the store".into(), now);
         }
         let mut claim = Transaction::new(owner);
+        claim.notes.clone_from(&self.words);
         if let (Some(former), Some(place)) = (held.owner, held.streams.get(STREAM)) {
             // Units that the former owner has behind this position are nowhere else.
             claim.streams.insert(left_by(former.log), *place);

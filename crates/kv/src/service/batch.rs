@@ -163,6 +163,12 @@ impl<'s> Batch<'s> {
         self.runner.leave();
     }
 
+    /// What was left belongs to another thread from now on: nothing of it is touched any more.
+    pub(crate) fn disown(&mut self) {
+        self.runner.disown();
+        self.in_transaction = false;
+    }
+
     /// Ends the transaction.
     pub(crate) fn end(&mut self) {
         self.runner.end();

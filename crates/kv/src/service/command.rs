@@ -173,15 +173,35 @@ fn keys(call: &mut Asked<'_>, args: &[&[u8]], flags: bool) {
     let Some(entry) = table().find(args[0]) else {
         return call.reply.error("ERR Invalid command specified");
     };
-    if !entry.takes(args.len()) {
+    let sub = args.get(1).map(|sub| sub.to_ascii_lowercase());
+    let subcommands = entry.subcommands();
+    let known = |sub: &Vec<u8>| subcommands.iter().find(|(name, _)| name.as_bytes() == sub);
+    let arity = match (&sub, subcommands) {
+        (_, []) => None,
+        (None, _) => return call.reply.error("ERR The command has no key arguments"),
+        (Some(sub), _) => match known(sub) {
+            Some((_, arity)) => Some(*arity),
+            None => return call.reply.error("ERR Invalid command specified"),
+        },
+    };
+    let takes = |arity: i16| {
+        let least = usize::from(arity.unsigned_abs());
+        args.len() == least || arity < 0 && args.len() > least
+    };
+    if !entry.takes(args.len()) || !arity.is_none_or(takes) {
         return call
             .reply
             .error("ERR Invalid number of arguments specified for command");
     }
-    let keys = entry.keys(args);
-    // A script may be given none.
-    if keys.is_empty() && !entry.runs_script_without_keys(args) {
-        return call.reply.error(if entry.may_have_keys() {
+    let (keys, runs_script) = (entry.keys(args), entry.runs_script());
+    let (keys, is_wrong) = match entry.counts_wrong_keys(args) {
+        // As in Redis, a script whose number of keys is wrong has none.
+        true => (Vec::new(), !runs_script),
+        false => (keys, false),
+    };
+    if is_wrong || keys.is_empty() && !runs_script {
+        let is_help = !subcommands.is_empty() && sub.as_deref() == Some(b"help");
+        return call.reply.error(if entry.may_have_keys() && !is_help {
             "ERR Invalid arguments specified for command"
         } else {
             "ERR The command has no key arguments"

@@ -409,6 +409,18 @@ const LIVE: &[Live] = &[
         }),
     },
     Live {
+        name: "script-stuck-limit",
+        read: |s| s.config.scripts_stuck.load(Relaxed).to_string(),
+        write: Some(|s, value, take| {
+            let most = value.parse().ok().filter(|n| (1..=64).contains(n));
+            let most = most.ok_or("argument must be between 1 and 64 inclusive")?;
+            if take {
+                s.config.scripts_stuck.store(most, Relaxed);
+            }
+            Ok(())
+        }),
+    },
+    Live {
         name: "pubsub-patterns-limit",
         read: |s| s.config.patterns.load(Relaxed).to_string(),
         write: Some(|s, value, take| {

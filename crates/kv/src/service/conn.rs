@@ -14,6 +14,7 @@ use super::local::{Command, GIVING_BACK, KEPT_REPLY, RespLocal};
 use super::log_keys::Reading;
 use super::message::Message;
 use super::outcome::Outcome;
+use super::ownership;
 use super::pubsub::Frame;
 use super::script::Away;
 use super::session::Session;
@@ -452,8 +453,7 @@ impl RespConn {
             self.session.loading = false;
             cx.local.find_log();
         }
-        let durable = shared.durable.get();
-        self.session.unproven = durable.is_some_and(|durable| !durable.log.may_serve());
+        self.session.unproven = ownership::is_asked_for(&shared);
         if shared.store.tells_events() && shared.hub.is_crowded() {
             // A command that makes events waits as a publisher does.
             cx.link.set_timer_after(RETRY);

@@ -28,6 +28,9 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
         true,
         replication_commands::info,
     ),
+    ("sentinel", "Sentinel", true, |call, text| {
+        super::sentinel::info(&call.shared, text);
+    }),
     ("cpu", "CPU", true, cpu),
     ("modules", "Modules", true, |_, _| {}),
     ("commandstats", "Commandstats", false, command_stats),
@@ -50,6 +53,9 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     let usual = asked.is_empty() || has("default");
     let mut text = String::with_capacity(4096);
     for &(name, title, by_default, section) in SECTIONS {
+        if name == "sentinel" && call.shared.sentinel.get().is_none() {
+            continue;
+        }
         if all || (usual && by_default) || has(name) {
             if !text.is_empty() {
                 text.push_str("\r\n");

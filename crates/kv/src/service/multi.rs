@@ -13,8 +13,9 @@ use super::holdings::Holding;
 use super::memory;
 use super::outcome::{Outcome, count_as_called, count_error};
 use super::script::{self, At, Kind, runs_beside};
+use super::shared::Shared;
 use super::table::{Entry, What, table};
-use super::transaction::{ABORTED_BUSY, Queued, Transaction};
+use super::transaction::{ABORTED_BUSY, Transaction, queued_memory};
 use crate::commands::{OUT_OF_MEMORY, Spec};
 use crate::reply::Reply;
 use crate::store::{NoRoom, Ran, Watch};
@@ -37,8 +38,7 @@ impl RespConn {
         let Some(transaction) = &mut self.session.transaction else {
             return Ok(());
         };
-        let args_bytes: usize = args.iter().map(|arg| arg.len() + size_of::<u32>()).sum();
-        let more = args_bytes + size_of::<Queued>();
+        let more = queued_memory(args);
         let limit = cx.local.shared.config.query_buffer.load(Relaxed);
         if card.holdings.sum() + more as u64 > limit as u64 {
             cx.local.note_refused(limit, &cx.link);
@@ -48,17 +48,9 @@ impl RespConn {
         if !transaction.failed {
             transaction.held += more;
             card.holdings.set(Holding::Transaction, transaction.held);
-            for arg in args {
-                transaction.text.extend_from_slice(arg);
-                transaction.ends.push(transaction.text.len() as u32);
-            }
-            transaction.commands.push(Queued {
-                id: entry.id,
-                args_end: transaction.ends.len() as u32,
-            });
+            transaction.push(entry.id, args);
         }
-        card.queued
-            .store(transaction.commands.len() as u32 + 1, Relaxed);
+        card.queued.store(transaction.len() + 1, Relaxed);
         Ok(())
     }
 
@@ -318,8 +310,8 @@ impl RespConn {
         let from = self.card().addr.to_string();
         reply.array(commands.len());
         for &(entry, args) in &commands {
-            // No loop waits for the transaction longer than for a command.
-            batch.leave();
+            // No loop waits for it longer than for a command.
+            at.leave(batch);
             let start = reply.len();
             match self.permit(entry, args, Where::Multi, at) {
                 Err(error) => reply.error(error.0),
@@ -350,6 +342,12 @@ impl RespConn {
                         },
                     }
                 }
+            }
+            if at.is_cut() {
+                return Outcome::Done;
+            }
+            if changes(entry, shared) {
+                at.note_written();
             }
             at.count_call(entry, &reply.bytes()[start..]);
         }
@@ -385,6 +383,15 @@ impl RespConn {
             count_call(entry, &reply.bytes()[start..], cx);
         }
         reply.raw(&others[from..]);
+    }
+}
+
+/// Whether a command of a transaction that has just run may have changed something.
+fn changes(entry: &Entry, shared: &Shared) -> bool {
+    match entry.what {
+        What::Data(spec) => spec.is_write(),
+        What::Session(_) if entry.runs_script() => shared.scripts.wrote(),
+        What::Session(spec) => spec.name == "function",
     }
 }
 

@@ -24,6 +24,9 @@ pub(super) fn is_former_owner(shared: &Shared) -> bool {
 pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
     let log = &shared.durable.get()?.log;
     let is_write = matches!(entry.what, What::Data(spec) if spec.is_write());
+    if log.follows() {
+        return is_write.then(|| owned_elsewhere(shared)).flatten();
+    }
     match log.lost() {
         // The store refuses the command, with its error for a change.
         Some(_) if is_write => None,
@@ -32,7 +35,25 @@ pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
     }
 }
 
-/// Why the contents of the store cannot be shown now; `None` if they can.
+/// Whether commands have to be asked about one by one: a server that cannot prove that it owns the store refuses some, and one that
+/// follows and knows the owner says where that is.
+pub(super) fn is_asked_for(shared: &Shared) -> bool {
+    let durable = shared.durable.get();
+    durable.is_some_and(|durable| {
+        let log = &durable.log;
+        !log.may_serve() || (log.follows() && shared.sentinel.get().is_some())
+    })
+}
+
+/// Why a follower takes no change, where the owner is known; else the store says why.
+fn owned_elsewhere(shared: &Shared) -> Option<Error> {
+    let owner = shared.sentinel.get()?.other_owner()?;
+    Some(Error::text(format!(
+        "READONLY this server follows the store of {owner} and takes no changes: ask that one; nothing was changed"
+    )))
+}
+
+/// Why nothing can be said now of what is in the store; `None` if it can.
 pub(super) fn stale(shared: &Shared) -> Option<Error> {
     let log = &shared.durable.get()?.log;
     (!log.may_serve()).then(|| masterdown(log.lost().is_some()))

@@ -4,7 +4,7 @@ use super::call::{self, Call, Flow, Run};
 use super::table::{self, SessionSpec, When};
 use super::{
     acl, client, cluster, command, config, hello, info, latency, misc, monitor, persistence,
-    pubsub_commands, replication_commands, saving, script, transaction_commands,
+    pubsub_commands, replication_commands, saving, script, sentinel_commands, transaction_commands,
 };
 
 macro_rules! session {
@@ -76,6 +76,7 @@ const SESSION: &[(SessionSpec, Run)] = session! {
     "asking" 1 Usual &[], cluster::disabled;
     "replicaof" 3 Usual &[], replication_commands::replicaof;
     "slaveof" 3 Usual &[], replication_commands::replicaof;
+    "sentinel" -2 Usual sentinel_commands::SUBCOMMANDS, sentinel_commands::run;
     "replconf" -1 Usual &[], cluster::replconf;
     "failover" -1 Usual &[], cluster::failover;
     "migrate" -6 Usual &[], cluster::migrate;

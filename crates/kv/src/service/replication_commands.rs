@@ -4,6 +4,7 @@ use super::call::{Call, Flow};
 use super::ownership::is_slave;
 use super::replication::{LeaseShown, Role};
 use super::section::line;
+use super::sentinel::{Address, Sentinel};
 use super::shared::Shared;
 use crate::commands::parse::is;
 use crate::number::parse_integer;
@@ -24,8 +25,16 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     let lost = lost.and_then(|durable| durable.log.lost());
     if is_slave {
         let is_up = status.is_linked && lost.is_none() && status.lease != LeaseShown::Lapsed;
-        line(text, "master_host", home);
-        line(text, "master_port", 0);
+        match shared.sentinel.get().and_then(Sentinel::other_owner) {
+            Some(owner) => {
+                line(text, "master_host", owner.host);
+                line(text, "master_port", owner.port);
+            }
+            None => {
+                line(text, "master_host", home);
+                line(text, "master_port", 0);
+            }
+        }
         line(
             text,
             "master_link_status",
@@ -39,7 +48,14 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
         line(text, "slave_read_only", 1);
         line(text, "slave_repl_offset", status.position);
     }
-    line(text, "connected_slaves", 0);
+    let replicas = replicas(&shared);
+    line(text, "connected_slaves", replicas.len());
+    for (number, at) in replicas.iter().enumerate() {
+        // How far each is it says itself.
+        let (host, port) = (&at.host, at.port);
+        let described = format!("ip={host},port={port},state=online,offset=0,lag=0");
+        line(text, &format!("slave{number}"), described);
+    }
     line(text, "master_repl_offset", status.position);
     line(text, "home", home);
     let is_unproven = lost.is_none() && is_slave && status.role == Role::Owner;
@@ -69,7 +85,15 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     }
 }
 
-/// The name under which a role is shown.
+/// The servers that follow this one's store, if it is the owner and knows them.
+fn replicas(shared: &Shared) -> Vec<Address> {
+    match shared.sentinel.get() {
+        Some(sentinel) if !is_slave(shared) => sentinel.servers().others,
+        _ => Vec::new(),
+    }
+}
+
+/// What a role is called where it is shown.
 fn name(role: Role, is_lost: bool) -> &'static str {
     match role {
         _ if is_lost => "former",
@@ -92,7 +116,14 @@ pub(super) fn tell_role(shared: &Shared, reply: &mut Reply) {
         reply.array(3);
         reply.bulk(b"master");
         reply.integer(position);
-        reply.array(0);
+        let replicas = replicas(shared);
+        reply.array(replicas.len());
+        for at in &replicas {
+            reply.array(3);
+            reply.bulk(at.host.as_bytes());
+            reply.bulk(at.port.to_string().as_bytes());
+            reply.bulk(b"0");
+        }
         return;
     }
     let home = replication.map_or("", |replication| &replication.0.home);
@@ -102,8 +133,16 @@ pub(super) fn tell_role(shared: &Shared, reply: &mut Reply) {
     });
     reply.array(5);
     reply.bulk(b"slave");
-    reply.bulk(home.as_bytes());
-    reply.integer(0);
+    match shared.sentinel.get().and_then(Sentinel::other_owner) {
+        Some(owner) => {
+            reply.bulk(owner.host.as_bytes());
+            reply.integer(owner.port.into());
+        }
+        None => {
+            reply.bulk(home.as_bytes());
+            reply.integer(0);
+        }
+    }
     reply.bulk(match is_linked {
         _ if shared.store.is_loading() => b"sync",
         true => b"connected",

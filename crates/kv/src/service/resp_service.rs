@@ -19,6 +19,7 @@ use super::message::Message;
 use super::ownership;
 use super::registry;
 use super::replication::Replication;
+use super::sentinel::{Sentinel, Servers};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::table::table;
@@ -132,6 +133,24 @@ impl RespService {
     /// counts.
     pub fn replicated(&self, replication: Replication) {
         self.shared.replication.get_or_init(|| replication);
+    }
+
+    /// Has SENTINEL, ROLE and INFO tell of the servers of the store. The first call counts.
+    pub fn tells_of(&self, sentinel: Sentinel) {
+        self.shared.sentinel.get_or_init(|| sentinel);
+    }
+
+    /// This is known of the servers of the store now. Subscribers are told what has changed, on the channels of a Sentinel; one
+    /// that takes no messages for too long is cut.
+    pub fn servers(&self, servers: Servers) {
+        let Some(sentinel) = self.shared.sentinel.get() else {
+            return;
+        };
+        for (channel, text) in sentinel.change(servers) {
+            // Where an inbox is full it is filled beyond: there are few of these.
+            let hub = &self.shared.hub;
+            let _ = hub.publish(false, channel.as_bytes(), text.as_bytes(), true, 0);
+        }
     }
 
     fn of(store: Arc<Store>, settings: Settings, promised: Option<Policy>) -> RespService {

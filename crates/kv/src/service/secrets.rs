@@ -1,6 +1,6 @@
 //! Which arguments of a call are secrets: SLOWLOG and MONITOR show `(redacted)` in their place.
 
-use super::table::Entry;
+use super::table::{Entry, table};
 
 /// The text that is shown in place of a secret.
 pub(super) const REDACTED: &[u8] = b"(redacted)";
@@ -14,10 +14,47 @@ const SETTINGS: [&str; 5] = [
     "tls-client-key-file-pass",
 ];
 
+/// Calls that are arguments of calls, as of `COMMAND GETKEYS ACL DRYRUN user AUTH secret`: so many are looked into.
+const DEPTH: usize = 8;
+
 /// The arguments without secrets, for other clients. A word that brings a secret is heeded wherever it stands: the call
 /// may be wrong, and the secret right.
 pub(super) fn shown<'a>(entry: &Entry, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut shown = args.to_vec();
+    let mut call = Some((entry, 0));
+    for _ in 0..DEPTH {
+        let Some((entry, from)) = call else {
+            return shown;
+        };
+        redact(entry, &args[from..], &mut shown[from..]);
+        call = asked_about(entry, &args[from..]).map(|(entry, at)| (entry, from + at));
+    }
+    if let Some((_, from)) = call {
+        shown[from..].fill(REDACTED);
+    }
+    shown
+}
+
+/// The call that a call only asks about, and where it begins.
+fn asked_about(entry: &Entry, args: &[&[u8]]) -> Option<(&'static Entry, usize)> {
+    let is = |words: &[&str]| {
+        let sub = args.get(1);
+        sub.is_some_and(|sub| {
+            words
+                .iter()
+                .any(|word| sub.eq_ignore_ascii_case(word.as_bytes()))
+        })
+    };
+    let at = match entry.name {
+        "acl" if is(&["dryrun"]) => 3,
+        "command" if is(&["getkeys", "getkeysandflags"]) => 2,
+        _ => return None,
+    };
+    Some((table().find(args.get(at)?)?, at))
+}
+
+/// Takes the secrets out of one call.
+fn redact(entry: &Entry, args: &[&[u8]], shown: &mut [&[u8]]) {
     let is = |arg: &[u8], word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
     // How many arguments behind each one are secret.
     let behind = |at: usize| -> usize {
@@ -32,18 +69,19 @@ pub(super) fn shown<'a>(entry: &Entry, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
             _ => 0,
         }
     };
+    if !matches!(entry.name, "auth" | "hello" | "migrate" | "acl" | "config") {
+        return;
+    }
     for at in 0..args.len() {
         for secret in shown.iter_mut().skip(at + 1).take(behind(at)) {
             *secret = REDACTED;
         }
     }
-    shown
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::table::table;
 
     #[test]
     fn no_secret_is_shown() {
@@ -76,6 +114,34 @@ mod tests {
                 "MIGRATE host 6379 key 0 100 auth2 user s3cret KEYS a",
                 "MIGRATE host 6379 key 0 100 auth2 (redacted) (redacted) KEYS a",
             ),
+            (
+                "CONFIG SET requirepass s3cret masterauth s3cret maxmemory 0",
+                "CONFIG SET requirepass (redacted) masterauth (redacted) maxmemory 0",
+            ),
+            (
+                "ACL DRYRUN user AUTH name s3cret",
+                "ACL DRYRUN user AUTH (redacted) (redacted)",
+            ),
+            (
+                "acl dryrun user config set requirepass s3cret",
+                "acl dryrun user config set requirepass (redacted)",
+            ),
+            (
+                "COMMAND GETKEYS MIGRATE host 6379 key 0 100 AUTH s3cret",
+                "COMMAND GETKEYS MIGRATE host 6379 key 0 100 AUTH (redacted)",
+            ),
+            (
+                "command getkeysandflags acl setuser u >s3cret",
+                "command getkeysandflags acl setuser (redacted) (redacted)",
+            ),
+            (
+                "COMMAND GETKEYS ACL DRYRUN a COMMAND GETKEYS HELLO 3 AUTH user s3cret",
+                "COMMAND GETKEYS ACL DRYRUN a COMMAND GETKEYS HELLO 3 AUTH (redacted) (redacted)",
+            ),
+            (
+                "ACL DRYRUN auth GET s3cret-of-nobody",
+                "ACL DRYRUN auth GET s3cret-of-nobody",
+            ),
             ("SET auth s3cret-of-nobody", "SET auth s3cret-of-nobody"),
         ] {
             let args: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
@@ -83,5 +149,16 @@ mod tests {
             let shown = shown(entry, &args).join(&b' ');
             assert_eq!(String::from_utf8_lossy(&shown), expected);
         }
+    }
+
+    #[test]
+    fn a_call_within_calls_without_end_shows_nothing_of_the_last() {
+        let mut words = vec!["COMMAND", "GETKEYS"].repeat(100_000);
+        words.extend(["AUTH", "s3cret"]);
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let entry = table().find(args[0]).expect("a command");
+        let shown = shown(entry, &args);
+        assert_eq!(shown.len(), args.len());
+        assert!(!shown.contains(&&b"s3cret"[..]));
     }
 }

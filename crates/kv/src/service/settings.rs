@@ -142,6 +142,8 @@ pub(crate) struct Config {
     pub(crate) script_ms: AtomicU64,
     /// Bytes of memory that the interpreter of one loop may take.
     pub(crate) script_memory: AtomicUsize,
+    /// Threads of scripts that were given up and have not come back, at most.
+    pub(crate) scripts_stuck: AtomicUsize,
     /// Bytes of memory that the patterns of one client may take.
     pub(crate) patterns: AtomicUsize,
     /// Settings that are stored without an effect.
@@ -172,6 +174,7 @@ impl Config {
             percentiles: RwLock::new(vec![50.0, 99.0, 99.9]),
             script_ms: AtomicU64::new(5_000),
             script_memory: AtomicUsize::new(64 << 20),
+            scripts_stuck: AtomicUsize::new(4),
             patterns: AtomicUsize::new(16 << 20),
             tuning: Kept::default(),
         }

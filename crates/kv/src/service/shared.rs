@@ -21,6 +21,7 @@ use super::monitors::Monitors;
 use super::pubsub::Hub;
 use super::replication::Replication;
 use super::script::Scripts;
+use super::sentinel::Sentinel;
 use super::settings::{Config, Settings};
 use super::slowlog::SlowLog;
 use super::spikes::Spikes;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) promised: Option<Policy>,
     /// The home of the store, if it has one.
     pub(crate) replication: OnceLock<Replication>,
+    /// The other servers of the store, if the server is told of them.
+    pub(crate) sentinel: OnceLock<Sentinel>,
     /// Whether the server [had lost](super::ownership::is_former_owner) the store when that was looked at last.
     pub(crate) was_former_owner: AtomicBool,
     /// How far the store is that is being recovered.
@@ -102,6 +105,7 @@ impl Shared {
             told_not_logged_in_ms: AtomicU64::new(0),
             promised,
             replication: OnceLock::new(),
+            sentinel: OnceLock::new(),
             loaded: Loaded::default(),
             config: Config::new(settings),
             clients: Apart(clients),

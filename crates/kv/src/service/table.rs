@@ -9,6 +9,7 @@ use super::script::Kind;
 use super::registry::install as fill;
 use crate::commands::subcommands::{self, Subcommands};
 use crate::commands::{self, BRIEF, Error, FAST, Keys, Spec};
+use crate::number::parse_integer;
 
 /// A command that is about the connection or the server.
 pub(crate) struct SessionSpec {
@@ -157,9 +158,21 @@ impl Entry {
         Kind::of(self.name).is_some()
     }
 
-    /// Whether a call says of a script that it uses no keys.
-    pub(crate) fn runs_script_without_keys(&self, args: &[&[u8]]) -> bool {
-        self.runs_script() && args.get(2).is_some_and(|count| **count == *b"0")
+    /// Whether a call says how many keys it has, and has no such number of them.
+    pub(crate) fn counts_wrong_keys(&self, args: &[&[u8]]) -> bool {
+        let keys = match self.what {
+            What::Data(spec) => spec.keys,
+            What::Session(_) if self.runs_script() => SCRIPT_KEYS,
+            What::Session(_) => return false,
+        };
+        let Keys::Counted { at, .. } = keys else {
+            return false;
+        };
+        let at = usize::from(at);
+        let least = i64::from(!self.runs_script());
+        let behind = args.len().saturating_sub(at + 1) as i64;
+        let said = args.get(at).and_then(|arg| parse_integer(arg));
+        said.is_none_or(|n| n < least || n > behind)
     }
 
     /// Whether calls of the command may name keys.

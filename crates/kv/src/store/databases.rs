@@ -362,6 +362,14 @@ impl Store {
         self.tells_busy.store(yes, Relaxed);
     }
 
+    /// Ends what a script has kept whose thread does not come back. It had changed nothing.
+    pub(crate) fn open_kept(&self) {
+        for at in 0..self.shards.len() {
+            self.lock(at).is_kept = false;
+        }
+        self.is_kept.store(false, Relaxed);
+    }
+
     /// Whether a script that runs beside the loops keeps keys.
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept.load(Relaxed)

@@ -210,6 +210,17 @@ impl<'s> Guards<'s> {
         self.store.is_kept.store(false, Relaxed);
     }
 
+    /// The shards that were [left](Guards::leave) belong to another thread from now on, with all that was to be done with
+    /// them: what is pending is nothing that was committed, and its room is given back.
+    pub(crate) fn disown(&mut self) {
+        debug_assert!(self.one.is_none() && self.many.is_empty());
+        self.left.clear();
+        self.end_growing();
+        if let Some(pending) = self.pending.take() {
+            self.forget_pending(*pending);
+        }
+    }
+
     /// Takes the shards among these that are not held, without waiting; false if one is taken, and
     /// then holds no more than before.
     pub(crate) fn try_add(&mut self, shards: &ShardSet) -> bool {

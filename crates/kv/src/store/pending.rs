@@ -240,6 +240,15 @@ impl<'s> Guards<'s> {
         self.pending = Some(pending);
     }
 
+    /// Gives back what was promised for a unit that is never to be committed.
+    pub(super) fn forget_pending(&self, pending: Pending) {
+        if let Some(effects) = self.effects()
+            && pending.promised > 0
+        {
+            effects.give_back(pending.promised);
+        }
+    }
+
     /// Gives back promised bytes that were not used.
     pub(super) fn give_back(&mut self) {
         self.end_growing();

@@ -212,6 +212,12 @@ impl<'s> Runner<'s> {
         self.guards.leave();
     }
 
+    /// What was [left](Runner::leave) belongs to another thread from now on.
+    pub(crate) fn disown(&mut self) {
+        self.guards.disown();
+        self.in_transaction = false;
+    }
+
     /// Has a command that has done nothing tried again, or answers why not.
     #[cold]
     fn refuse(&self, why: NoRoom, reply: &mut Reply) -> Ran {

@@ -9,7 +9,7 @@ const WHOLE: f64 = (i64::MAX / 2) as f64;
 /// `3`, `0.1`, `1e+20`, `inf`.
 #[must_use]
 pub fn format(x: f64) -> String {
-    if x.is_infinite() || x == 0.0 {
+    if !x.is_finite() || x == 0.0 {
         return plain(x);
     }
     if x.abs() <= WHOLE && x.fract() == 0.0 {
@@ -46,6 +46,9 @@ pub fn format(x: f64) -> String {
 pub fn plain(x: f64) -> String {
     if x.is_infinite() {
         return if x > 0.0 { "inf" } else { "-inf" }.to_string();
+    }
+    if x.is_nan() {
+        return "nan".to_string();
     }
     x.to_string()
 }

@@ -47,6 +47,11 @@ mod same_as_redis;
 mod scripts;
 mod scripts_compared;
 mod session;
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it starts threads beside a server on real sockets"
+)]
+mod stuck;
 mod suites;
 #[path = "../compare/templates.rs"]
 mod templates;

@@ -429,3 +429,90 @@ fn a_redirect_target_that_quits_is_gone_at_once() {
         assert!(heard.contains("tracking-redir-broken"), "{heard}");
     });
 }
+
+/// Found by comparing with Valkey 9.
+#[test]
+fn calls_that_are_only_asked_about_are_as_wrong_as_there() {
+    let mut w = World::new();
+    let mut c = w.client();
+    for (call, answer) in [
+        ("EVAL x 1", "*0|"),
+        ("EVAL x -1 a", "*0|"),
+        ("EVAL x n a", "*0|"),
+        ("EVAL x 1 a b", "*1|$1|a|"),
+        ("FCALL f 2 a", "*0|"),
+        ("LMPOP 2 a LEFT", "*2|$1|a|$4|LEFT|"),
+        (
+            "LMPOP 3 a LEFT",
+            "-ERR Invalid arguments specified for command|",
+        ),
+        (
+            "ZUNIONSTORE d 3 a b",
+            "-ERR Invalid arguments specified for command|",
+        ),
+        (
+            "ZUNIONSTORE d 0 a",
+            "-ERR Invalid arguments specified for command|",
+        ),
+        (
+            "ZDIFFSTORE a 2 b",
+            "-ERR Invalid arguments specified for command|",
+        ),
+        ("CONFIG", "-ERR The command has no key arguments|"),
+        ("CONFIG NONE", "-ERR Invalid command specified|"),
+        ("CONFIG GET a", "-ERR The command has no key arguments|"),
+        ("OBJECT HELP", "-ERR The command has no key arguments|"),
+        ("OBJECT ENCODING a", "*1|$1|a|"),
+        (
+            "OBJECT ENCODING",
+            "-ERR Invalid number of arguments specified for command|",
+        ),
+    ] {
+        w.check(&mut c, &format!("COMMAND GETKEYS {call}"), answer);
+    }
+    let of_hashes = "-ERR NOVALUES option can only be used in HSCAN|";
+    let of_sets = "-ERR NOSCORES option can only be used in ZSCAN|";
+    for (line, answer) in [
+        ("SADD s a", ":1|"),
+        ("ZADD z 1 a", ":1|"),
+        ("HSET h f v", ":1|"),
+        ("SSCAN s 0 NOVALUES", of_hashes),
+        ("ZSCAN z 0 NOVALUES", of_hashes),
+        ("SCAN 0 NOVALUES", of_hashes),
+        ("HSCAN h 0 NOSCORES", of_sets),
+        ("SSCAN s 0 NOSCORES", of_sets),
+        ("HSCAN h 0 NOVALUES", "*2|$1|0|*1|$1|f|"),
+        ("ZSCAN z 0 COUNT 5 NOSCORES", "*2|$1|0|*1|$1|a|"),
+    ] {
+        w.check(&mut c, line, answer);
+    }
+}
+
+#[test]
+fn numbers_of_scripts_are_as_in_c() {
+    let mut w = World::new();
+    let mut c = w.client();
+    let lowest = ":-9223372036854775808|";
+    for (value, answer) in [
+        ("1e300", lowest),
+        ("1/0", lowest),
+        ("-1/0", lowest),
+        ("0/0", lowest),
+        ("2^63", lowest),
+        ("-3.99", ":-3|"),
+        ("{double=0/0}", "$3|nan|"),
+        ("{double=1/0}", "$3|inf|"),
+    ] {
+        w.check(&mut c, &format!("EVAL return({value}) 0"), answer);
+    }
+    for (value, text) in [
+        ("0.1", "0.1"),
+        ("1e300", "1e+300"),
+        ("2^63", "9223372036854776000"),
+        ("2^53", "9007199254740992"),
+        ("-0.5", "-0.5"),
+    ] {
+        let line = format!("EVAL return(redis.call('ECHO',{value})) 0");
+        w.check(&mut c, &line, &format!("${}|{text}|", text.len()));
+    }
+}

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use tidewire_load::page::{Difference, Lane};
 use tidewire_load::stats::{Bootstrap, Estimate, ROUNDS_MIN};
 
 use super::page;
@@ -123,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.json.is_some() || args.html.is_some() {
         #[derive(Serialize)]
-        struct Shown<'a> {
+        struct Compared<'a> {
             metric: &'a str,
             threshold_percent: f64,
             verdict: &'a str,
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             remarks: &'a [String],
             rows: &'a [Row],
         }
-        let shown = Shown {
+        let shown = Compared {
             metric: &args.metric,
             threshold_percent: args.threshold,
             verdict: &verdict,
@@ -337,6 +338,16 @@ fn pair(row: &Row, before: &Series, after: &Series) -> Option<Pair> {
             "After is {:.3} of before, 95 % interval {:.3} to {:.3}{reach}: {change}.",
             ratio.value, ratio.low, ratio.high
         ),
+        lane: Lane {
+            label: row.name.clone(),
+            ratio: Some(ratio),
+            equal: row.reach,
+            difference: match row.change {
+                Change::Better => Difference::Better,
+                Change::Worse => Difference::Worse,
+                Change::Same | Change::NoControl | Change::TooFew => Difference::NotShown,
+            },
+        },
         before: runs(before),
         after: runs(after),
     })

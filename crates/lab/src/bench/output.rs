@@ -262,9 +262,18 @@ pub(crate) fn write<R: Serialize>(
     environment: Environment,
     result: R,
 ) -> Result<(), Failure> {
+    write_report(path, &report(kind, environment, result))
+}
+
+/// A result of this command, with its header.
+pub(crate) fn report<R: Serialize>(kind: &str, environment: Environment, result: R) -> Report<R> {
     // An argument that is not UTF-8 is the name of a file, and no reason to fail at the end.
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let report = Report::new(kind, words, environment, result);
+    Report::new(kind, words, environment, result)
+}
+
+/// Writes a result with its header where the user wants it.
+pub(crate) fn write_report<R: Serialize>(path: &Path, report: &Report<R>) -> Result<(), Failure> {
     report
         .write(path)
         .map_err(|e| Failure::failed(e.to_string()))

@@ -23,6 +23,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "tidewire lab growth --json growth.json",
         ],
     ),
+    ("lab show", &["tidewire lab show kv.json --html kv.html"]),
     (
         "bench",
         &[

@@ -1,6 +1,6 @@
 //! The cost of a message on one server under one load, counted in several starts.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidewire_command::exit::Failure;
 use tidewire_load::count::verdict::{Mean, Spread};
 use tidewire_load::count::{Counted, Profile};
@@ -8,7 +8,7 @@ use tidewire_load::count::{Counted, Profile};
 use crate::bench::{Cell, STARTS, Side, Want, at_once};
 
 /// The cost of a message.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Cost {
     /// Instructions of user code.
     pub(super) instructions: f64,

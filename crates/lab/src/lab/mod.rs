@@ -3,6 +3,7 @@
 //! A suite lists the runs ([`suite`]); each run is stored as a line ([`record`]); [`result`] turns the lines into text,
 //! JSON or a page ([`page`]).
 
+mod beside;
 mod cost;
 mod counts;
 mod faults;
@@ -11,7 +12,9 @@ mod page;
 mod record;
 mod result;
 mod ship_cost;
+mod show;
 mod suite;
+mod text;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +22,7 @@ use std::time::Duration;
 use tidewire_load::preflight;
 use tidewire_load::workload::Extent;
 
-use crate::bench::{Want, Watcher, environment, write, write_page};
+use crate::bench::{Want, Watcher, environment, report, write_page, write_report};
 use tidewire_command::count;
 use tidewire_command::exit::{Failure, UNTRUSTWORTHY, WRONG};
 use tidewire_command::span::Span;
@@ -84,8 +87,12 @@ enum Instead {
     Counts(Box<counts::Args>),
     /// Counts what one more costs of everything of which there can be many.
     Growth(growth::Args),
+    /// Shows a result on disk, and makes its page anew.
+    Show(show::Args),
 }
 
+/// What the result of a matrix is called in its file.
+const KIND: &str = "lab";
 /// Messages of a segment that is counted.
 const MESSAGES_COUNTED: u32 = 200;
 
@@ -103,6 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return match instead {
             Instead::Counts(counts) => counts.run(),
             Instead::Growth(growth) => growth.run(),
+            Instead::Show(show) => show.run(),
         };
     }
     let text = Suite::text(args.suite.as_deref().unwrap_or_default())?;
@@ -140,16 +148,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let path = path.display();
         show_line!("interrupted: this is what there was; the same command goes on, from {path}");
     }
+    let doubt = matrix.doubt();
+    let report = report(KIND, facts, matrix);
     if let Some(to) = &args.html {
-        write_page(to, &page::page(&matrix, &facts))?;
+        write_page(to, &page::page(&report))?;
     }
     if let Some(to) = &args.json {
-        write(to, "lab", facts, &matrix)?;
+        write_report(to, &report)?;
     }
     if let Some(failure) = faults.failure().or(miscounted) {
         return Err(failure);
     }
-    match matrix.doubt() {
+    doubtless(doubt)
+}
+
+/// Nothing, or the failure with which a command ends whose figures should not be believed.
+fn doubtless(doubt: Option<String>) -> Result<(), Failure> {
+    match doubt {
         None => Ok(()),
         Some(message) => Err(Failure {
             status: UNTRUSTWORTHY,

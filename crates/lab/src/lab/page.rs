@@ -1,65 +1,171 @@
 //! A matrix as a page.
 
 use tidewire_load::abba::Verdict;
-use tidewire_load::environment::Environment;
-use tidewire_load::page::{Bar, Cell, Chart, Dots, Line, Page, Section};
+use tidewire_load::page::{Bar, Cell, Chart, Difference, Dots, Group, Lane, Line, Page, Section};
+use tidewire_load::report::Report;
 
-use crate::bench::{command, grouped, stacked};
+use crate::bench::{grouped, stacked};
 
+use super::beside::{self, Judged};
 use super::result::{CPU, Column, Matrix, Row, figure};
 
-/// The page.
-pub(super) fn page(matrix: &Matrix, facts: &Environment) -> Page {
-    let mut commands = vec![command()];
+/// The page of a result.
+pub(super) fn page(report: &Report<Matrix>) -> Page {
+    let matrix = &report.result;
+    let mut commands = vec![report.command_line()];
     for column in matrix.workloads.iter().flat_map(|row| &row.servers) {
         let line = format!("{}: {}", column.name, column.command);
         if !commands.contains(&line) {
             commands.push(line);
         }
     }
+    let by = Judged::of(matrix);
     Page {
         title: matrix.title.clone(),
-        verdict: verdict(matrix),
+        about: about(report),
+        verdict: beside::verdict(matrix),
+        picture: picture(matrix, by),
+        reading: reading(matrix),
         sections: overview(matrix)
             .into_iter()
             .chain(matrix.workloads.iter().map(section))
             .collect(),
-        facts: facts.facts(),
+        facts: report.environment.facts(),
         commands,
-        data: serde_json::to_string(matrix).unwrap_or_default(),
+        data: serde_json::to_string(report).unwrap_or_default(),
     }
 }
 
-/// Says for how many workloads there is a verdict, and which.
-fn verdict(matrix: &Matrix) -> Vec<String> {
-    if let Some(doubt) = matrix.doubt() {
-        return vec![doubt];
-    }
-    let mut names: Vec<&str> = Vec::new();
-    for column in matrix.workloads.iter().flat_map(|row| &row.servers) {
-        if !column.comparisons.is_empty() && !names.contains(&&*column.name) {
-            names.push(&column.name);
-        }
-    }
-    let of = |name: &str| {
-        let (mut less, mut more, mut same) = (0, 0, 0);
-        for row in &matrix.workloads {
-            let mut mine = row.servers.iter().filter(|column| column.name == name);
-            let Some(cpu) = mine.find_map(|column| column.comparison(CPU)) else {
-                continue;
-            };
-            match (cpu.verdict.is_shown(), cpu.ratio) {
-                (true, Some(ratio)) if ratio.value < 1.0 => less += 1,
-                (true, Some(_)) => more += 1,
-                _ => same += 1,
-            }
-        }
-        format!(
-            "{name}, beside the base of each workload: less CPU per request in {less}, more in {more}, no \
-             difference shown in {same}."
-        )
+/// What was measured, where and when, in a line.
+fn about(report: &Report<Matrix>) -> String {
+    let (matrix, facts) = (&report.result, &report.environment);
+    let count = |n: usize, of: &str| match n {
+        1 => format!("1 {of}"),
+        n => format!("{n} {of}s"),
     };
-    names.into_iter().map(of).collect()
+    let blocks = matrix.workloads.iter().map(|row| row.rounds).min();
+    let machine = [
+        facts.cpu_model.clone(),
+        facts.cores.map(|cores| count(cores, "core")),
+        facts
+            .kernel
+            .clone()
+            .map(|kernel| format!("kernel {kernel}")),
+    ];
+    let machine: Vec<String> = machine.into_iter().flatten().collect();
+    format!(
+        "{} under {}; {} of runs of {} ms; {}; {}. The load generator ran on the machine that the servers ran on. {}",
+        count(names(matrix).len(), "server"),
+        count(matrix.workloads.len(), "load"),
+        count(blocks.unwrap_or(0), "block"),
+        matrix.times.run_ms,
+        machine.join(", "),
+        facts.date,
+        own(matrix)
+    )
+}
+
+/// Which of the servers are Tidewire's.
+fn own(matrix: &Matrix) -> String {
+    let columns = matrix.workloads.iter().flat_map(|row| &row.servers);
+    let mut own: Vec<&str> = Vec::new();
+    for column in columns.filter(|column| column.command.starts_with("tidewire serve")) {
+        if !own.contains(&&*column.name) {
+            own.push(&column.name);
+        }
+    }
+    match own.len() {
+        0 => "None of the servers is Tidewire's.".to_owned(),
+        n if n == names(matrix).len() => {
+            "All servers are Tidewire's, with other settings.".to_owned()
+        }
+        1 => format!("Tidewire's server is {}.", own.concat()),
+        _ => format!("Tidewire's servers are {}.", own.join("; ")),
+    }
+}
+
+/// Every server of every workload beside the base, on one axis.
+fn picture(matrix: &Matrix, by: Judged) -> Option<Chart> {
+    let is_doubtful = matrix.doubt().is_some();
+    let base = base_of(matrix);
+    let group = |row: &Row| {
+        let others = row
+            .servers
+            .iter()
+            .filter(|column| !column.control && column.name != row.base);
+        let lanes: Vec<Lane> = others
+            .map(|column| {
+                let beside = by.beside(column);
+                let difference = beside
+                    .filter(|_| !is_doubtful)
+                    .map(|beside| beside.difference());
+                Lane {
+                    label: column.name.clone(),
+                    ratio: beside.map(|beside| beside.ratio),
+                    equal: beside.and_then(|beside| beside.equal),
+                    difference: difference.unwrap_or(Difference::NotShown),
+                }
+            })
+            .collect();
+        let base = row
+            .base()
+            .and_then(|base| base.median(CPU))
+            .filter(|_| by == Judged::Cpu);
+        let base = base.map(|ns| format!("{} needs {} us", row.base, figure(ns / 1e3)));
+        (!lanes.is_empty()).then(|| Group {
+            label: row.name.clone(),
+            remark: base.unwrap_or_default(),
+            lanes,
+        })
+    };
+    let groups: Vec<Group> = matrix.workloads.iter().filter_map(group).collect();
+    let (what, less, more) = match by {
+        Judged::Cpu => (
+            "CPU time that a server needs for a request",
+            format!("needs less CPU than {base}"),
+            "needs more CPU",
+        ),
+        Judged::Rate => (
+            "Time that a server needs for its answers (one divided by its throughput)",
+            format!("is faster than {base}"),
+            "is slower",
+        ),
+    };
+    (!groups.is_empty()).then(|| Chart::Ratios {
+        title: format!("{what}, divided by that of {base}"),
+        unit: format!(
+            "Dot: median of the blocks of runs. Line: its 95 % interval. Grey: how far a second, equal {base} differed. Full \
+             dot: a difference is shown (orange: more than {base}, blue: less). Hollow dot: none is shown."
+        ),
+        less,
+        more: more.into(),
+        groups,
+    })
+}
+
+/// How the verdict is to be read.
+fn reading(matrix: &Matrix) -> Vec<String> {
+    if matrix.doubt().is_some() {
+        return Vec::new();
+    }
+    let base = base_of(matrix);
+    vec![format!(
+        "A block is one run of each server, started anew, in an order drawn by chance, and one run more of {base}: how far \
+         its two runs differ is the grey band. Ahead (less CPU) and behind (more): the line does not reach 1, and the dot \
+         lies outside the grey band. Level: the whole line lies in the grey band, or within 1.05x. Not decided: the line is \
+         too long for either. Where loads are named behind a server, no difference is shown under its other loads. What \
+         the servers are stands below, under \u{201c}How it was made\u{201d}."
+    )]
+}
+
+/// The name of the server that the others are compared with.
+fn base_of(matrix: &Matrix) -> &str {
+    let mut bases: Vec<&str> = matrix.workloads.iter().map(|row| &*row.base).collect();
+    bases.dedup();
+    match bases[..] {
+        [base] => base,
+        _ => "the base of each load",
+    }
 }
 
 /// Plain names of servers, each once, in the order of their first workload.
@@ -96,29 +202,43 @@ fn overview(matrix: &Matrix) -> Option<Section> {
         ("Throughput", "a second", "requests_per_second", 1.0, true),
         ("p99", "microseconds", "latency_p99_ns", 1e3, false),
     ];
-    let grids = grids.map(|(title, unit, metric, scale, more_is_better)| Chart::Grid {
-        title: title.into(),
-        unit: format!(
-            "{unit}, medians of the runs, and times the base of the row; blue is better, orange is worse, where the \
-             difference is larger than that of two equal servers"
-        ),
-        columns: names.iter().map(|name| (*name).to_owned()).collect(),
-        rows: matrix
-            .workloads
-            .iter()
-            .map(|row| {
-                let cells = names.iter().map(|name| {
-                    let column = of(row, name)?;
-                    let value = column.median(metric)?;
-                    let base = row.base()?.median(metric)?;
-                    // A tint says better or worse, so it takes a difference beyond that of the control.
-                    let verdict = column.comparison(metric).map(|compared| compared.verdict);
-                    let shown = verdict == Some(Verdict::Different);
-                    Some(cell(value / scale, value / base, more_is_better, shown))
-                });
-                (row.name.clone(), cells.collect())
-            })
-            .collect(),
+    // The longer side goes down, so that the table is as narrow as it can be.
+    let is_turned = names.len() > matrix.workloads.len();
+    let grids = grids.map(|(title, unit, metric, scale, more_is_better)| {
+        let cell = |row: &Row, name: &str| {
+            let column = of(row, name)?;
+            let value = column.median(metric)?;
+            let compared = column.comparison(metric);
+            // The median of the blocks' ratios, as in every other place of the page; the base has none.
+            let times = match compared.and_then(|compared| compared.ratio) {
+                Some(ratio) => ratio.value,
+                None => value / row.base()?.median(metric)?,
+            };
+            // A tint says better or worse, so it takes a difference beyond that of the control.
+            let shown = compared.map(|compared| compared.verdict) == Some(Verdict::Different);
+            Some(cell(value / scale, times, more_is_better, shown))
+        };
+        let rows = matrix.workloads.iter();
+        Chart::Grid {
+            title: title.into(),
+            unit: format!(
+                "{unit}, medians of the runs; in brackets, the median of the ratios to the base; blue is better, orange is worse, where \
+                 the difference is larger than that of two equal servers"
+            ),
+            columns: match is_turned {
+                true => rows.clone().map(|row| row.name.clone()).collect(),
+                false => names.iter().map(|name| (*name).to_owned()).collect(),
+            },
+            rows: match is_turned {
+                true => names
+                    .iter()
+                    .map(|name| ((*name).to_owned(), rows.clone().map(|row| cell(row, name)).collect()))
+                    .collect(),
+                false => rows
+                    .map(|row| (row.name.clone(), names.iter().map(|name| cell(row, name)).collect()))
+                    .collect(),
+            },
+        }
     });
     Some(Section {
         heading: "At a glance".into(),
@@ -219,15 +339,12 @@ fn of_connections(load: &str, rows: &[&Row], names: &[&str]) -> Vec<Chart> {
 }
 
 fn section(row: &Row) -> Section {
-    let sentences = row
-        .servers
-        .iter()
-        .filter_map(|column| column.sentence(&row.base));
     Section {
         heading: row.name.clone(),
-        sentences: std::iter::once(format!("{}; {} blocks of runs", row.load, row.rounds))
-            .chain(sentences)
-            .collect(),
+        sentences: vec![format!(
+            "tidewire bench {}; {} blocks of runs",
+            row.load, row.rounds
+        )],
         doubts: row
             .faults()
             .map(str::to_owned)

@@ -1,9 +1,8 @@
 //! From runs to what may be said about them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidewire_load::abba::{MetricComparison, Recording, Sample};
 use tidewire_load::stats::{Bootstrap, ROUNDS_MIN, Samples};
 use tidewire_load::trust::Kind;
@@ -19,7 +18,7 @@ use tidewire_command::exit::Failure;
 pub(super) const CPU: &str = "server_cpu_ns_per_request";
 
 /// All that is shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Matrix {
     pub(super) title: String,
     #[serde(flatten)]
@@ -28,7 +27,7 @@ pub(super) struct Matrix {
 }
 
 /// How long each run is.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Times {
     pub(super) run_ms: u64,
     pub(super) warm_up_ms: u64,
@@ -39,7 +38,7 @@ pub(super) struct Times {
 const MISSES_APART: f64 = 0.01;
 
 /// A workload on its servers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) load: String,
@@ -53,7 +52,7 @@ pub(super) struct Row {
 }
 
 /// A server under one workload.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Column {
     pub(super) name: String,
     /// The command of the server.
@@ -61,17 +60,19 @@ pub(super) struct Column {
     /// The run is the second one of the base.
     pub(super) control: bool,
     /// What went wrong: then there are no runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fault: Option<String>,
     /// Medians of all metrics.
     pub(super) medians: BTreeMap<String, f64>,
-    /// Compared with the base; the base itself is compared with nothing.
+    /// Compared with the base; the base itself is compared with nothing. A file's comparisons are made anew from its
+    /// runs.
+    #[serde(skip_deserializing)]
     pub(super) comparisons: Vec<MetricComparison>,
-    /// The counted cost of a message on this server, if it was counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What a message costs it, where that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) counted: Option<Cost>,
     /// Why it was not counted, though that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) not_counted: Option<String>,
     pub(super) runs: Vec<Run>,
 }
@@ -139,7 +140,18 @@ impl Matrix {
         })
     }
 
-    /// A reason to doubt all figures, if there is one.
+    /// Judges a result that was read from a file by its runs.
+    pub(super) fn compare(&mut self) -> Result<(), Failure> {
+        for row in &mut self.workloads {
+            for column in &mut row.servers {
+                column.medians = medians(&column.runs);
+            }
+            row.compare()?;
+        }
+        Ok(())
+    }
+
+    /// What speaks against all of it.
     pub(super) fn doubt(&self) -> Option<String> {
         let fewest = self.workloads.iter().map(|row| row.rounds).min()?;
         if fewest < ROUNDS_MIN {
@@ -298,11 +310,6 @@ impl Column {
             .find(|compared| compared.name == metric)
     }
 
-    /// A sentence about the server compared with the base.
-    pub(super) fn sentence(&self, base: &str) -> Option<String> {
-        self.comparison(CPU)?.needs(base, &self.name)
-    }
-
     /// The mean of all runs: for what the kernel samples in ticks, which is nothing in many a run.
     pub(super) fn mean(&self, metric: &str) -> Option<f64> {
         let values = self.runs.iter().map(|run| run.metrics.get(metric).copied());
@@ -365,39 +372,3 @@ const HEADS: [&str; 6] = [
     "per second",
     "p99 us",
 ];
-
-impl fmt::Display for Matrix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for row in &self.workloads {
-            writeln!(f, "\n{}  ({}; {} blocks)", row.name, row.load, row.rounds)?;
-            for sentence in row
-                .servers
-                .iter()
-                .filter_map(|column| column.sentence(&row.base))
-            {
-                writeln!(f, "{sentence}")?;
-            }
-            for cells in row.table() {
-                let [name, rest @ ..] = &cells[..] else {
-                    continue;
-                };
-                let name: String = name.chars().take(24).collect();
-                write!(f, "{name:<24}")?;
-                for (cell, width) in rest.iter().zip([9, 7, 13, 12, 10, 10]) {
-                    write!(f, " {cell:>width$}")?;
-                }
-                writeln!(f)?;
-            }
-            for fault in row.faults() {
-                writeln!(f, "fault: {fault}")?;
-            }
-            for reason in row.not_counted() {
-                writeln!(f, "not counted: {reason}")?;
-            }
-            for doubt in row.doubts() {
-                writeln!(f, "note: {doubt}")?;
-            }
-        }
-        Ok(())
-    }
-}

@@ -602,7 +602,7 @@ fn pages_have_figures_for_people_in_cells_that_know_their_column() {
     let to = ["--html", page.to_str().unwrap()];
     let read = || std::fs::read_to_string(&page).unwrap();
     let table = |html: &str| {
-        html.split("<table")
+        html.split("<div class=\"wide\"><table")
             .nth(1)
             .unwrap()
             .split("</table>")
@@ -630,12 +630,22 @@ fn pages_have_figures_for_people_in_cells_that_know_their_column() {
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let cells = table(&read());
     assert!(
-        cells.contains("server cpu per request, us") && !cells.contains("_ns"),
+        cells.contains("server CPU per request, us") && !cells.contains("_ns"),
         "{cells}"
     );
     assert_eq!(
         cells.matches("<td").count(),
         cells.matches("data-head=").count()
+    );
+    let shown = read();
+    let shown = shown.split("How it was made").next().unwrap();
+    assert!(
+        shown.contains("<th class=\"name\" scope=\"row\">server CPU per request</th>"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("_ns") && !shown.contains("p99 9"),
+        "{shown}"
     );
     // The chart says as much as the table beside it.
     let single = ["bench", "echo", "--count", "3k", "--no-pin"];

@@ -16,8 +16,23 @@ const HOSTILE: &str = "</script><script>alert(1)</script>\"><img src=x onerror=a
 /// The page fits its screen: tables scroll within themselves.
 const FITS: &str = "document.documentElement.scrollWidth <= window.innerWidth";
 /// Every chart has a height and something in it besides its axes.
-const DRAWN: &str = "[...document.querySelectorAll('figure svg')].every(svg => \
+const DRAWN: &str = "[...document.querySelectorAll('figure:not(.ratios) svg')].every(svg => \
                      svg.getBoundingClientRect().height > 20 && svg.querySelector('rect,path,circle'))";
+/// Every lane of the picture has a dot and an interval within it, or says that there is no ratio.
+const LANES: &str = "[...document.querySelectorAll('.ratios tbody tr')].every(row => { \
+                     if (row.querySelector('.group')) return true; \
+                     const svg = row.querySelector('svg'), dot = row.querySelector('circle'); \
+                     if (!dot) return row.querySelector('.value').innerText === '-'; \
+                     const lane = svg.getBoundingClientRect(), line = row.querySelector('.reach').getBoundingClientRect(); \
+                     return lane.width > 100 && line.left >= lane.left && line.right <= lane.right; })";
+/// Nothing on the first screen scrolls sideways by itself.
+const STILL: &str = "[...document.querySelectorAll('main *')].every(it => { \
+                     const scrolls = ['auto', 'scroll'].includes(getComputedStyle(it).overflowX); \
+                     const isFirst = it.getBoundingClientRect().top < window.innerHeight; \
+                     return !(scrolls && isFirst && it.scrollWidth > it.clientWidth); })";
+/// A comparison begins with its picture.
+const PICTURE: &str =
+    "document.querySelectorAll('main > .charts:first-of-type > .ratios tbody circle').length";
 /// No figure is broken in two.
 const WHOLE: &str = "[...document.querySelectorAll('.wide td')].every(td => { \
                      const text = td.firstChild; \
@@ -182,7 +197,7 @@ fn they_are_drawn_in_a_browser_and_nothing_in_them_runs() {
                     count.as_u64().unwrap() >= u64::from(charts),
                     "{name}: {count} charts"
                 );
-                for what in [FITS, DRAWN, WHOLE, HARMLESS] {
+                for what in [FITS, DRAWN, LANES, STILL, WHOLE, HARMLESS] {
                     assert_eq!(
                         browser.value(what),
                         true,
@@ -199,6 +214,14 @@ fn they_are_drawn_in_a_browser_and_nothing_in_them_runs() {
                 }
             }
         }
+        // Two blocks of runs, and duets that differ from their control, have dots that are hollow or none.
+        let dots = browser.value(PICTURE).as_u64().unwrap();
+        match name {
+            "single" | "search" | "duet" => {}
+            "lab" => assert_eq!(dots, 3, "a server beside the base, under three loads"),
+            "compare" => assert_eq!(dots, 1),
+            _ => assert!(dots >= 3, "{name}: {dots}"),
+        }
         let told = browser.value("document.querySelector('.verdict').innerText");
         assert!(!told.as_str().unwrap().is_empty(), "{name}");
         // The file offered for download is the result.
@@ -206,6 +229,72 @@ fn they_are_drawn_in_a_browser_and_nothing_in_them_runs() {
         assert!(browser.value(data).is_object(), "{name}");
     }
     assert!(browser.complaints.is_empty(), "{:#?}", browser.complaints);
+}
+
+#[test]
+fn committed_pages_are_what_this_command_makes_of_the_results_in_them() {
+    let reports = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports");
+    let dir = tempfile::tempdir().unwrap();
+    let mut pages = 0;
+    for day in std::fs::read_dir(&reports).unwrap() {
+        let day = day.unwrap().path();
+        for page in day
+            .is_dir()
+            .then(|| std::fs::read_dir(day).unwrap())
+            .into_iter()
+            .flatten()
+        {
+            let page = page.unwrap().path();
+            if page.extension().is_none_or(|end| end != "html") {
+                continue;
+            }
+            let made = dir.path().join("page.html");
+            let to = ["--html", made.to_str().unwrap()];
+            let output = run(&[&["lab", "show", page.to_str().unwrap()], &to[..]].concat());
+            let said = stderr(&output);
+            assert!(
+                matches!(output.status.code(), Some(0 | 4)),
+                "{}: {said}",
+                page.display()
+            );
+            let is_equal = std::fs::read(&page).unwrap() == std::fs::read(&made).unwrap();
+            assert!(
+                is_equal,
+                "{0}: tidewire lab show {0} --html {0}",
+                page.display()
+            );
+            let text = std::fs::read_to_string(page.with_extension("txt")).unwrap();
+            assert!(
+                text == stdout(&output),
+                "{0}: tidewire lab show {0}",
+                page.display()
+            );
+            pages += 1;
+        }
+    }
+    assert!(pages >= 6, "{pages} pages");
+}
+
+#[test]
+fn what_is_no_result_of_a_matrix_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let show = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let output = run(&["lab", "show", path.to_str().unwrap()]);
+        (output.status.code(), stderr(&output))
+    };
+    let mut other: Value = json!({"format": 1, "kind": "bench ab", "command": [], "result": {}});
+    for text in ["", "{}", "<!doctype html>\n<p>", &other.to_string()] {
+        let (code, said) = show(text);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("has no result of tidewire lab"), "{said}");
+    }
+    other["environment"] = json!({"date": "", "descriptors": {}, "locked_memory_bytes": {}});
+    other["result"] = json!({"title": "t", "run_ms": 1, "warm_up_ms": 1, "workloads": []});
+    let (code, said) = show(&other.to_string());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("it is of kind \"bench ab\""), "{said}");
 }
 
 #[test]

@@ -198,23 +198,37 @@ impl MetricComparison {
         self.control_ratio.map(|control| reach(&control).exp())
     }
 
-    /// How much CPU per request `b` needs compared with `a`, and how reliable that is; `None` without a ratio.
+    /// What may be said of `b` beside `a` in CPU per request, if that is the metric; `None` without a ratio.
     pub fn needs(&self, a: &str, b: &str) -> Option<String> {
         let ratio = self.ratio?;
-        let shown = match self.verdict {
-            Verdict::Different => "shown",
-            Verdict::DifferentUncontrolled => "shown, without a control",
-            Verdict::WithinControl => "means nothing",
-            Verdict::NoDifference => "no difference shown",
-            Verdict::TooFewRounds => "too few rounds to mean anything",
-            Verdict::NoRatio => "no ratio, for a run measured zero",
+        let said = match self.verdict {
+            Verdict::Different => {
+                format!("{b} needs {:.2}x the CPU of {a} per request", ratio.value)
+            }
+            Verdict::DifferentUncontrolled => format!(
+                "{b} needs {:.2}x the CPU of {a} per request, but no control says how far two equal servers differ",
+                ratio.value
+            ),
+            Verdict::WithinControl => format!(
+                "{b} and {a} differ in CPU per request by no more than two equal servers do: {:.2}x",
+                ratio.value
+            ),
+            Verdict::NoDifference => format!(
+                "No difference in CPU per request is shown between {b} and {a}: {:.2}x",
+                ratio.value
+            ),
+            Verdict::TooFewRounds => format!(
+                "Fewer than {ROUNDS_MIN} rounds say nothing about {b} and {a}: {:.2}x",
+                ratio.value
+            ),
+            Verdict::NoRatio => format!("A run of {b} or {a} measured no CPU: there is no ratio"),
         };
         let reach = self.control_reach().map_or_else(String::new, |reach| {
-            format!("; two equal runs differ by up to {reach:.2}")
+            format!("; two equal servers differed by up to {reach:.2}x")
         });
         Some(format!(
-            "{b} needs {:.2}x the CPU of {a} per request; 95 % interval {:.2} to {:.2}{reach}: {shown}.",
-            ratio.value, ratio.low, ratio.high
+            "{said} (95 % interval {:.2}x to {:.2}x{reach}).",
+            ratio.low, ratio.high
         ))
     }
 

@@ -12,6 +12,7 @@ use super::curve::{self, Line};
 use super::escape::escape;
 use super::grid::{self, Cell};
 use super::heat::{self, Column};
+use super::ratios::{self, Group};
 use crate::stats::Samples;
 
 /// The looks of the lines in the key of a chart.
@@ -100,6 +101,19 @@ pub enum Chart {
         /// The rows: each has a name and, for each column, a cell if it has a value.
         rows: Vec<(String, Vec<Option<Cell>>)>,
     },
+    /// A dot and an interval for each of several ratios, over a logarithmic axis around 1.
+    Ratios {
+        /// What it shows.
+        title: String,
+        /// What dot, interval and band are.
+        unit: String,
+        /// What a place left of 1 means.
+        less: String,
+        /// What a place right of 1 means.
+        more: String,
+        /// The rows.
+        groups: Vec<Group>,
+    },
     /// How latencies (up, logarithmic, in ns) are spread at each of several measurements.
     Heat {
         /// The chart's title.
@@ -164,6 +178,13 @@ impl fmt::Display for Chart {
                 columns,
                 rows,
             } => grid::figure(f, title, unit, columns, rows),
+            Chart::Ratios {
+                title,
+                unit,
+                less,
+                more,
+                groups,
+            } => ratios::figure(f, [title, unit, less, more], groups),
             Chart::Heat {
                 title,
                 across,

@@ -10,6 +10,7 @@ mod curve;
 mod escape;
 mod grid;
 mod heat;
+mod ratios;
 mod style;
 
 use std::fmt::{self, Write as _};
@@ -19,6 +20,7 @@ pub use curve::Line;
 pub use escape::{Escaped, escape};
 pub use grid::Cell;
 pub use heat::Column;
+pub use ratios::{Difference, Group, Lane};
 
 /// A cell of a table with more bytes than this has words, which may be broken.
 const WORDS: usize = 24;
@@ -43,8 +45,14 @@ pub struct Section {
 pub struct Page {
     /// The question that the page answers.
     pub title: String,
+    /// What was measured, where and when, in a line.
+    pub about: String,
     /// The verdict, in sentences.
     pub verdict: Vec<String>,
+    /// The verdict as a picture.
+    pub picture: Option<Chart>,
+    /// How to read the verdict and the picture, in sentences.
+    pub reading: Vec<String>,
     /// The results.
     pub sections: Vec<Section>,
     /// The machine: names and values.
@@ -68,8 +76,17 @@ impl fmt::Display for Page {
              <body>\n<main>\n<h1>{title}</h1>\n",
             style::CSS
         )?;
+        if !self.about.is_empty() {
+            writeln!(f, "<p class=\"about\">{}</p>", escape(&self.about))?;
+        }
         for sentence in &self.verdict {
             writeln!(f, "<p class=\"verdict\">{}</p>", escape(sentence))?;
+        }
+        if let Some(picture) = &self.picture {
+            writeln!(f, "<div class=\"charts\">{picture}</div>")?;
+        }
+        for sentence in &self.reading {
+            writeln!(f, "<p class=\"reading\">{}</p>", escape(sentence))?;
         }
         for section in &self.sections {
             self::section(f, section)?;
@@ -86,8 +103,7 @@ impl fmt::Display for Page {
         if !self.data.is_empty() {
             writeln!(
                 f,
-                "<p><a download=\"tidewire.json\" href=\"data:application/json;charset=utf-8,{}\">All \
-                 figures as JSON</a></p>",
+                "<p><a download=\"tidewire.json\" {DATA}{}\">All figures as JSON</a></p>",
                 Percent(&self.data)
             )?;
         }
@@ -138,6 +154,25 @@ fn section(f: &mut fmt::Formatter<'_>, section: &Section) -> fmt::Result {
     writeln!(f, "</div>\n</section>")
 }
 
+/// What stands in front of the data of a page.
+const DATA: &str = "href=\"data:application/json;charset=utf-8,";
+
+/// The data that a page carries; `None` for a text that is no page, or has none.
+pub fn carried(page: &str) -> Option<String> {
+    let (_, rest) = page.strip_prefix("<!doctype html>")?.rsplit_once(DATA)?;
+    let (data, _) = rest.split_once('"')?;
+    let mut bytes = Vec::with_capacity(data.len());
+    let mut left = data.bytes();
+    while let Some(byte) = left.next() {
+        let value = |digit: u8| (digit as char).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(value(left.next()?)? * 16 + value(left.next()?)?).ok()?,
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
 /// A text in an address: bytes that may not stand there as %XX.
 struct Percent<'a>(&'a str);
 
@@ -166,6 +201,7 @@ impl fmt::Display for Percent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Estimate;
 
     const HOSTILE: &str =
         "</script><script>alert('x')</script>\"><img src=x onerror=alert(1)>\u{0}&";
@@ -177,7 +213,29 @@ mod tests {
         };
         Page {
             title: HOSTILE.into(),
+            about: HOSTILE.into(),
             verdict: vec![HOSTILE.into()],
+            picture: Some(Chart::Ratios {
+                title: HOSTILE.into(),
+                unit: HOSTILE.into(),
+                less: HOSTILE.into(),
+                more: HOSTILE.into(),
+                groups: vec![Group {
+                    label: HOSTILE.into(),
+                    remark: HOSTILE.into(),
+                    lanes: vec![Lane {
+                        label: HOSTILE.into(),
+                        ratio: Some(Estimate {
+                            value: 1.0,
+                            low: 0.5,
+                            high: 2.0,
+                        }),
+                        equal: Some(1.1),
+                        difference: Difference::NotShown,
+                    }],
+                }],
+            }),
+            reading: vec![HOSTILE.into()],
             sections: vec![Section {
                 heading: HOSTILE.into(),
                 sentences: vec![HOSTILE.into()],
@@ -286,6 +344,20 @@ mod tests {
         for word in ["http:", "https:", "url(", "@import", "NaN", "=\"inf"] {
             assert!(!text.contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn the_data_of_a_page_can_be_had_again() {
+        assert_eq!(carried(&page().to_string()).as_deref(), Some(HOSTILE));
+        for none in [
+            "",
+            "{}",
+            "<!doctype html>",
+            "<!doctype html><a href=\"data:application/json;charset=utf-8,%4",
+        ] {
+            assert_eq!(carried(none), None, "{none}");
+        }
+        assert_eq!(carried(&Page::default().to_string()), None);
     }
 
     #[test]

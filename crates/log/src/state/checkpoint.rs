@@ -91,8 +91,8 @@ impl State {
                 return None;
             }
             let stream = state.insert_stream(id, name);
-            (stream.next, stream.newest_us) = (next, newest_us);
-            (stream.trimmed, stream.settings) = (trimmed, set);
+            (stream.next, stream.newest_us, stream.trimmed) = (next, newest_us, trimmed);
+            state.put_settings(id, set);
         }
         state.streams.skip_to(next_number);
         let last_producer = from.u32()?;

@@ -5,7 +5,7 @@
 mod checkpoint;
 mod replay;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::format::Needs;
@@ -16,6 +16,10 @@ use crate::{Compression, Mark, StreamSettings, Ticket};
 pub(crate) struct State {
     pub(crate) streams: Numbered<Stream>,
     numbers: HashMap<Arc<str>, u32>,
+    /// Streams whose names are lost.
+    nameless: BTreeSet<u32>,
+    /// Streams whose records are compressed.
+    compressed: BTreeSet<u32>,
     /// By number. Ordered, so that a checkpoint is the same whenever the state is.
     producers: BTreeMap<u32, Producer>,
     last_producer: u32,
@@ -115,6 +119,9 @@ impl State {
     fn insert_stream(&mut self, id: u32, name: &str) -> &mut Stream {
         let name: Arc<str> = name.into();
         self.numbers.insert(name.clone(), id);
+        if name.starts_with(NAMELESS) {
+            self.nameless.insert(id);
+        }
         let stream = Stream {
             name,
             next: 0,
@@ -140,6 +147,14 @@ impl State {
             let hash = fnv(name.bytes());
             self.deleted.retain(|&(deleted, _)| deleted != hash);
         }
+        self.put_settings(id, settings);
+    }
+
+    fn put_settings(&mut self, id: u32, settings: StreamSettings) {
+        match settings.compression {
+            Compression::None => self.compressed.remove(&id),
+            _ => self.compressed.insert(id),
+        };
         self.streams[id].settings = settings;
     }
 
@@ -150,6 +165,8 @@ impl State {
         };
         self.administered = true;
         self.numbers.remove(&stream.name);
+        self.nameless.remove(&id);
+        self.compressed.remove(&id);
         self.cursors -= stream.cursors.len();
         // Producers that were replaced by later ones of their names go as well.
         self.producers.retain(|_, producer| producer.stream != id);
@@ -177,9 +194,8 @@ impl State {
     /// The first position of a new stream with this name: behind the last position of a deleted stream of
     /// that name, and of all streams whose names are lost, because this may have been their name.
     pub(crate) fn beginning_of(&self, name: &str) -> u64 {
-        let streams = self.streams.values();
-        let nameless = streams.filter(|stream| stream.name.starts_with(NAMELESS));
-        let nameless = nameless.map(|stream| stream.next).max().unwrap_or(0);
+        let nameless = self.nameless.iter().map(|&id| self.streams[id].next);
+        let nameless = nameless.max().unwrap_or(0);
         let deleted = self.first_of(name).max(self.end_of_deleted(ANY_NAME));
         deleted.max(nameless)
     }
@@ -202,10 +218,9 @@ impl State {
         if !self.administered {
             return Needs::default();
         }
-        let mut streams = self.streams.values();
-        match streams.any(|stream| stream.settings.compression != Compression::None) {
-            true => Needs::STREAMS.and(Needs::COMPRESSION),
-            false => Needs::STREAMS,
+        match self.compressed.is_empty() {
+            true => Needs::STREAMS,
+            false => Needs::STREAMS.and(Needs::COMPRESSION),
         }
     }
 

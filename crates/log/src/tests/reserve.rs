@@ -36,7 +36,17 @@ fn make_room(log: &EmbeddedLog<SimDisk>, stream: StreamId, id: u64) -> Result<()
 
 /// Fills the segment in use on a disk that has no room; the last id that was taken.
 fn fill(log: &EmbeddedLog<SimDisk>, writer: &mut Writer<SimDisk>, stream: StreamId) -> u64 {
-    for id in 1..100_000 {
+    fill_from(log, writer, stream, 1)
+}
+
+/// As `fill`, from an id on.
+fn fill_from(
+    log: &EmbeddedLog<SimDisk>,
+    writer: &mut Writer<SimDisk>,
+    stream: StreamId,
+    first: u64,
+) -> u64 {
+    for id in first..100_000 {
         match append(log, stream, ProducerId::ANONYMOUS, id..=id) {
             Ok(_) => settle_at(writer, 1),
             Err(Refused::DiskFull { .. }) => return id - 1,
@@ -339,6 +349,37 @@ fn room_that_was_made_while_the_writer_looked_is_looked_for_again() {
         "{:?}",
         log.room()
     );
+}
+
+/// The writer looks for room at several places. Before it has removed what a caller has no use for, nothing is said of room:
+/// a caller that was told that the disk is full would give up what the removal makes room for.
+#[test]
+fn room_is_looked_for_behind_what_is_to_be_removed() {
+    let disk = SimDisk::new(1);
+    let (log, mut writer, _) = EmbeddedLog::open(disk.clone(), settings()).expect("the log");
+    let stream = log.stream("s").expect("a stream");
+    settle_at(&mut writer, 1);
+    for id in 1..2_000 {
+        append(&log, stream, ProducerId::ANONYMOUS, id..=id).expect("there is room");
+        settle_at(&mut writer, 1);
+    }
+    disk.set_capacity(disk.used());
+    let last = fill_from(&log, &mut writer, stream, 2_000);
+    assert_eq!(log.room(), Room::Short);
+    log.discard(stream, last);
+    log.look_for_room();
+    for second in 1..100 {
+        writer.step(Now {
+            monotonic: Duration::from_secs(1_000 + second),
+            unix_us: 1,
+        });
+        assert!(
+            matches!(log.room(), Room::Unknown | Room::Enough),
+            "step {second}: {:?}",
+            log.room()
+        );
+    }
+    assert_eq!(log.room(), Room::Enough);
 }
 
 /// The writer moves what it has reserved each time it looks for room on a full disk. A removal at that moment waits: it is

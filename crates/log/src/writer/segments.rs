@@ -304,8 +304,10 @@ impl<D: Disk> Writer<D> {
         gather.growth.room = room;
         gather.growth.is_blocked = is_growth_blocked;
         gather.fears_end = self.fears_end;
-        // A caller that has made room since then asks once more.
-        gather.looks_done = asked;
+        // A caller that has made room since then asks once more. What is to be removed makes room: it is looked for behind that.
+        if !gather.discard_asked {
+            gather.looks_done = asked;
+        }
         gather.limit = limit;
         gather.larger = match limit < wanted {
             false => Larger::Free,

@@ -81,7 +81,7 @@ fn expected(what: &str, (token, at): &At) -> Box<str> {
 impl Decoder<'_> {
     fn value(&mut self, token: At, depth: i64) -> Result<Value, Box<str>> {
         /// Steps that a value costs.
-        const EACH: u64 = 40;
+        const EACH: u64 = 200;
         self.effort.spend(EACH)?;
         match token.0 {
             Token::Text(text) => {

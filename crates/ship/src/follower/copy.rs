@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::hole::{are_zeros, beginning};
 use super::likeness::{Likeness, is_no_copy};
 use super::reading::{fits, read};
 use super::{Around, Follower, Life};
@@ -80,7 +81,7 @@ impl<F, L: Lane> Follower<F, L> {
             if self.head.is_empty()
                 && let Some(file) = &self.file
             {
-                self.head = read(around.files, file, 0, HEAD)?;
+                self.head = beginning(around.files, file, HEAD)?;
             }
             return Ok(());
         }
@@ -281,8 +282,4 @@ impl<F, L: Lane> Follower<F, L> {
         }
         self.is_saved = false;
     }
-}
-
-fn are_zeros(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }

@@ -1,9 +1,11 @@
 //! One file on its way to a server.
 
 mod copy;
+mod hole;
 mod lane;
 mod likeness;
 mod missing;
+mod passing;
 mod place;
 mod reading;
 mod room;
@@ -24,6 +26,7 @@ use crate::network::{Lane, Network};
 use crate::pattern::is_packed;
 use crate::settings::Settings;
 use crate::state::Entry;
+use hole::Holes;
 pub(crate) use likeness::{Likeness, is_no_copy};
 pub(crate) use reading::read;
 use trouble::Trouble;
@@ -142,8 +145,7 @@ pub(crate) struct Follower<F, L> {
     pub(crate) had_head: bool,
     /// The server in use has said, since this process began or since a server was set back, how far it has the file.
     pub(crate) is_verified: bool,
-    /// Zeros of a hole that are being passed over, and where they begin.
-    zeros: Option<(u64, u64)>,
+    holes: Holes,
     buffer: Buffer,
     /// The buffer stands where it should.
     is_placed: bool,
@@ -221,7 +223,7 @@ impl<F, L: Lane> Follower<F, L> {
             is_checked: entry.acked > 0,
             had_head: false,
             is_verified: !entry.unsure,
-            zeros: None,
+            holes: Holes::default(),
             buffer: Buffer::default(),
             is_placed: false,
             head: Vec::new(),
@@ -259,9 +261,9 @@ impl<F, L: Lane> Follower<F, L> {
     /// Whether all that there is at present was shipped, but for a line without an end.
     pub(crate) fn is_caught_up(&self, settings: &Settings) -> bool {
         let read = if self.is_placed {
-            self.buffer.end() >= self.len
+            self.buffer.end() >= self.readable()
         } else {
-            self.file.is_some() && self.entry.acked >= self.len
+            self.file.is_some() && self.entry.acked >= self.readable()
         };
         let has_end = self.is_numbered || settings.partial_after.is_some();
         let is_late = self.unterminated() == 0 || !has_end;
@@ -292,7 +294,7 @@ impl<F, L: Lane> Follower<F, L> {
     /// Bytes that are not known to be with a server.
     pub(crate) fn behind(&self) -> u64 {
         match self.life {
-            Life::Active | Life::Lingering(_) => self.len.saturating_sub(self.entry.acked),
+            Life::Active | Life::Lingering(_) => self.readable().saturating_sub(self.entry.acked),
             Life::Done | Life::Missing | Life::Failed => 0,
         }
     }
@@ -364,7 +366,7 @@ impl<F, L: Lane> Follower<F, L> {
             self.heard(around, &mut driven)?;
             return Ok(driven);
         }
-        let must_wait = !self.is_checked && self.len > 0;
+        let must_wait = !self.is_checked && self.readable() > 0;
         if must_wait || (self.file.is_none() && !self.is_truncated) {
             return Ok(driven);
         }
@@ -394,7 +396,7 @@ impl<F, L: Lane> Follower<F, L> {
     }
 
     fn needs_lane(&self) -> bool {
-        let unread = !self.is_truncated && self.len > self.end();
+        let unread = !self.is_truncated && self.readable() > self.end();
         let is_unsure = !self.is_verified && !self.is_truncated;
         unread || is_unsure || self.buffer.has_messages() || !self.offered.is_empty()
     }
@@ -490,7 +492,11 @@ impl<F, L: Lane> Follower<F, L> {
                     return;
                 }
             }
-            if self.is_truncated || self.len <= self.buffer.end() {
+            if self.pass_hole() {
+                continue;
+            }
+            if self.is_truncated || self.readable() <= self.buffer.end() {
+                self.tell_hole_at_end(around);
                 return;
             }
             let file = self.file.as_ref().expect("it is open");
@@ -510,7 +516,7 @@ impl<F, L: Lane> Follower<F, L> {
             }
             self.recovered(around);
             self.grew = now;
-            self.pass_zeros(around);
+            self.meet_holes(around);
             match self.remember_head(around.files) {
                 Ok(true) => {}
                 // Truncated and written anew since it was looked at, which the next look finds.
@@ -538,40 +544,12 @@ impl<F, L: Lane> Follower<F, L> {
         driven.busy = true;
     }
 
-    /// Passes over zeros where a message would begin: they are what a hole reads as, which a writer leaves that does
-    /// not append when its file is truncated.
-    fn pass_zeros<S, N>(&mut self, around: &mut Around<'_, S, N>)
-    where
-        S: FileSystem<File = F>,
-        N: Network<Lane = L>,
-    {
-        let Some(file) = &self.file else { return };
-        let from = self.buffer.next();
-        let is_hole = self.buffer.begins_in_zeros()
-            || (self.buffer.may_begin_in_hole() && around.files.data_from(file, from) > from);
-        if is_hole {
-            let data = around.files.data_from(file, self.buffer.end());
-            let passed = self.buffer.pass_zeros(data.min(self.len));
-            self.zeros.get_or_insert((from, 0)).1 += passed;
-        }
-        if self.buffer.has_rest()
-            && let Some((at, len)) = self.zeros.take()
-        {
-            around.counts.holes += len;
-            around.events.push(format!(
-                "{}: {len} bytes of zeros from byte {at} on are not shipped. They are a hole, as a writer leaves that \
-                 does not append (O_APPEND) when its file is truncated",
-                self.entry.path.display()
-            ));
-        }
-    }
-
     /// Nothing that is in memory counts.
     fn displace(&mut self) {
         self.slot = None;
         self.buffer = Buffer::default();
         self.is_placed = false;
-        self.zeros = None;
+        self.holes.displaced();
     }
 
     /// What follows from there being nothing more.
@@ -586,7 +564,8 @@ impl<F, L: Lane> Follower<F, L> {
             || self.left.is_some_and(|left| {
                 now.saturating_sub(left) >= settings.rotate_wait && quiet >= settings.rotate_wait
             });
-        let at_end = self.is_placed && self.buffer.end() >= self.len && !self.buffer.has_messages();
+        let at_end =
+            self.is_placed && self.buffer.end() >= self.readable() && !self.buffer.has_messages();
         if at_end && !around.stopping {
             let is_whole = quiet >= settings.multiline_after || settings.once || has_left;
             if self.buffer.has_lines() && is_whole {
@@ -602,6 +581,9 @@ impl<F, L: Lane> Follower<F, L> {
                 self.buffer.close_all();
             }
             driven.busy |= self.buffer.has_messages();
+            if has_left && !self.is_truncated && self.is_settled() && !self.buffer.has_rest() {
+                self.pass_hole_at_end(around);
+            }
         }
         let is_idle = !self.needs_lane();
         if is_idle && has_left && !self.buffer.has_rest() && self.life == Life::Active {
@@ -682,6 +664,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.is_removed = false;
         self.seeking = None;
         self.buffer = Buffer::default();
+        self.holes.displaced();
     }
 
     /// The server in use may have less of it than it had: that is asked. If it is known that it has less of something, that

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
+use super::hole::beginning;
 use super::reading::{fits, read};
 use super::{Around, Follower};
 use crate::buffer::Buffer;
@@ -61,6 +62,7 @@ impl<F, L: Lane> Follower<F, L> {
         }
         self.len = seen.len;
         self.entry.modified = seen.modified;
+        self.look_at_hole(around.files, is_touched)?;
         if !self.remember_head(around.files)? {
             self.displace();
         }
@@ -165,7 +167,7 @@ impl<F, L: Lane> Follower<F, L> {
             self.len = self.entry.acked;
             return self.rewritten(around, self.entry.tail.at);
         }
-        self.head = read(around.files, file, 0, HEAD)?;
+        self.head = beginning(around.files, file, HEAD)?;
         Ok(())
     }
 
@@ -209,7 +211,7 @@ impl<F, L: Lane> Follower<F, L> {
         if self.head.len() < wanted
             && let Some(file) = &self.file
         {
-            let head = read(files, file, 0, wanted)?;
+            let head = beginning(files, file, wanted)?;
             if !head.starts_with(&self.head) {
                 return Ok(false);
             }

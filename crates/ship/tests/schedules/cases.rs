@@ -13,7 +13,7 @@ use crate::files::{Files, Life, Tree};
 use crate::servers::{Net, Server, Wire};
 
 #[derive(Clone, Default)]
-struct Kept(Rc<RefCell<Checkpoint>>);
+pub(crate) struct Kept(Rc<RefCell<Checkpoint>>);
 
 impl Store for Kept {
     fn save(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
@@ -23,18 +23,18 @@ impl Store for Kept {
 }
 
 /// One shipper, one server and `/log`.
-struct Case {
-    files: Files,
+pub(crate) struct Case {
+    pub(crate) files: Files,
     wire: Wire,
     kept: Kept,
-    process: Shipper<Files, Wire, Kept>,
+    pub(crate) process: Shipper<Files, Wire, Kept>,
     rng: Rng,
-    now: Duration,
-    events: Vec<String>,
+    pub(crate) now: Duration,
+    pub(crate) events: Vec<String>,
 }
 
 impl Case {
-    fn new() -> Case {
+    pub(crate) fn new() -> Case {
         let life = Life::default();
         let files = Files {
             tree: Rc::new(RefCell::new(Tree::default())),
@@ -57,11 +57,11 @@ impl Case {
     }
 
     /// Another process takes the place of the one that runs.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.process = started(&self.files, &self.wire, &self.kept);
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         let mut tree = self.files.tree.borrow_mut();
         let path = Path::new("/log").join(name);
         let inode = tree.names.get(&path).copied();
@@ -70,7 +70,7 @@ impl Case {
     }
 
     /// Renames a file, and makes a new one in its place.
-    fn rotate(&self, name: &str) {
+    pub(crate) fn rotate(&self, name: &str) {
         let mut tree = self.files.tree.borrow_mut();
         let path = Path::new("/log").join(name);
         let inode = tree.names.remove(&path).unwrap();
@@ -79,7 +79,7 @@ impl Case {
         tree.create(&path, 0);
     }
 
-    fn run(&mut self, seconds: u64) -> Counts {
+    pub(crate) fn run(&mut self, seconds: u64) -> Counts {
         let until = self.now + Duration::from_secs(seconds);
         while self.now < until {
             self.process.step(self.now).unwrap();
@@ -90,13 +90,13 @@ impl Case {
         self.process.counts()
     }
 
-    fn told(&self, what: &str) -> usize {
+    pub(crate) fn told(&self, what: &str) -> usize {
         let told = self.events.iter().filter(|event| event.contains(what));
         told.count()
     }
 
     /// What is stored, by producer, all in one.
-    fn stored(&self) -> Vec<String> {
+    pub(crate) fn stored(&self) -> Vec<String> {
         let net = self.wire.net.borrow();
         let producers = net.servers[0].producers.values();
         let all = producers.map(|stored| {
@@ -734,4 +734,74 @@ fn files_that_begin_with_zeros_are_not_taken_for_each_other() {
         );
         assert_eq!(counts.losses, 0, "{steps}: {:?}", case.events);
     }
+}
+
+/// A directory that was renamed while no process ran, and asked for under its new name, was shipped again. So was a file that was moved.
+#[test]
+fn a_file_that_is_asked_for_under_another_path_goes_on_where_it_was() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.write("b.log", "two\n");
+    case.run(2);
+    let patterns = |pattern: &str| vec![Pattern::new(Path::new(pattern), false).unwrap()];
+    for (directory, text) in [("/old", " more"), ("/older", " again")] {
+        {
+            let mut tree = case.files.tree.borrow_mut();
+            let names: Vec<_> = tree.names.keys().cloned().collect();
+            for name in names {
+                let to = Path::new(directory).join(name.file_name().unwrap());
+                tree.rename(&name, &to);
+                let inode = tree.names[&to];
+                tree.write(inode, format!("{}\n", text.trim()).as_bytes());
+            }
+        }
+        let outside = (case.files.clone(), case.wire.clone(), case.kept.clone());
+        let checkpoint = case.kept.0.borrow().clone();
+        let wanted = patterns(&format!("{directory}/*.log"));
+        case.process = Shipper::new(outside, settings(), (wanted, Vec::new()), checkpoint);
+        let counts = case.run(3);
+        assert_eq!((counts.losses, counts.failed), (0, 0), "{:?}", case.events);
+    }
+    let mut stored = case.stored();
+    stored.sort();
+    assert_eq!(
+        stored,
+        ["one more again", "two more again"],
+        "{:?}",
+        case.events
+    );
+    // Another file with its inode is another file.
+    let path = Path::new("/older/a.log");
+    {
+        let mut tree = case.files.tree.borrow_mut();
+        tree.remove(path);
+        let inode = tree.create(Path::new("/new/c.log"), 0);
+        tree.write(inode, b"other\n");
+    }
+    let outside = (case.files.clone(), case.wire.clone(), case.kept.clone());
+    let checkpoint = case.kept.0.borrow().clone();
+    let wanted = patterns("/new/*.log");
+    case.process = Shipper::new(outside, settings(), (wanted, Vec::new()), checkpoint);
+    case.run(3);
+    assert_eq!(case.stored().len(), 3, "{:?}", case.events);
+}
+
+/// One file under several paths, as with hard links, and one in a directory that two patterns reach.
+#[test]
+fn a_file_that_has_several_names_is_shipped_once() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    {
+        let mut tree = case.files.tree.borrow_mut();
+        let inode = tree.names[Path::new("/log/a.log")];
+        tree.names.insert("/log/b.log".into(), inode);
+    }
+    case.run(2);
+    case.write("a.log", "two\n");
+    case.run(1);
+    case.restart();
+    case.write("a.log", "three\n");
+    let counts = case.run(2);
+    assert_eq!(case.stored(), ["one two three"], "{:?}", case.events);
+    assert_eq!(counts.losses, 0);
 }

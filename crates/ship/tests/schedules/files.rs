@@ -52,6 +52,8 @@ pub(crate) struct Inode {
     pub(crate) content: usize,
     /// The file is still being compressed.
     pub(crate) is_partial: bool,
+    /// From where to where it has holes, in order.
+    pub(crate) holes: Vec<(u64, u64)>,
 }
 
 #[derive(Default)]
@@ -134,6 +136,7 @@ impl Tree {
             changed: now,
             content,
             is_partial: false,
+            holes: Vec::new(),
         });
         self.names.insert(path.to_owned(), self.inodes.len() - 1);
         if let Some(mirror) = &self.mirror {
@@ -151,9 +154,35 @@ impl Tree {
         }
     }
 
+    /// Writes at an offset. Blocks of 4 KiB to which nothing was written are holes.
+    pub(crate) fn write_at(&mut self, inode: usize, offset: u64, bytes: &[u8]) {
+        const BLOCK: u64 = 4096;
+        let now = self.moment();
+        let file = &mut self.inodes[inode];
+        (file.modified, file.changed) = (now, now);
+        let (from, to) = (offset as usize, offset as usize + bytes.len());
+        let had = file.bytes.len() as u64;
+        file.bytes.resize(to.max(file.bytes.len()), 0);
+        file.bytes[from..to].copy_from_slice(bytes);
+        let hole = (had.next_multiple_of(BLOCK), file.bytes.len() as u64);
+        file.holes.push(hole);
+        let written = match bytes.is_empty() {
+            true => (offset, offset),
+            false => (offset / BLOCK * BLOCK, (to as u64).next_multiple_of(BLOCK)),
+        };
+        let parts = file
+            .holes
+            .iter()
+            .flat_map(|&(from, to)| [(from, to.min(written.0)), (from.max(written.1), to)]);
+        file.holes = parts.filter(|(from, to)| from < to).collect();
+        file.holes.sort_unstable();
+        file.holes.dedup();
+    }
+
     pub(crate) fn truncate(&mut self, inode: usize, content: usize) {
         let now = self.moment();
         self.inodes[inode].bytes.clear();
+        self.inodes[inode].holes.clear();
         (self.inodes[inode].modified, self.inodes[inode].changed) = (now, now);
         self.inodes[inode].content = content;
         if let (Some(mirror), Some(path)) = (&self.mirror, self.name_of(inode)) {
@@ -366,6 +395,32 @@ impl FileSystem for Files {
             Handle::Real(file) => return Disk.stat(file),
         };
         Ok(self.tree.borrow().seen(Path::new(""), inode))
+    }
+
+    fn hole_from(&self, file: &Handle, offset: u64) -> u64 {
+        let inode = match file {
+            Handle::Simulated { inode, .. } => *inode,
+            Handle::Real(file) => return Disk.hole_from(file, offset),
+        };
+        let tree = self.tree.borrow();
+        let mut holes = tree.inodes[inode].holes.iter();
+        let hole = holes.find(|(_, to)| *to > offset);
+        hole.map_or(u64::MAX, |(from, _)| offset.max(*from))
+    }
+
+    fn data_from(&self, file: &Handle, offset: u64) -> u64 {
+        let inode = match file {
+            Handle::Simulated { inode, .. } => *inode,
+            Handle::Real(file) => return Disk.data_from(file, offset),
+        };
+        let tree = self.tree.borrow();
+        let mut at = offset;
+        for (from, to) in &tree.inodes[inode].holes {
+            if (*from..*to).contains(&at) {
+                at = *to;
+            }
+        }
+        at
     }
 
     fn wall(&self) -> i128 {

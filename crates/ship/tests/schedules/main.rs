@@ -4,6 +4,7 @@
 
 mod cases;
 mod files;
+mod holes;
 mod mirror;
 mod servers;
 #[path = "../../../log/tests/simulated/twice.rs"]

@@ -27,6 +27,8 @@ use crate::kernel::descriptor::Descriptor;
 use crate::kernel::linux::Linux;
 use crate::memory::budget::Memory;
 use crate::protocol::service::Service;
+use crate::reach::names::system::SystemResolver;
+use crate::reach::names::{LOOKUPS, Names, Resolver};
 use crate::reach::stop::StopClock;
 use crate::reach::sync::{Mutex, lock};
 use crate::reach::waker::{Command, INBOX, Stop, Unsent, Waker};
@@ -182,6 +184,9 @@ pub struct Builder {
     turn_receive: usize,
     inbox: usize,
     dial_options: TcpOptions,
+    /// Without one, the system's.
+    resolver: Option<Arc<dyn Resolver>>,
+    lookups: usize,
     /// The first of the settings that cannot be meant.
     refused: Option<String>,
     hosts: Vec<Hosted>,
@@ -232,6 +237,8 @@ impl Builder {
             turn_receive: ReceiveShares::ALL,
             inbox: INBOX,
             dial_options: TcpOptions::default(),
+            resolver: None,
+            lookups: LOOKUPS,
             refused: None,
             hosts: Vec::new(),
             admissions: Vec::new(),
@@ -414,6 +421,31 @@ impl Builder {
     /// TCP options of outgoing connections.
     pub fn dial_options(&mut self, options: TcpOptions) -> &mut Builder {
         self.dial_options = options;
+        self
+    }
+
+    /// Whom [dials](crate::Dial) to hosts ask for addresses. Default: the [system](SystemResolver).
+    ///
+    /// ```
+    /// use tidewire::sim::ScriptedNames;
+    /// use tidewire::Builder;
+    ///
+    /// // A test of this machine's sockets that says itself where the servers are.
+    /// let names = ScriptedNames::default();
+    /// names.know("store.internal", [[127, 0, 0, 1].into()]);
+    /// let mut builder = Builder::new();
+    /// builder.resolver(names).lookups(16);
+    /// ```
+    pub fn resolver(&mut self, resolver: impl Resolver) -> &mut Builder {
+        self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Names that may be looked up at once, over all loops; dials to one more fail (counted as `lookups_refused`, and
+    /// logged) and are tried again as they say. Dials that ask for a name on its way wait with the first: see
+    /// [`Limits::dials`]. Default 1,024.
+    pub fn lookups(&mut self, n: usize) -> &mut Builder {
+        self.lookups = n;
         self
     }
 
@@ -693,9 +725,12 @@ impl Builder {
             let watch = Watch::start(threshold, loops, names, running.stalls.clone())?;
             running.watch = Some(watch);
         }
+        let system = || Arc::new(SystemResolver::default()) as Arc<dyn Resolver>;
+        let resolver = self.resolver.clone().unwrap_or_else(system);
         let setup = LoopSetup {
             plan,
             dial_options: Arc::new(self.dial_options.clone()),
+            names: Arc::new(Names::of(resolver, self.lookups)),
             busy_poll: self.busy_poll,
             direct: self.direct,
             clock: running.clock.clone(),

@@ -97,7 +97,7 @@ impl Inbound {
                 socket.reset_on_close();
                 Err(NotInbound::Ended)
             }
-            Command::Adopt { .. } | Command::Dial { .. } | Command::Look => {
+            Command::Adopt { .. } | Command::Dial { .. } | Command::Look | Command::Answered(_) => {
                 unreachable!("what was sent comes back")
             }
         }

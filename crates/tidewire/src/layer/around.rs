@@ -627,6 +627,13 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
         }
     }
 
+    /// Bytes of the inner protocol's output that may be sent and were not [taken](Around::take_output) yet, as the link
+    /// is full.
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        self.inner().map_or(0, Inner::output_len)
+    }
+
     /// Whether the inner protocol has finished, or finished writing, and all of its output was taken:
     /// time for the layer's own farewell.
     #[must_use]

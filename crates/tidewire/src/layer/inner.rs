@@ -485,6 +485,15 @@ impl<P: Protocol> Inner<P> {
         sum
     }
 
+    /// Bytes of the inner protocol's output that may be sent and were not [taken](Inner::take_output) yet.
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        match &self.state {
+            Some(s) if matches!(s.phase, Phase::Open | Phase::Finishing(_)) => s.out.sendable(),
+            _ => 0,
+        }
+    }
+
     /// Whether the inner protocol has finished and all of its output was taken: time for the
     /// layer's own farewell, before it [yields](Inner::yield_to).
     #[must_use]
@@ -559,7 +568,11 @@ impl<P: Protocol> Inner<P> {
                 link.state.kill(why);
                 link.env.touch(link.state);
             }
-            Phase::Dialling | Phase::Failing { .. } | Phase::Lingering(_) | Phase::Buried(_) => {
+            Phase::Dialling
+            | Phase::Racing(_)
+            | Phase::Failing { .. }
+            | Phase::Lingering(_)
+            | Phase::Buried(_) => {
                 unreachable!("only engines lead a connection there")
             }
         }

@@ -1,8 +1,8 @@
 //! Memory as a limit of the process: what all connections of all loops hold together.
 //!
-//! Each loop counts the memory that its connections hold (queued output and carried input) when it
-//! settles them, and adds the difference to the common sum once a turn. The sum decides what the
-//! loops do:
+//! Each loop counts what its connections hold, output queued and input carried, as it settles them,
+//! and adds what changed to the common sum once a turn, or at once where it is much. What is to be done follows from
+//! the sum:
 //!
 //! * from three quarters of the limit on, a connection that holds much is not read from until it
 //!   holds less;
@@ -23,6 +23,8 @@ pub(crate) const SMALL: usize = 16 << 10;
 /// is not read from may be unable to give anything back, for example with half a frame, and then
 /// one has to go.
 const STUCK: Duration = Duration::from_secs(30);
+/// What a loop's connections hold more than the sum knows is at most the limit divided by this.
+const GRAINS: usize = 64;
 /// How soon a loop looks at the sum again that others may change.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
@@ -93,6 +95,7 @@ pub(crate) struct Meter {
     /// Bytes that the loop's connections hold, and how many of them the sum knows.
     held: usize,
     published: usize,
+    shown: usize,
     /// The sum is at three quarters of the limit.
     tight: bool,
     /// There is something to look at in each turn: see `must_look`, or a connection waits.
@@ -113,6 +116,7 @@ impl Meter {
             counted: Instant::from_nanos(0),
             held: 0,
             published: 0,
+            shown: 0,
             tight: false,
             watching: false,
             least: (usize::MAX, Instant::from_nanos(0)),
@@ -123,6 +127,22 @@ impl Meter {
     /// A connection that held `before` bytes now holds `now`.
     pub(crate) fn change(&mut self, before: usize, now: usize) {
         self.held = self.held - before + now;
+        if now > before {
+            self.look_within_turn();
+        }
+    }
+
+    /// A turn may bring more than a quarter of the limit, so the end of the turn would be too late for the sum: a loop
+    /// adds to it as soon as that makes memory short, or has grown so much that several loops could overdraw the limit.
+    #[inline]
+    fn look_within_turn(&mut self) {
+        let more = self.held.saturating_sub(self.published);
+        let short = !self.tight && self.all.held.load(Relaxed) + more >= self.all.short;
+        if short || more > self.all.limit / GRAINS {
+            self.tight |= short;
+            self.watching = true;
+            self.publish();
+        }
     }
 
     /// Whether a connection that holds this much is not read from at present.
@@ -263,11 +283,11 @@ impl Meter {
         self.tight
     }
 
-    /// Bytes that this loop's connections hold, if that has changed since the last
-    /// [`balance`](Meter::balance).
+    /// Bytes that this loop's connections hold, if that has changed since the last call.
     #[inline]
-    pub(crate) fn changed(&self) -> Option<usize> {
-        (self.held != self.published).then_some(self.held)
+    pub(crate) fn changed(&mut self) -> Option<usize> {
+        let before = std::mem::replace(&mut self.shown, self.held);
+        (self.held != before).then_some(self.held)
     }
 }
 
@@ -306,6 +326,37 @@ mod tests {
         assert_eq!(b.balance(now), 0);
         assert!(!b.holds_back(1 << 20) && !b.refuses());
         drop(b);
+        assert_eq!(all.held.load(Relaxed), 0);
+    }
+
+    /// Loops that take more and more within a turn stop before the limit: each adds at most a chunk when it is short,
+    /// and the sum does not know of a 64th part for each.
+    #[test]
+    fn a_turn_does_not_overdraw_the_limit() {
+        const CHUNK: usize = 70 << 10;
+        let all = Arc::new(Memory::new(1 << 20));
+        let mut loops = [(); 2].map(|()| Meter::new(all.clone()));
+        let mut held = [0; 2];
+        for _ in 0..100 {
+            for (meter, held) in loops.iter_mut().zip(&mut held) {
+                if !meter.holds_back(*held) {
+                    meter.change(*held, *held + CHUNK);
+                    *held += CHUNK;
+                }
+            }
+        }
+        let sum: usize = held.iter().sum();
+        assert!((1 << 20) / 4 * 3 <= sum && sum <= 1 << 20, "{sum}");
+        // What is given back within the turn is known at its end.
+        for (meter, held) in loops.iter_mut().zip(held) {
+            meter.change(held, 0);
+            assert!(!meter.is_calm());
+            assert_eq!(meter.changed(), None, "as it was shown last");
+            assert_eq!(meter.balance(Instant::from_nanos(1)), 0);
+        }
+        let calm =
+            |meter: &mut Meter| meter.balance(Instant::from_nanos(2)) == 0 && meter.is_calm();
+        assert!(loops.iter_mut().all(calm));
         assert_eq!(all.held.load(Relaxed), 0);
     }
 

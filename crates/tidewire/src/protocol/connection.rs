@@ -8,6 +8,7 @@ use crate::protocol::link::Link;
 use crate::reach::home::Home;
 use crate::reach::mailbox::{Handle, NoRoom};
 use crate::reactor::env::Env;
+use crate::reactor::errand::Errand;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::conn_name::ConnName;
@@ -748,6 +749,8 @@ impl<P: Protocol> Cx<'_, P> {
     /// [`LoopHandle`](crate::LoopHandle). Only [`Service::accept`](crate::Service::accept) and
     /// [`Protocol::look_ahead`] cannot.
     ///
+    /// A dial that is [tied](Dial::tied) is given up when this connection ends.
+    ///
     /// ```
     /// # use tidewire::{Cx, Dial, Protocol};
     /// fn ask_upstream<P: Protocol>(cx: &mut Cx<'_, P>) {
@@ -757,7 +760,25 @@ impl<P: Protocol> Cx<'_, P> {
     /// }
     /// ```
     pub fn dial(&mut self, dial: Dial) {
-        self.link.env.dials.push((self.home.mail.service(), dial));
+        let by = dial.is_tied().then_some(self.link.state.id);
+        self.link.env.dial(self.home.mail.service(), dial, by);
+    }
+
+    /// Gives up the dials that this connection has made with this token and that are [tied](Dial::tied) to it, as far as they are
+    /// under way: for each, [`dial_failed`](crate::Service::dial_failed) is called when the callback has returned. One that is a
+    /// connection by then stays one.
+    ///
+    /// ```
+    /// # use tidewire::{Cx, Dial, Protocol};
+    /// /// The client wants another server instead.
+    /// fn go_elsewhere<P: Protocol>(cx: &mut Cx<'_, P>, elsewhere: Dial) {
+    ///     cx.cancel_dial(1);
+    ///     cx.dial(elsewhere.token(2).tied());
+    /// }
+    /// ```
+    pub fn cancel_dial(&mut self, token: u64) {
+        let by = self.link.state.id;
+        self.link.env.errands.push(Errand::Cancel { by, token });
     }
 
     /// The loop's number: see [`LoopHandle::number`](crate::LoopHandle::number).
@@ -888,7 +909,7 @@ impl<P: Protocol> Turn<'_, P> {
     /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
     /// it cannot be made, [`dial_failed`](crate::Service::dial_failed) is called.
     pub fn dial(&mut self, dial: Dial) {
-        self.env.dials.push((self.home.mail.service(), dial));
+        self.env.dial(self.home.mail.service(), dial, None);
     }
 
     /// Tells a connection of this service on this loop something, as [`Cx::tell`](crate::Cx::tell)

@@ -422,6 +422,13 @@ impl Link<'_> {
         self.state.held()
     }
 
+    /// Bytes of input that wait to be offered: those that the protocol has left unconsumed, and those that have come while
+    /// it was paused. Within [`received`](crate::Protocol::received), where they are in the input, 0.
+    #[must_use]
+    pub fn unread_len(&self) -> usize {
+        self.state.carry.len()
+    }
+
     /// Bytes queued that the kernel has not yet taken.
     #[inline]
     #[must_use]
@@ -959,8 +966,15 @@ impl Link<'_> {
         self.env.stopping
     }
 
-    /// Whether a stop waits for this connection if it was never served: it was accepted, its lifetime has not ended, and
-    /// the stop has time for it.
+    /// Whether [`draining`](crate::Protocol::draining) is called as soon as what has come was offered: of a stop, all that
+    /// the kernel held when it began was received, and what comes now was sent later.
+    #[must_use]
+    pub fn will_drain(&self) -> bool {
+        self.state.owed.has(Owed::Draining)
+    }
+
+    /// Whether a stop serves this connection first if it was never served: it was accepted, has not lived for as long as it
+    /// may, and the stop has time for it.
     pub(crate) fn waits_for_unserved(&self) -> bool {
         matches!(self.state.peer.origin, Origin::Accepted(_))
             && !self.state.flags.has(Flag::Outlived)

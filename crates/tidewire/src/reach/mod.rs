@@ -4,6 +4,7 @@ pub(crate) mod alarm;
 pub mod channel;
 pub(crate) mod home;
 pub(crate) mod mailbox;
+pub(crate) mod names;
 pub(crate) mod nudges;
 pub(crate) mod stop;
 pub(crate) mod sync;

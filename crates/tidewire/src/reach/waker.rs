@@ -20,6 +20,7 @@ use crate::reach::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use crate::reach::sync::{Mutex, lock};
+use crate::vocabulary::answer::Answer;
 use crate::vocabulary::dial::{Dial, NotDialled};
 use crate::vocabulary::endpoint::Endpoint;
 
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     Dial { service: u16, dial: Dial },
     /// Take in clients that wait to be accepted.
     Look,
+    /// What a resolver says, for a dial that waits for it.
+    Answered(Answer),
 }
 
 impl Command {
@@ -51,7 +54,7 @@ impl Command {
     pub(crate) fn service(&self) -> u16 {
         match self {
             Command::Adopt { service, .. } | Command::Dial { service, .. } => *service,
-            Command::Look | Command::Accept { .. } => {
+            Command::Look | Command::Accept { .. } | Command::Answered(_) => {
                 unreachable!("no thread is started for what an acceptor does itself")
             }
         }
@@ -72,7 +75,7 @@ impl Unsent {
     pub(crate) fn into_not_dialled(self) -> NotDialled {
         let dial = |command: Box<Command>| match *command {
             Command::Dial { dial, .. } => Box::new(dial),
-            Command::Adopt { .. } | Command::Accept { .. } | Command::Look => {
+            _ => {
                 unreachable!("what was sent comes back")
             }
         };
@@ -262,6 +265,17 @@ impl Waker {
         Ok(())
     }
 
+    /// Leaves an answer for a dial of the loop, which has room for it: each was asked for by a dial, which are counted. If
+    /// the loop has ended, so have its dials.
+    pub(crate) fn answer(&self, answer: Answer) {
+        match &mut *lock(&self.inbox) {
+            Inbox::Open(commands) => commands.push(Command::Answered(answer)),
+            Inbox::Ended { .. } => return,
+        }
+        self.filled.store(true, SeqCst);
+        self.wake();
+    }
+
     /// Whether commands may wait.
     #[inline]
     pub(crate) fn has_commands(&self) -> bool {
@@ -342,7 +356,7 @@ mod tests {
     fn tokens(commands: Vec<Command>) -> Vec<u64> {
         let token = |command| match command {
             Command::Dial { dial, .. } => dial.token,
-            Command::Adopt { .. } | Command::Accept { .. } | Command::Look => {
+            _ => {
                 unreachable!("only dials are sent here")
             }
         };

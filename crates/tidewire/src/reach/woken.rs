@@ -305,7 +305,7 @@ impl<P: Protocol> Conns<'_, P> {
     /// Makes an outgoing connection of this service on this loop, when the callback has returned. If
     /// it cannot be made, [`dial_failed`](crate::Service::dial_failed) is called.
     pub fn dial(&mut self, dial: Dial) {
-        self.env.dials.push((self.home.mail.service(), dial));
+        self.env.dial(self.home.mail.service(), dial, None);
     }
 
     /// The loop's number: see [`LoopHandle::number`](crate::LoopHandle::number).

@@ -147,6 +147,13 @@ counters! {
         /// [`Builder::inbox`](crate::Builder::inbox) and [`Limits::dials`](crate::Limits::dials)), and attempts
         /// refused because memory is short ([`Builder::memory`](crate::Builder::memory)).
         dials_refused,
+        /// Names of hosts that dials asked for, also where the answer was known or on its way.
+        lookups,
+        /// Dials that were told that there is no address, or no more.
+        lookup_failures,
+        /// Names that dials asked for while as many were being looked up as may be: see
+        /// [`Builder::lookups`](crate::Builder::lookups). The attempt has failed.
+        lookups_refused,
         /// Bytes that connections hold now in queued output and carried input: see
         /// [`Builder::memory`](crate::Builder::memory).
         memory,

@@ -11,6 +11,7 @@ use crate::memory::output::{Blocks, OwnerPanicked};
 use crate::reactor::activity::Callback;
 use crate::reactor::barriers::Barriers;
 use crate::reactor::counters::{LoopCounters, ServiceCounters};
+use crate::reactor::errand::Errand;
 use crate::reactor::facts::{Flag, Owed, Rest};
 use crate::reactor::making::Making;
 use crate::reactor::random::Rng;
@@ -18,6 +19,7 @@ use crate::reactor::sending::Sending;
 use crate::reactor::state::State;
 use crate::reactor::throttles::Throttles;
 use crate::vocabulary::closed::{Closed, Refusal};
+use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::dial::Dial;
 use crate::vocabulary::peer::Peer;
 use crate::vocabulary::time::Instant;
@@ -53,8 +55,8 @@ pub(crate) struct Env {
     pub(crate) deliveries: u32,
     /// Whether messages are being delivered, one after the other.
     pub(crate) delivers: bool,
-    /// Outgoing connections that callbacks asked for, and for which service.
-    pub(crate) dials: Vec<(u16, Dial)>,
+    /// What callbacks and the driver's reports leave to be done.
+    pub(crate) errands: Vec<Errand>,
     /// The loop stops without a successor: a connection between two requests is closed without waiting for its peer's end.
     pub(crate) closes_idle: bool,
     /// The loop stops.
@@ -191,7 +193,17 @@ impl Env {
         }
     }
 
-    /// This connection sends another one a message.
+    /// Counts and logs a dial of a service that is not tried, or not now, because of a limit.
+    #[cold]
+    pub(crate) fn refuse_dial(&self, service: u16, reason: &'static str) {
+        self.counters.dials_refused.add(1);
+        if let Some(held_back) = self.throttles.dials.pass(self.now) {
+            let service = self.door(service).service();
+            tracing::warn!(service, reason, held_back, "dial refused");
+        }
+    }
+
+    /// This connection tells another one something.
     pub(crate) fn tells(&mut self, state: &mut State) {
         self.told = true;
         state.tells = self.deliveries;
@@ -214,10 +226,25 @@ impl Env {
         self.delivers = false;
     }
 
+    /// A callback asks for an outgoing connection of this service.
+    pub(crate) fn dial(&mut self, service: u16, dial: Dial, by: Option<ConnId>) {
+        self.errands.push(Errand::Dial { service, dial, by });
+    }
+
+    /// An attempt of a dial to a host has ended.
+    pub(crate) fn go_on_dialling(&mut self, dial: ConnId) {
+        self.errands.push(Errand::GoOn(dial));
+    }
+
+    /// A dial to a host has become a connection.
+    pub(crate) fn won_dialling(&mut self, dial: ConnId) {
+        self.errands.push(Errand::Won(dial));
+    }
+
     /// Whether callbacks asked for something that concerns others than their own connection.
     #[inline]
     pub(crate) fn has_errands(&self) -> bool {
-        self.told || !self.dials.is_empty()
+        self.told || !self.errands.is_empty()
     }
 
     #[inline]

@@ -18,7 +18,9 @@ pub(crate) enum Phase {
     },
     /// Dialled; waiting for the next attempt, or for the attempt's outcome.
     Dialling,
-    /// This side has finished; its output is still being sent, its input is discarded.
+    /// One of several addresses that the dial with this record tries.
+    Racing(u32),
+    /// This side wants no more; its output is still being sent, its input is discarded.
     Finishing(Closed),
     /// Output sent and our side shut; waiting for the peer to close. Input is discarded.
     Lingering(Closed),

@@ -52,8 +52,9 @@ impl<D: Driver> Reactor<D> {
                             self.core.dial_failed(service, token, &e);
                         }
                     }
-                    _ => self.core.dial(&mut self.driver, service, dial),
+                    _ => self.core.dial(&mut self.driver, service, dial, None),
                 },
+                Command::Answered(answer) => self.core.answered(&mut self.driver, answer),
             }
         }
     }

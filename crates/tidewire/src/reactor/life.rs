@@ -45,7 +45,7 @@ impl Drop for Life {
                     // The peer is to see a reset, not an orderly end.
                     socket.reset_on_close();
                 }
-                Command::Look => {}
+                Command::Look | Command::Answered(_) => {}
                 Command::Accept { socket, listener } => {
                     tracing::error!(listener, "a connection's loop ended before it began");
                     socket.reset_on_close();

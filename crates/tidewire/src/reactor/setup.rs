@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::build::listen::TcpOptions;
 use crate::kernel::clock::Clock;
 use crate::kernel::descriptor::Descriptor;
+use crate::reach::names::Names;
 use crate::reach::stop::StopClock;
 use crate::reach::sync::Mutex;
 use crate::reach::waker::{Command, Stop, Waker};
@@ -67,6 +68,8 @@ pub(crate) enum Spread {
 pub(crate) struct LoopSetup {
     pub(crate) plan: Arc<Plan>,
     pub(crate) dial_options: Arc<TcpOptions>,
+    /// Whom dials to hosts ask for addresses.
+    pub(crate) names: Arc<Names>,
     pub(crate) busy_poll: Duration,
     /// Sockets stand in the table of an io_uring.
     pub(crate) direct: bool,
@@ -85,6 +88,7 @@ impl Clone for LoopSetup {
         LoopSetup {
             plan: self.plan.clone(),
             dial_options: self.dial_options.clone(),
+            names: self.names.clone(),
             busy_poll: self.busy_poll,
             direct: self.direct,
             clock: self.clock.clone(),
@@ -102,6 +106,18 @@ impl LoopSetup {
     /// hosts no services; one that accepts for threads does, because no other lasts, and a service's
     /// timer may dial there.
     pub(crate) fn core(
+        &self,
+        waker: Arc<Waker>,
+        counters: Arc<LoopCounters>,
+        clock: Clock,
+        rng: Rng,
+    ) -> Core {
+        let mut core = self.bare_core(waker, counters, clock, rng);
+        core.names = self.names.clone();
+        core
+    }
+
+    fn bare_core(
         &self,
         waker: Arc<Waker>,
         counters: Arc<LoopCounters>,

@@ -15,6 +15,7 @@ use crate::reactor::deadlines::Deadlines;
 use crate::reactor::facts::{
     Appetite, Awaits, Flag, Hint, Owed, PeerEnd, Phase, Rest, Set, Told, Writing,
 };
+use crate::reactor::race::Race;
 use crate::reactor::timers::Timers;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::conn_id::ConnId;
@@ -29,6 +30,10 @@ pub(crate) struct Attempts {
     pub(crate) failed: u32,
     /// An attempt is under way; else the pause between two.
     pub(crate) connecting: bool,
+    /// The round under way, of a dial to a host.
+    pub(crate) race: Option<Box<Race>>,
+    /// The connection that the dial is tied to.
+    pub(crate) by: Option<ConnId>,
 }
 
 pub(crate) struct State {
@@ -157,6 +162,11 @@ impl State {
         self.flags.has(Flag::Opened)
     }
 
+    /// The round under way, if it is a dial to a host.
+    pub(crate) fn race(&mut self) -> Option<&mut Race> {
+        self.attempts.as_mut()?.race.as_deref_mut()
+    }
+
     /// Whether the connection counts among the open connections of its service.
     pub(crate) fn counts(&self) -> bool {
         self.was_opened() && !matches!(self.phase, Phase::Buried(_))
@@ -233,7 +243,7 @@ impl State {
                     !self.is_paused() && !self.holds_input_back()
                 }
                 Phase::Finishing(_) | Phase::Lingering(_) => true,
-                Phase::Dialling | Phase::Dead { .. } | Phase::Buried(_) => false,
+                Phase::Dialling | Phase::Racing(_) | Phase::Dead { .. } | Phase::Buried(_) => false,
             }
     }
 

@@ -106,6 +106,7 @@ fn a_connection_handed_over_just_before_a_stop_is_served() {
                 buffers: 4,
             }),
             dial_options: Arc::new(TcpOptions::default()),
+            names: Arc::default(),
             busy_poll: Duration::ZERO,
             direct: false,
             clock: Arc::default(),

@@ -20,6 +20,8 @@ pub(crate) struct Throttles {
     pub(crate) channels: Throttle,
     /// Lines about dials that found no room.
     pub(crate) dials: Throttle,
+    /// Lines about names that were not looked up.
+    pub(crate) lookups: Throttle,
     /// Lines about attempts to connect that failed.
     pub(crate) attempts: Throttle,
 }
@@ -37,6 +39,7 @@ impl Default for Throttles {
             messages: a_second(),
             channels: a_second(),
             attempts: a_second(),
+            lookups: a_second(),
             dials: a_second(),
         }
     }

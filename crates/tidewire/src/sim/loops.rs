@@ -174,6 +174,7 @@ impl Sim {
         let setup = LoopSetup {
             plan: Arc::new(plan),
             dial_options: Arc::default(),
+            names: self.names.clone(),
             busy_poll: Duration::ZERO,
             direct: false,
             clock: stop_clock.clone(),

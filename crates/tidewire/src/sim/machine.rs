@@ -130,6 +130,7 @@ impl Machine {
         let setup = LoopSetup {
             plan,
             dial_options: Arc::default(),
+            names: Arc::default(),
             busy_poll: program.busy_poll,
             direct: false,
             clock: self.stop_clock.clone(),

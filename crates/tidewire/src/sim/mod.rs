@@ -26,6 +26,7 @@ mod listeners;
 mod loops;
 #[cfg(test)]
 mod machine;
+mod names;
 mod net;
 mod node;
 mod pair;
@@ -44,6 +45,7 @@ pub use conditions::Conditions;
 pub use kernel::KernelFaults;
 pub use listeners::PlainListener;
 pub use loops::SimService;
+pub use names::ScriptedNames;
 pub use node::Shape;
 pub use pair::Pair;
 pub use peers::PlainId;

@@ -11,6 +11,7 @@ use crate::admission::Admission;
 use crate::admission::door::Gate;
 use crate::build::relay::Acceptors;
 use crate::memory::budget::Memory;
+use crate::reach::names::{LOOKUPS, Names, Resolver};
 use crate::reach::stop::StopClock;
 use crate::reach::waker::Waker;
 use crate::reactor::counters::LoopCounters;
@@ -126,6 +127,7 @@ pub struct Sim {
     /// Shares of what a turn of a loop makes.
     pub(crate) made: MakeShares,
     pub(super) gates: Vec<Gate>,
+    pub(super) names: Arc<Names>,
 }
 
 impl fmt::Debug for Sim {
@@ -174,6 +176,7 @@ impl Sim {
             memory: Arc::new(Memory::new(usize::MAX)),
             made: MakeShares::default(),
             gates: Vec::new(),
+            names: Arc::default(),
         }
     }
 
@@ -188,6 +191,22 @@ impl Sim {
     /// [`Builder::memory`](crate::Builder::memory) says. Without it there is no limit.
     pub fn memory(&mut self, bytes: usize) -> &mut Sim {
         self.memory = Arc::new(Memory::new(bytes));
+        self
+    }
+
+    /// Whom loops that are added from now on ask for addresses of hosts, as
+    /// [`Builder::resolver`](crate::Builder::resolver) says: mostly a [script](super::ScriptedNames). Without it no name but
+    /// `localhost` is known.
+    ///
+    /// ```
+    /// use tidewire::sim::{ScriptedNames, Sim};
+    ///
+    /// let mut sim = Sim::new(7);
+    /// sim.resolver(ScriptedNames::default());
+    /// let at = sim.add_loop(); // asks the script
+    /// ```
+    pub fn resolver(&mut self, resolver: impl Resolver) -> &mut Sim {
+        self.names = Arc::new(Names::of(Arc::new(resolver), LOOKUPS));
         self
     }
 

@@ -1,9 +1,11 @@
 //! Outgoing connections: what to reach, how long to try, how to space the attempts.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::vocabulary::endpoint::{Endpoint, EndpointError};
+use crate::vocabulary::target::Target;
 
 /// An outgoing connection to make.
 ///
@@ -16,7 +18,7 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Dial {
-    to: Result<Endpoint, EndpointError>,
+    to: Result<Target, EndpointError>,
     from: Option<Result<Endpoint, EndpointError>>,
     pub(crate) token: u64,
     pub(crate) attempts: u32,
@@ -24,20 +26,41 @@ pub struct Dial {
     pub(crate) backoff_first: Duration,
     pub(crate) backoff_max: Duration,
     pub(crate) after: Duration,
+    tied: bool,
+}
+
+/// What an attempt connects to, and the address that it is bound to first.
+pub(crate) enum Route {
+    /// This endpoint.
+    Endpoint(Endpoint, Option<SocketAddr>),
+    /// This port of a host.
+    Host { port: u16, from: Option<SocketAddr> },
 }
 
 impl Dial {
-    /// One attempt, given up after 10 s. The place may be given as an [`Endpoint`], an address, a
-    /// tuple, a path, or as text; text that is no endpoint makes the dial fail, and
+    /// One attempt, given up after 10 s. What is to be reached may be given as a [`Target`], an [`Endpoint`], an address, a
+    /// tuple, a path, or as text; text that is neither an endpoint nor `name:port` makes the dial fail, and
     /// [`dial_failed`](crate::Service::dial_failed) is told.
+    ///
+    /// The addresses of a host are asked of a [`Resolver`](crate::Resolver) and tried as RFC 8305 says: IPv6 and IPv4 in turns,
+    /// another one after 250 ms or as soon as the last one has failed. The first that answers is the connection, and
+    /// its [`Peer`](crate::Peer) has that address.
+    ///
+    /// ```
+    /// use tidewire::{Dial, Target};
+    ///
+    /// let dial = Dial::to("example.org:443");
+    /// let dial = Dial::to(Target::host("example.org", 443)?);
+    /// # Ok::<(), tidewire::EndpointError>(())
+    /// ```
     #[must_use]
-    pub fn to<E>(place: E) -> Dial
+    pub fn to<E>(target: E) -> Dial
     where
-        E: TryInto<Endpoint>,
+        E: TryInto<Target>,
         E::Error: Into<EndpointError>,
     {
         Dial {
-            to: place.try_into().map_err(Into::into),
+            to: target.try_into().map_err(Into::into),
             from: None,
             token: 0,
             attempts: 1,
@@ -45,6 +68,7 @@ impl Dial {
             backoff_first: Duration::from_millis(100),
             backoff_max: Duration::from_secs(10),
             after: Duration::ZERO,
+            tied: false,
         }
     }
 
@@ -76,7 +100,7 @@ impl Dial {
         self
     }
 
-    /// How long one attempt may take. Default 10 s.
+    /// How long one attempt may take: with a host's name, the question and all its addresses together. Default 10 s.
     #[must_use]
     pub fn timeout(mut self, t: Duration) -> Dial {
         self.timeout = t;
@@ -91,20 +115,69 @@ impl Dial {
         self
     }
 
-    /// Where to, and which local address to bind to.
-    pub(crate) fn route(&self) -> Result<(Endpoint, Option<SocketAddr>), EndpointError> {
-        let to = self.to.clone()?;
-        to.check()?;
-        let from = match &self.from {
-            None => return Ok((to, None)),
-            Some(from) => from.clone()?,
-        };
-        match (to.tcp(), from.tcp()) {
-            (Some(_), Some(from)) => Ok((to, Some(from))),
-            _ => Err(EndpointError::new(format!(
-                "cannot connect to {to} from {from}: only TCP connections have a source address"
-            ))),
+    /// Ties the dial to the connection that makes it by [`Cx::dial`](crate::Cx::dial): when that ends, what is under way is
+    /// given up, and [`dial_failed`](crate::Service::dial_failed) is told ([`ConnectionAborted`](std::io::ErrorKind::ConnectionAborted)).
+    /// For proxies: the client has gone, so no connection waits for the server. See [`Cx::cancel_dial`](crate::Cx::cancel_dial)
+    /// too. A dial that is made otherwise is tied to nothing.
+    ///
+    /// ```
+    /// # use tidewire::{Cx, Dial, Protocol};
+    /// fn ask_upstream<P: Protocol>(cx: &mut Cx<'_, P>) {
+    ///     let me = cx.link.id().to_bits();
+    ///     cx.dial(Dial::to("example.org:443").token(me).tied());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn tied(mut self) -> Dial {
+        self.tied = true;
+        self
+    }
+
+    pub(crate) fn is_tied(&self) -> bool {
+        self.tied
+    }
+
+    /// What it is to reach, for logs and errors.
+    pub(crate) fn target(&self) -> Target {
+        self.to
+            .clone()
+            .unwrap_or(Target::Endpoint(Endpoint::Unnamed))
+    }
+
+    /// The name of the host that it is to reach.
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        match &self.to {
+            Ok(Target::Host { name, .. }) => Some(name),
+            _ => None,
         }
+    }
+
+    /// Where to, and which local address to bind to.
+    pub(crate) fn route(&self) -> Result<Route, EndpointError> {
+        let to = self.to.clone()?;
+        if let Target::Endpoint(to) = &to {
+            to.check()?;
+        }
+        let from = match &self.from {
+            None => None,
+            Some(from) => {
+                let from = from.clone()?;
+                let is_tcp = match &to {
+                    Target::Endpoint(to) => to.is_tcp(),
+                    Target::Host { .. } => true,
+                };
+                let Some(from) = from.tcp().filter(|_| is_tcp) else {
+                    return Err(EndpointError::new(format!(
+                        "cannot connect to {to} from {from}: only TCP connections have a source address"
+                    )));
+                };
+                Some(from)
+            }
+        };
+        Ok(match to {
+            Target::Endpoint(to) => Route::Endpoint(to, from),
+            Target::Host { port, .. } => Route::Host { port, from },
+        })
     }
 
     /// How long to wait before the first attempt, say because the server asked for it. Default not

@@ -17,7 +17,10 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix};
 /// The longest name of a Unix socket, in bytes (`sun_path`, unix(7), less the byte that ends it).
 const NAME_MAX: usize = 107;
 
-/// One end of a connection, or the address of a listener. Cheap to clone.
+/// What an error says where no name of a host can be given.
+const NO_NAMES: &str = " (names of hosts are not looked up)";
+
+/// One end of a connection, or what a listener is bound to. Cheap to clone.
 ///
 /// | text | means |
 /// |---|---|
@@ -69,6 +72,14 @@ pub struct EndpointError {
 
 impl EndpointError {
     pub(crate) fn new(what: String) -> EndpointError {
+        EndpointError { what }
+    }
+
+    /// Where the name of a host could have been given too.
+    pub(crate) fn of_target(self) -> EndpointError {
+        let what = self
+            .what
+            .replace(NO_NAMES, " or, for a host, example.org:80");
         EndpointError { what }
     }
 }
@@ -205,7 +216,7 @@ impl FromStr for Endpoint {
                     let what = format!(
                         "{text:?} is no endpoint: write it like 127.0.0.1:80, [::1]:80, \
                          [fe80::1%eth0]:80, \
-                         unix:/run/it.sock or unix:@it (names of hosts are not looked up)"
+                         unix:/run/it.sock or unix:@it{NO_NAMES}"
                     );
                     return Err(EndpointError::new(what));
                 }

@@ -139,7 +139,7 @@ fn dial_succeeds_once_a_listener_is_there(v: Variant) {
 }
 
 /// A listener whose queue is full, and what fills it.
-fn deaf() -> (SocketAddr, Box<dyn Any>) {
+pub(crate) fn deaf() -> (SocketAddr, Box<dyn Any>) {
     if world::is_simulated() {
         let listener = Listener::simulated(lonely().into(), 1);
         let crowd = Client::connect(listener.addr());

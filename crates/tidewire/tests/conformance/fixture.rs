@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::admission::Admission;
+use tidewire::sim::ScriptedNames;
 use tidewire::{
     Builder, Conns, Counters, Dial, Endpoint, Limits, Listen, NotDialled, Peer, Placement, Refusal,
     Running, TcpOptions,
@@ -80,6 +81,13 @@ impl Setup {
         let at = at.into();
         self.on_simulated.at.push(at.clone());
         self.listen(Listen::at(at))
+    }
+
+    /// Asks a script for names of hosts.
+    pub(crate) fn names(mut self, names: &ScriptedNames) -> Setup {
+        self.builder.resolver(names.clone());
+        self.on_simulated.names = Some(names.clone());
+        self
     }
 
     pub(crate) fn admission(mut self, admission: Admission) -> Setup {

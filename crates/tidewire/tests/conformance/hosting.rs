@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::admission::Admission;
+use tidewire::sim::ScriptedNames;
 use tidewire::{
     Builder, Counters, Dial, Endpoint, Limits, Listen, NotDialled, Running, Service, ServiceId,
 };
@@ -65,6 +66,26 @@ pub(crate) fn host_behind<S: Service>(
     if let Some(admission) = admission {
         builder.admission(admission);
     }
+    let any = vec![Listen::at(([127, 0, 0, 1], 0))];
+    Loops::Real(Box::new(Real::start(builder, service, limits, any)))
+}
+
+/// Hosts a service whose names of hosts are scripted.
+pub(crate) fn host_with<S: Service>(
+    v: Variant,
+    service: S,
+    limits: Limits,
+    names: &ScriptedNames,
+) -> Loops<S> {
+    if world::is_simulated() {
+        let on = OnSimulated {
+            names: Some(names.clone()),
+            ..OnSimulated::of(v)
+        };
+        return Loops::Simulated(on.start(service, limits));
+    }
+    let mut builder = v.builder();
+    builder.resolver(names.clone());
     let any = vec![Listen::at(([127, 0, 0, 1], 0))];
     Loops::Real(Box::new(Real::start(builder, service, limits, any)))
 }

@@ -11,12 +11,14 @@ mod child;
 mod client;
 mod fixture;
 mod hosting;
+mod hosts;
 mod listener;
 mod plain;
 mod probe;
 mod process;
 mod real;
 mod record;
+mod relays;
 mod roles;
 mod simulated;
 mod stream;
@@ -93,6 +95,8 @@ fn main() -> ExitCode {
         stopping::cases(),
         unserved::cases(),
         dialling::cases(),
+        hosts::cases(),
+        relays::cases(),
         dial_from::cases(),
         redial::cases(),
         accepting::cases(),

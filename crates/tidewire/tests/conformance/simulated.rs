@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire::admission::Admission;
-use tidewire::sim::{Conditions, LoopId, Sim, SimService};
+use tidewire::sim::{Conditions, LoopId, ScriptedNames, Sim, SimService};
 use tidewire::{Counters, Dial, Endpoint, Limits, Placement, Service};
 
 use crate::client::PATIENCE;
@@ -21,6 +21,7 @@ pub(crate) struct OnSimulated {
     pub(crate) buffers: Option<usize>,
     pub(crate) memory: Option<usize>,
     pub(crate) admission: Option<Admission>,
+    pub(crate) names: Option<ScriptedNames>,
     /// Where they listen, if it is not one address of TCP.
     pub(crate) at: Vec<Endpoint>,
     /// Kernel buffers of the network's ends, in bytes.
@@ -60,6 +61,9 @@ impl OnSimulated {
             }
             if let Some(admission) = self.admission {
                 sim.admission(admission);
+            }
+            if let Some(names) = self.names {
+                sim.resolver(names);
             }
             let at = sim.add_loops(self.loops, self.placement);
             let service = sim.service(at, service, limits);

@@ -11,7 +11,8 @@ use rcgen::{
     SerialNumber, date_time_ymd,
 };
 use tidewire::{Closed, Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service, Turn};
-use tidewire_tls::rustls::RootCertStore;
+use tidewire_tls::rustls::pki_types::PrivateKeyDer;
+use tidewire_tls::rustls::{self, RootCertStore};
 use tidewire_tls::{Certificate, Roots};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -52,13 +53,30 @@ impl Authority {
 
     /// The year in which it expires.
     pub fn valid_until(&self, name: &str, year: i32) -> Certificate {
+        let (signed, key) = self.sign(name, year);
+        Certificate::from_pem(signed.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
+    }
+
+    /// A server of rustls alone.
+    pub fn server_config(&self, name: &str) -> Arc<rustls::ServerConfig> {
+        let (signed, key) = self.sign(name, 4000);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![signed.der().clone()], key);
+        Arc::new(config.unwrap())
+    }
+
+    fn sign(&self, name: &str, year: i32) -> (rcgen::Certificate, KeyPair) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
         params.serial_number = Some(SerialNumber::from(u64::from(NEXT.fetch_add(1, SeqCst)) + 1));
         let key = new_key();
-        let signed = params.signed_by(&key, &self.0).unwrap();
-        Certificate::from_pem(signed.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
+        (params.signed_by(&key, &self.0).unwrap(), key)
     }
 }
 

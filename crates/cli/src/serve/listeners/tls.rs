@@ -125,7 +125,7 @@ pub(crate) struct TlsFiles {
 }
 
 /// Application protocols of HTTP services.
-const HTTP: &[&str] = &["http/1.1"];
+const HTTP: &[&str] = &["http/1.1", "http/1.0"];
 
 impl TlsFiles {
     /// In front of an HTTP service.

@@ -157,22 +157,6 @@ impl OpenLog {
         self.log.progress().blocked.map(|why| why.to_string())
     }
 
-    /// Why the log accepts no records for now, or not any more.
-    pub(crate) fn halted(&self) -> Option<String> {
-        let progress = self.log.progress();
-        let shown = self.directory.display();
-        if let Some(why) = progress.failure {
-            return Some(format!("the log in {shown} has failed: {why}"));
-        }
-        if progress.is_full {
-            return Some(format!(
-                "the log in {shown} accepts no messages: its disk is full"
-            ));
-        }
-        let why = progress.blocked?;
-        Some(format!("the log in {shown} accepts no messages: {why}"))
-    }
-
     /// Whether the log has stopped for good; logs that once.
     pub(crate) fn has_failed(&mut self) -> bool {
         let Some(failure) = self.log.progress().failure else {
@@ -222,7 +206,23 @@ pub(crate) struct WatchedLog {
 }
 
 impl WatchedLog {
-    /// Adds the log's progress and size.
+    /// Why it takes nothing for now, or not any more.
+    pub(crate) fn halted(&self) -> Option<String> {
+        let progress = self.log.progress();
+        let shown = self.directory.display();
+        if let Some(why) = progress.failure {
+            return Some(format!("the log in {shown} has failed: {why}"));
+        }
+        if progress.is_full {
+            return Some(format!(
+                "the log in {shown} accepts no messages: its disk is full"
+            ));
+        }
+        let why = progress.blocked?;
+        Some(format!("the log in {shown} accepts no messages: {why}"))
+    }
+
+    /// Adds how far it has come, and what it holds.
     pub(crate) fn collect(&self, log: &str, to: &mut Snapshot) {
         let (progress, usage) = (self.log.progress(), self.log.usage());
         to.add(&metrics::APPENDED_BATCHES, &[log], usage.appended.0);

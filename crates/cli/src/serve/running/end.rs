@@ -13,6 +13,8 @@ pub(crate) enum End {
     /// The successor has not come to serve: these are its listeners, with the clients that wait
     /// there.
     Again(Inherited),
+    /// The server is to begin anew; these are its listeners.
+    Anew(Inherited),
 }
 
 /// Why a server ends.
@@ -24,4 +26,6 @@ pub(crate) enum Why {
     Succeeded,
     /// A successor will serve once it has the logs.
     LogsAwaited,
+    /// A service has asked to begin anew.
+    Anew,
 }

@@ -60,6 +60,8 @@ pub(crate) struct Ending<'a> {
     hurried: bool,
     /// Since when the loops have ended.
     over: Option<Instant>,
+    /// The server begins anew when it is over, on these listeners.
+    anew: Option<Inherited>,
 }
 
 /// Whether a successor takes the listeners over.
@@ -85,7 +87,7 @@ impl<'a> Ending<'a> {
     pub(crate) fn begin(life: Life<'a>, why: Why, handing: &mut Handing) -> Ending<'a> {
         let deadline = life.plan.stop_deadline.0;
         let kept = match why {
-            Why::LogsAwaited => Some(life.listeners().map(Inherited::new)),
+            Why::LogsAwaited | Why::Anew => Some(life.listeners().map(Inherited::new)),
             Why::Stop | Why::Succeeded => None,
         };
         let Life {
@@ -100,12 +102,23 @@ impl<'a> Ending<'a> {
         let loops = running.waiter();
         let places = running.addrs().to_vec();
         let deadline_s = deadline.as_secs_f64();
+        let mut anew = None;
         let (drain, successor) = match (why, kept) {
             (Why::Stop, _) | (Why::LogsAwaited, None | Some(Err(_))) => {
                 handing.refuse("the running server is stopping");
                 manager.stopping(deadline);
                 tracing::info!(deadline_s, "stopping; a second signal ends at once");
                 (running.drain(deadline), Successor::Settled)
+            }
+            // The places are listened at anew if the listeners cannot be kept.
+            (Why::Anew, kept) => {
+                tracing::info!(
+                    deadline_s,
+                    "ending, to begin anew; a signal ends the server"
+                );
+                let kept = kept.and_then(Result::ok).unwrap_or_default();
+                anew = Some(kept);
+                (running.hand_over(deadline), Successor::Settled)
             }
             (Why::Succeeded, _) => (hand_over(running, handing, deadline), Successor::Settled),
             (Why::LogsAwaited, Some(Ok(kept))) => {
@@ -150,6 +163,7 @@ impl<'a> Ending<'a> {
             cutting: None,
             hurried: false,
             over: None,
+            anew,
         }
     }
 
@@ -342,6 +356,10 @@ impl<'a> Ending<'a> {
         self.services.log();
         self.services.let_go_of_logs();
         self.logs.close()?;
+        if let Some(kept) = self.anew.filter(|_| !self.hurried) {
+            self.services.logs_closed()?;
+            return Ok(End::Anew(kept));
+        }
         outcome(self.services.failure(), &self.loops)
     }
 }

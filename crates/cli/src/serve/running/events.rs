@@ -63,9 +63,14 @@ impl Events {
         Ok(alarm)
     }
 
-    /// Whether the end was asked for meanwhile, or loops have ended. All else stays to be heard.
-    pub(crate) fn is_end_asked(&mut self) -> bool {
-        self.ends.take_one() || self.loops.as_mut().is_some_and(Caught::take_all)
+    /// Whether a signal asked for the end meanwhile. All else stays to be heard.
+    pub(crate) fn is_end_signalled(&mut self) -> bool {
+        self.ends.take_one()
+    }
+
+    /// Whether loops have ended meanwhile, or a service has asked for the end. All else stays to be heard.
+    pub(crate) fn have_loops_ended(&mut self) -> bool {
+        self.loops.as_mut().is_some_and(Caught::take_all)
     }
 
     /// Waits until something happens, for this long at most.
@@ -147,10 +152,10 @@ mod tests {
         assert_eq!(events.wait(None, None, moment), Heard::default());
         events.alarm().unwrap().ring();
         assert!(events.wait(None, None, long).loops);
-        assert!(!events.is_end_asked());
+        assert!(!events.is_end_signalled());
         signal_hook::low_level::raise(SIGHUP).unwrap();
         signal_hook::low_level::raise(SIGINT).unwrap();
-        assert!(events.is_end_asked() && !events.is_end_asked());
+        assert!(events.is_end_signalled() && !events.is_end_signalled());
         assert!(events.wait(None, None, long).hangup);
         let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut &there, b"x").unwrap();

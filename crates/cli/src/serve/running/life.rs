@@ -23,7 +23,7 @@ use crate::serve::handover::takeover;
 use crate::serve::listeners::fronts::Fronts;
 use crate::serve::logs::blocked::Blocked;
 use crate::serve::logs::full::{Full, What};
-use crate::serve::logs::open::{Logs, OpenLog};
+use crate::serve::logs::open::{Logs, OpenLog, WatchedLog};
 use crate::serve::logs::options::OnLogFailure;
 use crate::serve::product::Plan;
 use crate::serve::running::announce::announce;
@@ -52,6 +52,8 @@ pub(crate) struct Life<'a> {
     pub(crate) running: Running,
     /// The end was asked for before everything was recovered: no client was served keys.
     was_cut_short: bool,
+    /// A signal has asked for that.
+    was_signalled: bool,
 }
 
 /// Where a server comes from.
@@ -144,6 +146,7 @@ impl<'a> Life<'a> {
             services,
             running,
             was_cut_short: false,
+            was_signalled: false,
         };
         life.show();
         life.fronts.warn();
@@ -175,16 +178,19 @@ impl<'a> Life<'a> {
         let at: Vec<_> = at
             .map(|(endpoint, addr)| (endpoint.kind, addr.clone()))
             .collect();
-        let mut is_asked = false;
+        let (mut is_asked, mut is_signalled) = (false, false);
         let mut goes_on = || {
-            is_asked = is_asked || events.is_end_asked();
+            is_signalled = is_signalled || events.is_end_signalled();
+            is_asked = is_asked || is_signalled || events.have_loops_ended();
             !is_asked
         };
         let recovered =
             self.services
                 .recover(self.plan, &self.logs, &self.panel, &at, &mut goes_on)?;
         self.was_cut_short = !recovered;
-        if recovered && is_asked {
+        self.was_signalled = is_signalled;
+        let begins_anew = self.services.begin_anew() && !is_signalled;
+        if recovered && is_asked && !begins_anew {
             // Nothing was left to cut short: the end is asked for again, where ends are heard from
             // now on.
             let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
@@ -205,6 +211,7 @@ impl<'a> Life<'a> {
     /// Serves until the end.
     pub(crate) fn run(mut self, events: &mut Events, handing: &mut Handing) -> (Life<'a>, Why) {
         let why = match self.was_cut_short {
+            true if self.services.begin_anew() && !self.was_signalled => Why::Anew,
             true => Why::Stop,
             false => {
                 self.manager.serving(self.running.observer());
@@ -254,6 +261,16 @@ impl<'a> Life<'a> {
             let log = log.watched();
             self.panel.add(move |to| log.collect(name, to));
         }
+        self.show_halts();
+    }
+
+    /// Lets clients of the admin listener see why a log takes nothing, when they ask.
+    fn show_halts(&self) {
+        let logs = self.logs.messages.iter();
+        let logs = logs.chain(self.logs.own.iter().map(|(_, log)| log));
+        let logs: Vec<_> = logs.map(OpenLog::watched).collect();
+        self.panel
+            .halts_where(move || logs.iter().find_map(WatchedLog::halted));
     }
 
     /// Until a signal comes, or a loop fails, or the log has failed and that is to be the end, or a successor takes
@@ -272,11 +289,17 @@ impl<'a> Life<'a> {
             let look = !self.logs.is_empty() || self.services.are_watched();
             let look = look.then_some(LOOK);
             self.adopt();
+            if self.services.begin_anew() {
+                return Why::Anew;
+            }
             // A pause of zero would be none at all.
             let pause = [next, look, handing.look()].into_iter().flatten().min();
             let pause = pause.map(|pause| pause.max(Duration::from_millis(1)));
             let (control, successor) = handing.fds();
             let heard = events.wait(control, successor, pause);
+            if !heard.end && heard.loops && self.services.begin_anew() {
+                continue;
+            }
             if heard.end || heard.loops {
                 return Why::Stop;
             }
@@ -331,8 +354,6 @@ impl<'a> Life<'a> {
             full_streams.look(refused.by_streams);
             let why = self.logs.each().find_map(|log| log.blocked());
             blocked.look(why.as_deref());
-            let halted = self.logs.each().find_map(|log| log.halted());
-            self.panel.set_halted(halted);
             if settings
                 .stats_interval
                 .and_then(Span::limit)
@@ -359,6 +380,7 @@ impl<'a> Life<'a> {
             self.panel.add(move |to| watched.collect(name, to));
             self.logs.own.push((name, log));
         }
+        self.show_halts();
     }
 
     /// Does the work of SIGHUP: reads secrets, certificates and settings again. A mistake in the

@@ -116,6 +116,16 @@ impl Services {
         self.each().for_each(Serving::let_go_of_logs);
     }
 
+    /// Whether the server is to begin anew.
+    pub(crate) fn begin_anew(&self) -> bool {
+        self.each().any(Serving::begins_anew)
+    }
+
+    /// All logs are closed, before the server begins anew.
+    pub(crate) fn logs_closed(&self) -> Result<(), Failure> {
+        self.each().try_for_each(Serving::logs_closed)
+    }
+
     /// Whether any service is to be looked at every second, with a log or without.
     pub(crate) fn are_watched(&self) -> bool {
         self.each().any(Serving::is_watched)

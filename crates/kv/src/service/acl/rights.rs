@@ -61,8 +61,11 @@ impl Rights {
     }
 
     /// To be called behind changes.
-    pub(super) fn settle(self) -> Rights {
+    pub(super) fn settle(mut self) -> Rights {
         let unrestricted = self.selectors().any(Selector::is_unrestricted);
+        self.root.shrink();
+        self.selectors.iter_mut().for_each(Selector::shrink);
+        self.selectors.shrink_to_fit();
         Rights {
             unrestricted,
             ..self

@@ -114,17 +114,34 @@ impl Selector {
         all.for_each(|leaf| self.put(leaf, may));
     }
 
-    /// Bytes of memory that the selector takes, about.
+    /// Gives back what its lists do not use.
+    pub(super) fn shrink(&mut self) {
+        self.may.shrink_to_fit();
+        self.rules.shrink_to_fit();
+        self.keys.shrink_to_fit();
+        self.channels.shrink_to_fit();
+        self.first_args.values_mut().for_each(Vec::shrink_to_fit);
+    }
+
+    /// Bytes of memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        const EACH: usize = size_of::<Box<[u8]>>();
+        /// What an allocation takes beside what was asked for, about.
+        const APART: usize = 16;
+        /// A node of the map of first arguments.
+        const NODE: usize = 400;
+        // Each pattern has its text, and is taken apart beside it.
+        let pattern = size_of::<Glob>() + 2 * size_of::<usize>() + 3 * APART;
         let keys = self.keys.iter().map(|known| known.text.len());
+        let keys = keys.map(|len| size_of::<KeyPattern>() + pattern + 2 * len);
         let channels = self.channels.iter().map(|known| known.text.len());
-        // Each pattern is kept as a text and as its parsed form.
-        let patterns = keys.chain(channels).map(|len| PATTERN_COST + 2 * len);
+        let channels = channels.map(|len| size_of::<ChannelPattern>() + pattern + 2 * len);
+        let patterns = keys.chain(channels);
         let args = self.first_args.values().flatten();
-        let args = args.map(|arg| 2 * EACH + arg.len());
-        let rules = self.rules.iter().map(|rule| 2 * EACH + rule.len());
-        let bits = self.may.capacity() * size_of::<u64>();
+        let args = args.map(|arg| size_of::<Box<[u8]>>() + APART + arg.len());
+        let nodes = self.first_args.len().div_ceil(6) * NODE;
+        let rules = self.rules.iter();
+        let rules = rules.map(|rule| size_of::<String>() + APART + rule.len());
+        let bits = APART + self.may.capacity() * size_of::<u64>() + nodes;
         size_of::<Selector>()
             + bits
             + patterns.sum::<usize>()

@@ -11,21 +11,22 @@
 )]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tidewire::{Cx, Permit};
 
 use super::at::At;
 use super::away::Away;
 use super::command::{answer, busy_text};
+use super::functions;
 use super::kind::Kind;
 use super::text::Script;
+use super::thread::{Next, Queue};
 use super::vm::Interpreter;
+use super::watched::{self, Watched, wall};
 use crate::allocator::give_back;
 use crate::reply::Reply;
 use crate::service::acl::Place;
@@ -42,6 +43,7 @@ use crate::service::shared::Shared;
 use crate::service::stats::LoopStats;
 use crate::service::table::table;
 use crate::service::transaction::{ABORTED_BUSY, Transaction};
+use crate::store::Seen;
 
 /// How often the thread looks whether there is a script, so many times until it gives its interpreter up: five seconds.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,6 +56,8 @@ pub(in crate::service) enum Work {
         script: Arc<Script>,
         keys: usize,
     },
+    /// FCALL while it is not known what functions there are.
+    Call(Kind),
     /// A transaction that has a script.
     Exec(Box<Transaction>),
     /// FUNCTION LOAD or RESTORE.
@@ -85,16 +89,94 @@ struct Job {
     permit: Permit<Message>,
 }
 
-fn start() -> Option<Sender<Job>> {
-    let (to, jobs) = channel();
-    let started = Builder::new()
-        .name("tidewire-scripts".into())
-        .spawn(move || work(jobs));
+/// The queue of the thread for scripts, and what is watched of it.
+type Jobs = Arc<Queue<Job, Watched>>;
+
+/// Makes the queue, with the thread that watches.
+fn start() -> Option<Jobs> {
+    let jobs = Jobs::default();
+    let watched = jobs.clone();
+    spawn("tidewire-watch", move || watch(&watched)).then_some(jobs)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
+    let started = Builder::new().name(name.into()).spawn(run);
     if let Err(error) = &started {
         tracing::error!(%error, "no thread for scripts");
-        return None;
     }
-    Some(to)
+    started.is_ok()
+}
+
+/// Starts a thread that takes jobs, unless too many have been given up that have not come back.
+fn serve(jobs: &Jobs, shared: &Shared) -> bool {
+    let most = shared.config.scripts_stuck.load(Relaxed);
+    let jobs = jobs.clone();
+    shared.scripts.stuck.load(Relaxed) < most && spawn("tidewire-scripts", move || work(jobs))
+}
+
+/// Ends what the hook does not reach.
+fn watch(jobs: &Jobs) {
+    /// So many looks at nothing, until the thread waits to be woken.
+    const LOOKS: u32 = 40;
+    let mut idle = 0;
+    loop {
+        if idle >= LOOKS && !jobs.wait_until_one_runs() {
+            return;
+        }
+        std::thread::sleep(watched::LOOK);
+        let Some(running) = jobs.running() else {
+            idle += 1;
+            continue;
+        };
+        idle = 0;
+        let (why, busy) = running.look();
+        if busy {
+            turn_away(jobs);
+        }
+        if why.is_some() {
+            let shared = &running.shared;
+            shared.scripts.stuck.fetch_add(1, Relaxed);
+            shared.scripts.given_up.fetch_add(1, Relaxed);
+            let left = jobs.give_up(|| serve(jobs, shared));
+            if !left.is_empty() {
+                tracing::warn!(
+                    "too many threads of scripts have not come back: scripts are refused (script-stuck-limit)"
+                );
+            }
+            left.into_iter().for_each(refuse);
+        }
+    }
+}
+
+/// Tells clients that have come meanwhile that a script takes long.
+fn turn_away(jobs: &Jobs) {
+    while let Some(job) = jobs.take() {
+        let text = busy_text(&job.shared);
+        job.end(text, ABORTED_BUSY);
+    }
+}
+
+/// Tells a client that there is no thread for its script.
+fn refuse(job: Job) {
+    job.end(
+        "ERR scripts are refused: too many that were ended have not come back (script-stuck-limit)",
+        "EXECABORT Transaction discarded because of: scripts are refused (script-stuck-limit)",
+    );
+}
+
+impl Job {
+    /// Answers without having run.
+    fn end(self, text: &str, of_transaction: &str) {
+        let mut reply = Reply::new(self.session.proto);
+        match self.work {
+            Work::Script { .. } | Work::Call(_) | Work::Function | Work::Load => reply.error(text),
+            Work::Exec(transaction) => {
+                transaction.forget(&self.shared.store);
+                reply.error(of_transaction);
+            }
+        }
+        self.permit.post(Message::Served(reply.take(), 0));
+    }
 }
 
 /// What the thread has as a loop has it, for one script.
@@ -105,7 +187,8 @@ pub(in crate::service) struct Apart {
     /// When the script was given away, in milliseconds of the loops' clock.
     pub(super) now_ms: u64,
     pub(super) stats: Arc<LoopStats>,
-    jobs: Rc<Receiver<Job>>,
+    pub(super) watched: Arc<Watched>,
+    jobs: Jobs,
 }
 
 impl Apart {
@@ -116,19 +199,7 @@ impl Apart {
 
     /// Tells clients that have come meanwhile that a script takes long.
     pub(super) fn turn_away(&mut self) {
-        while let Ok(job) = self.jobs.try_recv() {
-            let mut reply = Reply::new(job.session.proto);
-            match job.work {
-                Work::Script { .. } | Work::Function | Work::Load => {
-                    reply.error(busy_text(&job.shared))
-                }
-                Work::Exec(transaction) => {
-                    transaction.forget(&job.shared.store);
-                    reply.error(ABORTED_BUSY);
-                }
-            }
-            job.permit.post(Message::Served(reply.take(), 0));
-        }
+        turn_away(&self.jobs);
     }
 }
 
@@ -166,34 +237,32 @@ impl RespConn {
         };
         let args = Arc::new(args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>());
         let shared = Arc::clone(&cx.local.shared);
-        if !shared.scripts.thread.is_there(start) {
+        let Some(jobs) = shared.scripts.thread.queue(start) else {
             return false;
-        }
+        };
         let Some(work) = work.take() else {
             return false;
         };
         let mut session = self.session.of_script();
         session.changes_as = self.not_told();
-        let given = cx.local.shared.scripts.thread.give(
-            Job {
-                session,
-                card: self.card().clone(),
-                work,
-                args: args.clone(),
-                seed: cx.link.random(),
-                now_ms: cx.now_ms(),
-                permit,
-                shared,
-            },
-            start,
-        );
-        if given {
-            let begun = cx.link.clock();
-            let held = arguments_memory(&args);
-            self.card().holdings.set(Holding::Wait, held);
-            self.away = Some(Box::new(Away { entry, args, begun }));
+        let job = Job {
+            session,
+            card: self.card().clone(),
+            work,
+            args: args.clone(),
+            seed: cx.link.random(),
+            now_ms: cx.now_ms(),
+            permit,
+            shared: shared.clone(),
+        };
+        let begun = cx.link.clock();
+        let held = arguments_memory(&args);
+        self.card().holdings.set(Holding::Wait, held);
+        self.away = Some(Box::new(Away { entry, args, begun }));
+        if let Err(job) = jobs.put(job, || serve(&jobs, &shared)) {
+            refuse(job);
         }
-        given
+        true
     }
 
     /// The answer of a script that ran on the thread has come.
@@ -209,63 +278,89 @@ impl RespConn {
     }
 }
 
-fn wall() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
 /// The next job; none when there is no server any more. Meanwhile memory that scripts have freed goes back to the system.
-fn next(jobs: &Receiver<Job>, kept: &mut Option<Box<Interpreter>>) -> Option<Job> {
+fn next(jobs: &Jobs, kept: &mut Option<Box<Interpreter>>) -> Option<Job> {
     for gives_up in [false, true] {
         if gives_up {
             *kept = None;
         }
         for look in 0..LOOKS {
-            match jobs.recv_timeout(LOOK) {
-                Ok(job) => return Some(job),
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if look < GIVING_BACK.into() => give_back(),
-                Err(RecvTimeoutError::Timeout) => {}
+            match jobs.next(Some(LOOK)) {
+                Next::Job(job) => return Some(job),
+                Next::Closed => return None,
+                Next::Nothing if look < GIVING_BACK.into() => give_back(),
+                Next::Nothing => {}
             }
         }
     }
-    jobs.recv().ok()
+    match jobs.next(None) {
+        Next::Job(job) => Some(job),
+        Next::Nothing | Next::Closed => None,
+    }
 }
 
-/// Runs scripts until there is no server any more. Between them it holds nothing of the server.
-fn work(jobs: Receiver<Job>) {
-    let jobs = Rc::new(jobs);
+/// Runs scripts until there is no server any more, or the thread was given up. Between them it holds nothing of the server.
+fn work(jobs: Jobs) {
     let (mut kept, mut stats) = (None, None);
     loop {
-        let Some(mut job) = next(&jobs, &mut kept) else {
+        let Some(job) = next(&jobs, &mut kept) else {
             return;
         };
         let stats = stats.get_or_insert_with(|| job.shared.stats.on_loop());
+        let is_transaction = matches!(job.work, Work::Exec(_));
+        let watched = Watched::new(job.shared.clone(), job.permit, is_transaction);
+        let watched = Arc::new(watched);
+        jobs.begin(watched.clone());
         let mut apart = Apart {
             shared: job.shared.clone(),
             interpreter: kept.take(),
             published: Vec::new(),
             now_ms: job.now_ms,
             stats: stats.clone(),
+            watched: watched.clone(),
             jobs: jobs.clone(),
         };
-        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut job, &mut apart)));
+        let mut task = Task {
+            session: job.session,
+            card: job.card,
+            work: job.work,
+            args: job.args,
+            seed: job.seed,
+        };
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut task, &mut apart)));
+        if watched.fence.is_cut() {
+            // Another thread takes the jobs, and the client was answered.
+            drop((task, apart));
+            let scripts = &job.shared.scripts;
+            scripts.stuck.fetch_sub(1, Relaxed);
+            tracing::info!("the thread of a script that was ended has come back, and ends");
+            return;
+        }
+        watched.end();
+        jobs.end();
         let (reply, ticket) = ran.unwrap_or_else(|_| {
             // As on a loop the connection alone is told of it; what is held is given back by what holds it.
             apart.interpreter = None;
             (b"-ERR the script has failed inside\r\n".to_vec(), 0)
         });
         kept = apart.interpreter.take();
-        let permit = job.permit;
-        drop((apart, job.shared));
-        permit.post(Message::Served(reply, ticket));
+        drop((task, apart, job.shared));
+        watched.answer(reply, ticket);
     }
 }
 
+/// A job without its client.
+struct Task {
+    session: Session,
+    card: Arc<Card>,
+    work: Work,
+    args: Arc<Vec<Vec<u8>>>,
+    seed: u64,
+}
+
 /// Runs one; its reply, and what that waits for.
-fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
-    let shared = job.shared.clone();
+fn run(job: &mut Task, apart: &mut Apart) -> (Vec<u8>, u64) {
+    let shared = apart.shared.clone();
     let args: Vec<&[u8]> = job.args.iter().map(|arg| &arg[..]).collect();
     let mut conn = RespConn::of_script(job.session.of_script(), job.card.clone());
     if let Work::Exec(transaction) = &mut job.work {
@@ -287,6 +382,7 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
             Work::Script { kind, script, keys } => {
                 conn.run_alone(*kind, script, *keys, &args, &mut batch, &mut reply, at)
             }
+            Work::Call(kind) => conn.call_beside(*kind, &args, &mut batch, &mut reply, at),
             Work::Exec(_) => conn.exec_beside(&mut batch, &mut reply, at),
             Work::Function => conn.function(&mut batch, &args, false, &mut reply, at),
             Work::Load => {
@@ -299,14 +395,23 @@ fn run(job: &mut Job, apart: &mut Apart) -> (Vec<u8>, u64) {
                 Outcome::Done
             }
         };
+        if apart.watched.fence.is_cut() {
+            batch.disown();
+            return (Vec::new(), 0);
+        }
         if outcome == Outcome::Later {
             drop(batch);
+            apart.watched.keeps.store(false, Relaxed);
             apart.published.clear();
             std::thread::sleep(RETRY);
             continue;
         }
         let (barrier, _) = batch.commit();
         drop(batch);
+        if matches!(job.work, Work::Function) {
+            // Looked into here, so that no loop has to.
+            let _ = functions::current(Seen::Newest, &mut At::Apart(apart));
+        }
         // Waiting commands have its keys from now on.
         shared.scripts.wake_parked();
         let ticket = barrier.max(conn.session.barrier);

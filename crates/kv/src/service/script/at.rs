@@ -1,14 +1,18 @@
 //! Where a script runs: on the loop of its connection, or on the thread for scripts.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidewire::Cx;
 
 use super::apart::Apart;
 use super::vm::Interpreter;
+use super::watched::Watched;
 use crate::reply::Reply;
 use crate::service::acl::Place;
+use crate::service::batch::Batch;
 use crate::service::call::{Asked, run_of};
 use crate::service::conn::RespConn;
 use crate::service::local::Unpublished;
@@ -58,6 +62,48 @@ impl At<'_, '_> {
 
     pub(super) fn is_apart(&self) -> bool {
         matches!(self, At::Apart(_))
+    }
+
+    /// What the thread that watches sees of it; a loop has none.
+    pub(super) fn watched(&self) -> Option<&Arc<Watched>> {
+        match self {
+            At::Loop(_) => None,
+            At::Apart(apart) => Some(&apart.watched),
+        }
+    }
+
+    /// Goes into the interpreter, without a lock.
+    pub(super) fn go_in(&self) {
+        if let Some(watched) = self.watched() {
+            watched.fence.go_in();
+        }
+    }
+
+    /// Comes back from the interpreter; false if the script was ended meanwhile: then nothing may be touched any more.
+    #[must_use]
+    pub(super) fn come_back(&self) -> bool {
+        self.watched()
+            .is_none_or(|watched| watched.fence.come_back())
+    }
+
+    /// Whether the script was ended by others, and all that it had is theirs.
+    pub(in crate::service) fn is_cut(&self) -> bool {
+        self.watched().is_some_and(|watched| watched.fence.is_cut())
+    }
+
+    /// A transaction has changed something: its scripts cannot be ended from outside any more.
+    pub(in crate::service) fn note_written(&self) {
+        if let Some(watched) = self.watched() {
+            watched.wrote.store(true, Relaxed);
+        }
+    }
+
+    /// Lets go of the locks, beside the loops; the keys are kept from others.
+    pub(in crate::service) fn leave(&self, batch: &mut Batch<'_>) {
+        if let Some(watched) = self.watched() {
+            watched.keeps.store(true, Relaxed);
+            batch.leave();
+        }
     }
 
     /// The place of the interpreter.

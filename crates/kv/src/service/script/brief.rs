@@ -52,10 +52,128 @@ const NEVER: &[&str] = &[
     "coroutine",
 ];
 
+/// Commands that write nothing, and whose replies are a value or a few.
+const READS_ONE: &[&str] = &[
+    "bitcount",
+    "bitpos",
+    "dbsize",
+    "echo",
+    "exists",
+    "expiretime",
+    "geodist",
+    "get",
+    "getbit",
+    "getrange",
+    "hexists",
+    "hget",
+    "hlen",
+    "hstrlen",
+    "lindex",
+    "llen",
+    "pexpiretime",
+    "pfcount",
+    "ping",
+    "pttl",
+    "scard",
+    "sismember",
+    "strlen",
+    "substr",
+    "time",
+    "ttl",
+    "type",
+    "xlen",
+    "zcard",
+    "zcount",
+    "zlexcount",
+    "zrank",
+    "zrevrank",
+    "zscore",
+];
+
+/// Commands that may write, and whose replies are a value or a few.
+const WRITES_ONE: &[&str] = &[
+    "append",
+    "bitop",
+    "copy",
+    "decr",
+    "decrby",
+    "del",
+    "expire",
+    "expireat",
+    "geoadd",
+    "geosearchstore",
+    "getdel",
+    "getex",
+    "getset",
+    "hdel",
+    "hincrby",
+    "hincrbyfloat",
+    "hmset",
+    "hset",
+    "hsetnx",
+    "incr",
+    "incrby",
+    "incrbyfloat",
+    "linsert",
+    "lmove",
+    "lpush",
+    "lpushx",
+    "lrem",
+    "lset",
+    "ltrim",
+    "move",
+    "mset",
+    "msetnx",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "pfadd",
+    "pfmerge",
+    "psetex",
+    "publish",
+    "rename",
+    "renamenx",
+    "rpoplpush",
+    "rpush",
+    "rpushx",
+    "sadd",
+    "sdiffstore",
+    "select",
+    "set",
+    "setbit",
+    "setex",
+    "setnx",
+    "setrange",
+    "sinterstore",
+    "smove",
+    "spublish",
+    "srem",
+    "sunionstore",
+    "touch",
+    "unlink",
+    "xack",
+    "xadd",
+    "xdel",
+    "xtrim",
+    "zadd",
+    "zdiffstore",
+    "zincrby",
+    "zinterstore",
+    "zrangestore",
+    "zrem",
+    "zremrangebylex",
+    "zremrangebyrank",
+    "zremrangebyscore",
+    "zunionstore",
+];
+
+/// Commands whose reply is a value or two, unless they are asked for a number of them.
+const POPS: &[&str] = &["lpop", "rpop", "spop", "srandmember", "zpopmax", "zpopmin"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     Word(&'a str),
-    Text,
+    Text(&'a str),
     Sign(u8),
     Join,
 }
@@ -92,7 +210,7 @@ pub(super) fn is_brief(text: &[u8]) -> bool {
         // A parenthesis within an expression; behind a value it would call that.
         (Some(Token::Sign(sign)), _) => !matches!(sign, b')' | b']' | b'}'),
         (Some(Token::Join), _) => true,
-        (Some(Token::Text), _) | (None, _) => false,
+        (Some(Token::Text(_)), _) | (None, _) => false,
     };
     // A function by a name of its own: what stands between the two words.
     let declares = |at: usize| {
@@ -105,22 +223,89 @@ pub(super) fn is_brief(text: &[u8]) -> bool {
         count > 0 && at.checked_sub(count).map(|at| tokens[at]) == Some(Token::Word("function"))
     };
     joins <= JOINS_MAX
+        && replies_are_short(&tokens)
         && tokens.iter().enumerate().all(|(at, token)| match token {
             Token::Word(word) => {
                 is_field(&tokens, at) || !NEVER.contains(word) && !renames(&tokens, at)
             }
             Token::Sign(b'(') => at == 0 || known(at - 1) || declares(at - 1),
             // `f"text"` and `f{}` are calls.
-            Token::Text | Token::Sign(b'{') => match at.checked_sub(1).map(|at| tokens[at]) {
+            Token::Text(_) | Token::Sign(b'{') => match at.checked_sub(1).map(|at| tokens[at]) {
                 Some(Token::Word(word)) => {
                     NO_CALL.contains(&word) || (known(at - 1) && word != "unpack")
                 }
                 Some(Token::Sign(sign)) => !matches!(sign, b')' | b']' | b'}'),
-                Some(Token::Text) => false,
+                Some(Token::Text(_)) => false,
                 Some(Token::Join) | None => true,
             },
             _ => true,
         })
+}
+
+/// Whether each command behind one that may write has a reply of a few values, which are quickly made for Lua. What stands
+/// behind it in the text runs behind it.
+fn replies_are_short(tokens: &[Token<'_>]) -> bool {
+    let mut wrote = false;
+    for at in 3..tokens.len() {
+        let is_call = matches!(
+            tokens[at - 3..at],
+            [
+                Token::Word("redis" | "server"),
+                Token::Sign(b'.'),
+                Token::Word("call" | "pcall")
+            ]
+        );
+        if !is_call {
+            continue;
+        }
+        let name = match (tokens[at], tokens.get(at + 1)) {
+            (Token::Sign(b'('), Some(Token::Text(name))) => name,
+            (Token::Text(ref name), _) => name,
+            _ => "",
+        };
+        let name = name.to_ascii_lowercase();
+        let reads_one = READS_ONE.contains(&&*name);
+        let has_one = reads_one
+            || WRITES_ONE.contains(&&*name)
+            || POPS.contains(&&*name) && pops_one(&tokens[at..]);
+        if wrote && !has_one {
+            return false;
+        }
+        wrote |= !reads_one;
+    }
+    true
+}
+
+/// Whether a call, from its parenthesis on, has a key and nothing else.
+fn pops_one(tokens: &[Token<'_>]) -> bool {
+    let (mut depth, mut commas) = (0, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Sign(b'(' | b'[' | b'{') => depth += 1,
+            Token::Sign(b')' | b']' | b'}') => depth -= 1,
+            Token::Sign(b',') if depth == 1 => {
+                commas += 1;
+                let may_be_many = matches!(
+                    tokens.get(at + 1),
+                    Some(Token::Word("unpack") | Token::Sign(b'v'))
+                );
+                if may_be_many {
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            return commas == 1;
+        }
+    }
+    false
+}
+
+/// Whether the reply of a command is a few values, whatever its keys have.
+pub(super) fn has_short_reply(args: &[&[u8]]) -> bool {
+    let is = |name: &&str| args[0].eq_ignore_ascii_case(name.as_bytes());
+    READS_ONE.iter().any(is) || WRITES_ONE.iter().any(is) || POPS.iter().any(is) && args.len() <= 2
 }
 
 /// Whether the word there is a field of what stands before it.
@@ -168,7 +353,7 @@ fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
                         _ => end += 1,
                     }
                 }
-                all.push(Token::Text);
+                all.push(Token::Text(text.get(at + 1..end)?));
                 at = end + 1;
             }
             b'[' if rest.starts_with("[[") || rest.starts_with("[=") => return None,
@@ -221,6 +406,9 @@ mod tests {
             "return {redis.call('get', 'a'), {1, 2}, #KEYS}",
             "return {err = 'x'}",
             "return redis.error_reply('MY ERROR')",
+            "local l = redis.call('lrange', KEYS[1], 0, 9) redis.call('ltrim', KEYS[1], 10, -1) return l",
+            "redis.call('SET', KEYS[1], 1) return redis.call('RPOP', KEYS[2])",
+            "local v = redis.call('lpop', KEYS[1], ARGV[1]) redis.call('incr', 'n') return v",
         ] {
             assert!(is_brief(text.as_bytes()), "{text}");
         }
@@ -257,6 +445,12 @@ mod tests {
             "--[[ a ]] return 1",
             "return [[a]]",
             "return 'a",
+            "redis.call('set', 'a', 1) return redis.call('lrange', KEYS[1], 0, -1)",
+            "redis.call('set', 'a', 1) return redis.call(ARGV[1], KEYS[1])",
+            "redis.call(ARGV[1], KEYS[1]) return redis.call(ARGV[1], KEYS[1])",
+            "redis.call('lpop', KEYS[1], 9) return redis.pcall('lpop', KEYS[1], ARGV[1])",
+            "redis.call('set', 'a', 1) return redis.call('rpop', KEYS[1], unpack(ARGV))",
+            "redis.call('set', 'a', 1) return redis.call('mget', unpack(KEYS))",
         ] {
             assert!(!is_brief(text.as_bytes()), "{text}");
         }

@@ -53,6 +53,9 @@ pub(crate) struct Scripts {
     /// the limit of memory.
     pub(super) stopped: AtomicU64,
     pub(super) out_of_memory: AtomicU64,
+    /// Threads of scripts that were given up, and how many of them have not come back.
+    pub(super) given_up: AtomicU64,
+    pub(super) stuck: AtomicUsize,
     /// Bytes that the interpreters of all loops take, as of the last script of each.
     pub(super) vm_bytes: AtomicUsize,
     pub(super) phase: Phase,
@@ -164,6 +167,11 @@ impl Scripts {
             }
             .into(),
         )
+    }
+
+    /// Whether the script that has just run has written.
+    pub(in crate::service) fn wrote(&self) -> bool {
+        self.phase.wrote()
     }
 
     pub(super) fn flush(&self) {

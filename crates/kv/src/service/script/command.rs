@@ -129,7 +129,21 @@ fn load(call: &mut Asked<'_>, text: &[u8], at: &mut At<'_, '_>) {
                 .error(format!("ERR no interpreter for scripts: {why}"));
         }
     };
-    let compiled = interpreter.vm.compile(&script.name, &script.text);
+    if let Some(watched) = at.watched() {
+        watched.begin_load();
+    }
+    at.go_in();
+    // This interpreter may never run it: a long one is kept once, as text.
+    let compiled = match script.text.len() > TEXT_ON_LOOP {
+        true => interpreter.vm.check(&script.text),
+        false => interpreter.vm.compile(&script.name, &script.text),
+    };
+    if !at.come_back() {
+        return;
+    }
+    if let Some(watched) = at.watched() {
+        watched.end();
+    }
     interpreter.tell();
     *at.interpreter() = Some(interpreter);
     if let Err(why) = compiled {
@@ -141,17 +155,25 @@ fn load(call: &mut Asked<'_>, text: &[u8], at: &mut At<'_, '_>) {
     }
 }
 
+/// Bytes of memory of all interpreters.
+fn of_interpreters(shared: &Shared) -> usize {
+    let stuck = shared.scripts.stuck.load(Relaxed);
+    let most = shared.config.script_memory.load(Relaxed);
+    // How much those have whose threads do not come back is not known.
+    shared.scripts.vm_bytes.load(Relaxed) + stuck * most
+}
+
 /// Bytes of memory of scripts that are kept, and of what runs them.
 pub(in crate::service) fn memory(shared: &Shared) -> u64 {
     let (_, bytes) = shared.scripts.size();
-    (bytes + shared.scripts.vm_bytes.load(Relaxed)) as u64
+    (bytes + of_interpreters(shared)) as u64
 }
 
 /// Writes what INFO says of scripts.
 pub(in crate::service) fn info(call: &Call<'_, '_>, text: &mut String) {
     let scripts = &call.shared.scripts;
     let (count, bytes) = scripts.size();
-    let vms = scripts.vm_bytes.load(Relaxed);
+    let vms = of_interpreters(&call.shared);
     line(text, "used_memory_vm_eval", vms);
     line(text, "used_memory_lua", vms);
     line(text, "used_memory_scripts_eval", bytes);
@@ -166,6 +188,8 @@ pub(in crate::service) fn info(call: &Call<'_, '_>, text: &mut String) {
     line(text, "number_of_libraries", known.libraries.len());
     line(text, "evicted_scripts", scripts.evicted.load(Relaxed));
     line(text, "stopped_scripts", scripts.stopped.load(Relaxed));
+    line(text, "stuck_scripts", scripts.stuck.load(Relaxed));
+    line(text, "total_stuck_scripts", scripts.given_up.load(Relaxed));
     line(
         text,
         "scripts_out_of_memory",

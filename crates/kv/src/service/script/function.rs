@@ -146,7 +146,9 @@ impl RespConn {
         at: &mut At<'_, '_>,
     ) -> Outcome {
         let sub = args[1].to_ascii_lowercase();
-        if runs_lua(args)
+        let may_run_lua =
+            runs_lua(args) || !functions::are_at_hand(batch.libraries_seen(), batch.shared);
+        if may_run_lua
             && !in_transaction
             && let At::Loop(cx) = at
             && may_send_away(batch)
@@ -332,6 +334,11 @@ fn apply(
             }
             return Err(Error::new(busy_text(batch.shared)));
         }
+    }
+    if at.is_apart() {
+        // What other libraries have may have to be found out, and no loop waits for that.
+        at.leave(batch);
+        functions::current(batch.libraries_seen(), at)?;
     }
     // Under the locks of all shards, so that no other client adds one meanwhile.
     let done = functions::current(batch.libraries_seen(), at).and_then(|known| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidewire_lua::Registered;
+use tidewire_lua::{NotLoaded, Registered, Stop};
 
 use super::at::At;
 use super::known::{Function, Known, Library};
@@ -11,6 +11,7 @@ use super::shebang::{self, Flags};
 use super::text::Script;
 use super::vm::What;
 use crate::commands::Error;
+use crate::service::shared::Shared;
 use crate::store::{self, Seen};
 
 /// The number of a library that is only tried.
@@ -21,6 +22,13 @@ pub(super) fn find(name: &[u8], seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<S
     let known = current(seen, at)?;
     let found = known.function(name);
     found.cloned().ok_or(Error::new("ERR Function not found"))
+}
+
+/// Whether it is known what functions there are now, so that no library has to be looked into.
+pub(super) fn are_at_hand(seen: Seen, shared: &Shared) -> bool {
+    let changes = shared.store.library_changes(seen);
+    let both = shared.scripts.functions.both();
+    both.iter().any(|known| known.changes == changes)
 }
 
 /// The functions as they are now. What is answered because of them has to wait for
@@ -116,15 +124,28 @@ pub(super) fn try_text(
     };
     let mut interpreter = interpreter(at)
         .map_err(|why| Error::text(format!("ERR no interpreter for scripts: {why}")))?;
-    interpreter.running.begin(What::Library);
-    let loaded = interpreter.vm.load(TRIAL, &text);
-    interpreter.running.begun.set(None);
+    interpreter.running.begin(What::Library, at.watched());
+    if let Some(watched) = at.watched() {
+        watched.begin_load();
+    }
+    at.go_in();
+    let loaded = interpreter.vm.load(TRIAL, &text, None);
+    if !at.come_back() {
+        return Err(Error::new("ERR FUNCTION LOAD timeout"));
+    }
+    if let Some(watched) = at.watched() {
+        watched.end();
+    }
+    interpreter.running.end();
     interpreter.vm.keep_libraries(|id| id != TRIAL);
     interpreter.tell();
     *at.interpreter() = Some(interpreter);
     Ok(match loaded {
         Ok(registered) if registered.is_empty() => Err(b"ERR No functions registered".to_vec()),
-        loaded => loaded,
+        Ok(registered) => Ok(registered),
+        Err(NotLoaded::Failed(line)) => Err(line),
+        Err(NotLoaded::Stopped(Stop(why))) => Err(why.as_bytes().to_vec()),
+        Err(NotLoaded::Outgrown) => Err(b"ERR not enough memory".to_vec()),
     })
 }
 

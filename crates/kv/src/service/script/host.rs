@@ -1,13 +1,17 @@
 //! What `redis.call` does: finds the command, checks it, and runs it under the locks that are held.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tidewire_lua::{Call, Host, Stop, Value};
+use tidewire_lua::{Call, Host, Leash, Stop, Value};
 
 use super::at::At;
+use super::brief::has_short_reply;
 use super::cache::Long;
+use super::stops::{BOUND, CUT, ELSEWHERE, LATER};
+use super::vm::Running;
 
 use crate::commands::OUT_OF_MEMORY;
 use crate::reply::{Proto, Reply};
@@ -40,11 +44,6 @@ const SAYS_TOO_MUCH: &str =
     "ERR what the script publishes takes more than the memory of scripts (script-memory-limit)";
 
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
-
-/// Stops a script that has done nothing, for it to be run again a little later.
-pub(super) const LATER: &str = "later";
-/// The error by which a script is run again on the thread for scripts.
-pub(super) const ELSEWHERE: &str = "elsewhere";
 
 #[expect(
     clippy::disallowed_methods,
@@ -85,6 +84,11 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) may_wait: bool,
     /// The script may be run again on the thread for scripts if it takes long.
     pub(super) may_move: bool,
+    /// The script is on a loop, and can go nowhere else.
+    pub(super) is_bound: bool,
+    /// What it is watched by, and how much memory it may take.
+    pub(super) running: Rc<Running>,
+    pub(super) leash: Leash,
     /// The script's text bounds what it can do: it may write on a loop.
     pub(super) is_brief: bool,
     /// Between its commands it has no locks, and its keys are kept.
@@ -108,10 +112,15 @@ fn error(text: &'static str) -> Result<Result<(), Refusal>, Stop> {
 
 impl Host for Commands<'_, '_, '_, '_> {
     fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop> {
+        if !self.at.come_back() {
+            return Err(Stop(CUT.into()));
+        }
         let ran = self.run(call);
         if self.leaves {
             self.batch.leave();
         }
+        // What the reply becomes in Lua may take long.
+        self.at.go_in();
         if let Err(refused) = ran? {
             return Ok(Value::Error(refused));
         }
@@ -121,12 +130,13 @@ impl Host for Commands<'_, '_, '_, '_> {
     }
 
     fn told(&mut self) -> Option<Stop> {
-        if self.may_move && self.said == 0 && !self.batch.shared.scripts.phase.wrote() {
-            return Some(Stop(ELSEWHERE.into()));
+        if let Some(watched) = self.at.watched() {
+            watched.tell_busy();
+            self.at.turn_away();
+            return None;
         }
         let limit_ms = self.batch.shared.config.script_ms.load(Relaxed);
         if limit_ms == 0 || now() - self.begun <= Duration::from_millis(limit_ms) {
-            // On a loop it is asked before, whether it can begin anew elsewhere.
             return None;
         }
         if self.busy.is_none() {
@@ -143,7 +153,6 @@ impl Host for Commands<'_, '_, '_, '_> {
             self.batch.leave();
             self.busy = Some(Busy::new(self.batch.shared, long));
         }
-        self.at.turn_away();
         None
     }
 
@@ -177,10 +186,17 @@ impl Host for Commands<'_, '_, '_, '_> {
 impl Commands<'_, '_, '_, '_> {
     /// Before the first change: from then on a script is where it is to its end. On a loop that is one whose text bounds
     /// what it can do.
-    fn stay_to_write(&self, wrote: bool) -> Result<(), Stop> {
-        if self.may_move && !self.is_brief && !wrote && self.said == 0 {
-            return Err(Stop(ELSEWHERE.into()));
+    fn stay_to_write(&self, wrote: bool, args: &[&[u8]]) -> Result<(), Stop> {
+        if !self.may_move && !self.is_bound || wrote || self.said > 0 {
+            return Ok(());
         }
+        if !self.is_brief || !has_short_reply(args) {
+            return Err(Stop(match self.may_move {
+                true => ELSEWHERE.into(),
+                false => BOUND.into(),
+            }));
+        }
+        self.leash.release();
         Ok(())
     }
 
@@ -222,7 +238,7 @@ impl Commands<'_, '_, '_, '_> {
                     if self.out_of_memory && spec.needs_memory(args) && !wrote {
                         return error(OUT_OF_MEMORY);
                     }
-                    self.stay_to_write(wrote)?;
+                    self.stay_to_write(wrote, args)?;
                     match self.batch.reserve_next(spec, args) {
                         Ok(()) => {}
                         Err(NoRoom::Busy) if self.may_wait && !wrote => {
@@ -246,7 +262,7 @@ impl Commands<'_, '_, '_, '_> {
                 }
                 if says {
                     let wrote = self.batch.shared.scripts.phase.wrote();
-                    self.stay_to_write(wrote)?;
+                    self.stay_to_write(wrote, args)?;
                     // No subscriber takes it before the script ends: so it is bounded like the
                     // script's own memory.
                     let more = SAID_COST + args[1].len() + args[2].len();
@@ -256,6 +272,7 @@ impl Commands<'_, '_, '_, '_> {
                         return error(SAYS_TOO_MUCH);
                     }
                     self.said += more;
+                    self.running.said.set(true);
                 }
                 self.at.session(self.conn, entry, args, self.reply);
                 self.batch.db = self.conn.session.db;

@@ -5,12 +5,14 @@
 //! Lua. A script that may take long runs on a thread beside the loops, so that the loops can tell
 //! others of it.
 
+mod answered;
 mod apart;
 mod at;
 mod away;
 mod brief;
 mod cache;
 mod command;
+mod fence;
 mod function;
 mod functions;
 mod host;
@@ -19,9 +21,11 @@ mod known;
 mod phase;
 mod run;
 mod shebang;
+mod stops;
 mod text;
 mod thread;
 mod vm;
+mod watched;
 
 pub(super) use at::At;
 pub(super) use away::Away;

@@ -6,17 +6,20 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use tidewire::Cx;
-use tidewire_lua::{Answer, Ended, Fcall, Run, Stop};
+use tidewire_lua::{Answer, Ended, Fcall, NotLoaded, Run, Stop};
 
+use super::answered::write;
 use super::apart::Work;
 use super::at::At;
+use super::cache::Scripts;
 use super::command::{answer, busy_text, is_long_load};
 use super::function;
 use super::functions;
-use super::host::{Commands, ELSEWHERE, LATER, runs_apart};
+use super::host::{Commands, runs_apart};
 use super::kind::{By, Kind};
+use super::stops::{BOUND, ELSEWHERE, LATER};
 use super::text::Script;
-use super::vm::{Interpreter, What};
+use super::vm::{Interpreter, LEASH, What};
 use crate::commands::{Ctx, Done, Error, Keys, MEMORY, OUT_OF_MEMORY, Spec, UNBOUNDED, WRITE};
 use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
@@ -26,6 +29,9 @@ use crate::service::conn::RespConn;
 use crate::service::outcome::Outcome;
 use crate::service::table::{Entry, What as Command};
 use crate::store::{NoRoom, Seen};
+
+/// A call with more arguments runs on the thread for scripts: to give them to Lua takes long where they collide.
+const ARGS_ON_LOOP: usize = 1024;
 
 /// What a script is for the store: something that may use any key.
 pub(crate) static WHOLE: Spec = Spec::new("eval", -3, WRITE | MEMORY | UNBOUNDED, Keys::All, never);
@@ -37,6 +43,14 @@ fn never(_: &mut Ctx<'_, '_>, _: &[&[u8]]) -> Done {
 
 /// Whether a call may change keys: one that finds its script does, unless that says otherwise.
 pub(in crate::service) fn may_write(kind: Kind, args: &[&[u8]], cx: &mut Cx<'_, RespConn>) -> bool {
+    let shared = &cx.local.shared;
+    if kind.by == By::Function
+        && shared.scripts.apart.load(Relaxed)
+        && !functions::are_at_hand(Seen::Committed, shared)
+    {
+        // To find out what there is takes long.
+        return !kind.read_only;
+    }
     let mut found = || find_script(kind, args, Seen::Committed, &mut At::Loop(cx));
     !kind.read_only && found().is_ok_and(|(script, _)| !script.flags.no_writes)
 }
@@ -65,6 +79,13 @@ impl RespConn {
         reply: &mut Reply,
         cx: &mut Cx<'_, RespConn>,
     ) -> Outcome {
+        if kind.by == By::Function
+            && may_send_away(batch)
+            && !functions::are_at_hand(batch.libraries_seen(), batch.shared)
+            && self.send_away(Work::Call(kind), args, cx)
+        {
+            return Outcome::Waits;
+        }
         let found = self.find_script(kind, batch, args, &mut At::Loop(cx));
         let (script, keys) = match found {
             Ok(found) => found,
@@ -74,7 +95,7 @@ impl RespConn {
             }
         };
         if may_send_away(batch)
-            && script.slow.load(Relaxed)
+            && (script.slow.load(Relaxed) || args.len() > ARGS_ON_LOOP)
             && self.send_away(Work::script(kind, &script, keys), args, cx)
         {
             return Outcome::Waits;
@@ -93,6 +114,24 @@ impl RespConn {
             return Outcome::Done;
         }
         outcome
+    }
+
+    /// Finds a function and calls it, on the thread for scripts.
+    pub(super) fn call_beside(
+        &mut self,
+        kind: Kind,
+        args: &[&[u8]],
+        batch: &mut Batch<'_>,
+        reply: &mut Reply,
+        at: &mut At<'_, '_>,
+    ) -> Outcome {
+        match self.find_script(kind, batch, args, at) {
+            Ok((script, keys)) => self.run_alone(kind, &script, keys, args, batch, reply, at),
+            Err(error) => {
+                reply.error(error.0);
+                Outcome::Done
+            }
+        }
     }
 
     /// Runs a script that was found, wherever it runs. It is to be run elsewhere, and has done
@@ -141,7 +180,9 @@ impl RespConn {
             alone: true,
         };
         let outcome = self.run_script(script, given, batch, reply, at);
-        batch.end();
+        if !at.is_cut() {
+            batch.end();
+        }
         outcome
     }
 
@@ -196,7 +237,9 @@ impl RespConn {
                 };
                 let begun = at.is_apart().then(now);
                 self.run_script(&script, given, batch, reply, at);
-                if let Some(begun) = begun {
+                if let Some(begun) = begun
+                    && !at.is_cut()
+                {
                     script.note_time(now() - begun, true);
                 }
             }
@@ -228,10 +271,8 @@ impl RespConn {
         at: &mut At<'_, '_>,
     ) -> Outcome {
         let shared = batch.shared;
-        if at.is_apart() {
-            // No loop waits for what is done between two commands: others find the keys kept.
-            batch.leave();
-        }
+        // No loop waits for what is done between two commands: others find the keys kept.
+        at.leave(batch);
         let mut interpreter = match interpreter(at) {
             Ok(interpreter) => interpreter,
             Err(why) => {
@@ -239,25 +280,40 @@ impl RespConn {
                 return Outcome::Done;
             }
         };
+        let scripts = &shared.scripts;
+        scripts.is_function.store(script.library.is_some(), Relaxed);
+        scripts.phase.begin();
+        if let Some(watched) = at.watched() {
+            watched.begin_script(script, given.args);
+        }
+        let may_leave_loop = may_send_away(batch) && !at.is_apart();
+        let (may_move, is_bound) = (
+            may_leave_loop && given.alone,
+            may_leave_loop && !given.alone,
+        );
+        let what = match at {
+            At::Apart(_) => What::Apart,
+            At::Loop(_) if may_move => What::Here,
+            At::Loop(_) if is_bound => What::Bound,
+            At::Loop(_) => What::Alone,
+        };
+        interpreter.running.begin(what, at.watched());
+        let leash = may_leave_loop.then_some(LEASH);
         if given.kind.by == By::Text {
-            if let Err(why) = interpreter.vm.compile(&script.name, &script.text) {
+            at.go_in();
+            let compiled = interpreter.vm.compile(&script.name, &script.text);
+            if !at.come_back() {
+                return Outcome::Done;
+            }
+            if let Err(why) = compiled {
+                end_phase(at, scripts);
                 reply.error(compile_error(&why));
                 *at.interpreter() = Some(interpreter);
                 return Outcome::Done;
             }
             // A script that is not to stay always finds room, or is not kept.
-            let _ = shared.scripts.keep(script, false);
+            let _ = scripts.keep(script, false);
         }
-        let scripts = &shared.scripts;
-        scripts.is_function.store(script.library.is_some(), Relaxed);
-        scripts.phase.begin();
-        let has_thread = may_send_away(batch);
-        let may_move = given.alone && has_thread && !at.is_apart();
-        interpreter.running.begin(match at {
-            At::Apart(_) => What::Apart,
-            At::Loop(_) if may_move => What::Here,
-            At::Loop(_) => What::Alone,
-        });
         let db = self.session.db;
         let (keys, args) = given.args[3..].split_at(given.keys);
         let mut inner = Reply::new(Proto::Resp2);
@@ -272,6 +328,9 @@ impl RespConn {
             out_of_memory: given.out_of_memory,
             may_wait: given.alone && patient,
             may_move,
+            is_bound,
+            running: interpreter.running.clone(),
+            leash: interpreter.vm.leash(),
             is_brief: script.is_brief(),
             leaves: is_apart,
             said: 0,
@@ -280,6 +339,7 @@ impl RespConn {
             args: given.args,
             busy: None,
         };
+        commands.at.go_in();
         let ended = match script.library {
             None => {
                 let run = Run {
@@ -287,6 +347,7 @@ impl RespConn {
                     text: &script.text,
                     keys,
                     args,
+                    leash,
                 };
                 interpreter.vm.run(run, &mut commands)
             }
@@ -297,15 +358,26 @@ impl RespConn {
                     function: &script.name,
                     keys,
                     args,
+                    leash,
                 };
-                interpreter.vm.call(call, &mut commands)
+                if may_leave_loop && !interpreter.vm.has_library(library) {
+                    load_here(&interpreter, call).unwrap_or_else(|| {
+                        interpreter.running.begin(what, None);
+                        interpreter.vm.call(call, &mut commands)
+                    })
+                } else {
+                    interpreter.vm.call(call, &mut commands)
+                }
             }
         };
+        if !commands.at.come_back() {
+            return Outcome::Done;
+        }
         // The script's keys are kept until it is committed.
         drop(commands.busy.take());
-        interpreter.running.begun.set(None);
+        interpreter.running.end();
         // One that was killed ends so, also if it has come to its end before it was looked at.
-        let ended = if scripts.phase.end() {
+        let ended = if end_phase(at, scripts) {
             scripts.stopped.fetch_add(1, Relaxed);
             Ended::Stopped(scripts.killed())
         } else {
@@ -326,11 +398,19 @@ impl RespConn {
                 *at.interpreter() = Some(interpreter);
                 return at.wait_for_room(self);
             }
-            Ended::Stopped(Stop(why)) if why == ELSEWHERE => {
+            Ended::Stopped(Stop(why)) if why == ELSEWHERE && may_move => {
                 *at.interpreter() = Some(interpreter);
-                script.slow.store(true, Relaxed);
+                script.note_slow(false);
                 return Outcome::Waits;
             }
+            // While it is held to little memory it has written nothing; what it has published is not sent yet.
+            Ended::Outgrown if may_move => {
+                *at.interpreter() = Some(interpreter);
+                script.note_slow(true);
+                return Outcome::Waits;
+            }
+            Ended::Outgrown => reply.error(BOUND),
+            Ended::Stopped(Stop(why)) if why == ELSEWHERE => reply.error(BOUND),
             Ended::Stopped(Stop(why)) => {
                 reply.error(format!("{why} script: {}.", script.name));
             }
@@ -341,6 +421,26 @@ impl RespConn {
         }
         Outcome::Done
     }
+}
+
+/// Loads a library on a loop; how its call ended, if it did.
+fn load_here(interpreter: &Interpreter, call: Fcall<'_>) -> Option<Ended> {
+    interpreter.running.begin(What::LibraryHere, None);
+    match interpreter.vm.load(call.library, call.text, call.leash) {
+        Ok(_) => None,
+        Err(NotLoaded::Failed(line)) => Some(Ended::Failed(line)),
+        Err(NotLoaded::Stopped(stop)) => Some(Ended::Stopped(stop)),
+        Err(NotLoaded::Outgrown) => Some(Ended::Outgrown),
+    }
+}
+
+/// The script that runs has come to its end; whether it was killed.
+fn end_phase(at: &At<'_, '_>, scripts: &Scripts) -> bool {
+    let killed = scripts.phase.end();
+    if let Some(watched) = at.watched() {
+        watched.end();
+    }
+    killed
 }
 
 /// Whether a transaction has a script that may take long, and nothing that only a loop can do.
@@ -355,13 +455,17 @@ pub(in crate::service) fn runs_beside(
     if !may_send_away(batch) || !commands.iter().any(may_be_long) {
         return false;
     }
+    let are_unknown = || !functions::are_at_hand(batch.libraries_seen(), batch.shared);
     let is_long = |(entry, args): &(&'static Entry, &[&[u8]])| match entry.name {
         "publish" => batch.shared.hub.is_costly(args[1]).then_some(()),
         // To load a library is to run it.
-        "function" => function::runs_lua(args).then_some(()),
+        "function" => (function::runs_lua(args) || are_unknown()).then_some(()),
         "script" => is_long_load(args).then_some(()),
         name => {
             let kind = Kind::of(name)?;
+            if kind.by == By::Function && are_unknown() || args.len() > ARGS_ON_LOOP {
+                return Some(());
+            }
             let found = find_script(kind, args, batch.libraries_seen(), &mut At::Loop(cx));
             let (script, _) = found.ok()?;
             (script.slow.load(Relaxed) || !script.is_brief()).then_some(())
@@ -445,59 +549,4 @@ pub(super) fn interpreter(at: &mut At<'_, '_>) -> Result<Box<Interpreter>, Strin
 /// The error of a text that is no script.
 pub(super) fn compile_error(why: &[u8]) -> Vec<u8> {
     [b"ERR Error compiling script (new function): ", why].concat()
-}
-
-/// Writes what a script has answered.
-fn write(answer: &Answer, reply: &mut Reply) {
-    if reply.is_over() {
-        return;
-    }
-    match answer {
-        Answer::Nil => reply.null(),
-        Answer::Integer(n) => reply.integer(*n),
-        Answer::Bulk(bytes) => reply.bulk(bytes),
-        Answer::Status(text) => line(b'+', text, reply),
-        Answer::Error(text) => reply.error(text),
-        Answer::Bool(yes) => match (reply.proto, yes) {
-            (Proto::Resp3, true) => reply.raw(b"#t\r\n"),
-            (Proto::Resp3, false) => reply.raw(b"#f\r\n"),
-            (Proto::Resp2, yes) => reply.integer((*yes).into()),
-        },
-        Answer::Double(x) => reply.double(*x),
-        Answer::Big(text) => match reply.proto {
-            Proto::Resp3 => line(b'(', text, reply),
-            Proto::Resp2 => reply.bulk(text),
-        },
-        Answer::Verbatim(format, text) => match reply.proto {
-            Proto::Resp2 => reply.bulk(text),
-            Proto::Resp3 => {
-                let head = format!("={}\r\n", text.len() + 4);
-                reply.raw(&[head.as_bytes(), format, b":", text, b"\r\n"].concat());
-            }
-        },
-        Answer::Array(all) => {
-            reply.array(all.len());
-            all.iter().for_each(|one| write(one, reply));
-        }
-        Answer::Set(all) => {
-            reply.set(all.len());
-            all.iter().for_each(|one| write(one, reply));
-        }
-        Answer::Map(pairs) => {
-            reply.map(pairs.len());
-            for (key, value) in pairs {
-                write(key, reply);
-                write(value, reply);
-            }
-        }
-    }
-}
-
-/// A line of a kind; line breaks in it become spaces.
-fn line(kind: u8, text: &[u8], reply: &mut Reply) {
-    let clean = |b: &u8| if matches!(b, b'\r' | b'\n') { b' ' } else { *b };
-    let mut line = vec![kind];
-    line.extend(text.iter().map(clean));
-    line.extend_from_slice(b"\r\n");
-    reply.raw(&line);
 }

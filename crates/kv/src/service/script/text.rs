@@ -1,6 +1,6 @@
 //! A script that is known.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(super) struct Script {
     pub(super) library: Option<u64>,
     /// The script may take long, as far as is known: it runs beside the loops.
     pub(super) slow: AtomicBool,
+    /// How often it has needed more memory than a script on a loop may take.
+    outgrown: AtomicU8,
     /// Whether the script's text bounds what it can do, once it was looked at.
     is_brief: OnceLock<bool>,
 }
@@ -38,6 +40,7 @@ impl Script {
             flags,
             library,
             slow: AtomicBool::new(true),
+            outgrown: AtomicU8::new(0),
             is_brief: OnceLock::new(),
         }
     }
@@ -47,13 +50,26 @@ impl Script {
         *self.is_brief.get_or_init(|| is_brief(&self.text))
     }
 
+    /// Notes that it needs the thread: it takes long, or much memory.
+    pub(super) fn note_slow(&self, outgrown: bool) {
+        if outgrown {
+            let more = |n: u8| n.checked_add(1);
+            let _ = self.outgrown.fetch_update(Relaxed, Relaxed, more);
+        }
+        self.slow.store(true, Relaxed);
+    }
+
     /// Notes how long the script ran beside the loops, and whether it changed something: that
     /// decides whether it runs there again.
     pub(super) fn note_time(&self, took: Duration, wrote: bool) {
         /// A script that takes less runs on the loops from then on: it delays no client there.
         const QUICK: Duration = Duration::from_millis(5);
         // A script that has written could not be ended there.
-        let is_long = took > QUICK || self.text.len() > TEXT_ON_LOOP || wrote && !self.is_brief();
+        /// One that has needed much memory so often stays there.
+        const OUTGROWN: u8 = 4;
+        let outgrown = self.outgrown.load(Relaxed) >= OUTGROWN;
+        let is_long =
+            took > QUICK || outgrown || self.text.len() > TEXT_ON_LOOP || wrote && !self.is_brief();
         self.slow.store(is_long, Relaxed);
     }
 

@@ -1,6 +1,6 @@
 //! The interpreter of a loop: made for its first script, and anew where one has left it large.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,17 +9,23 @@ use std::time::{Duration, Instant};
 
 use tidewire_lua::{Stop, Verdict, Vm};
 
+use super::stops::{BOUND, CUT, ELSEWHERE, ENDING, LOAD_MAX};
+use super::watched::Watched;
 use crate::service::shared::Shared;
 use crate::store::Seen;
 
 /// What the running script is watched by.
 pub(super) struct Running {
-    pub(super) begun: Cell<Option<Instant>>,
+    begun: Cell<Option<Instant>>,
     /// Not to keep the server: the thread for scripts has an interpreter between them.
     shared: Weak<Shared>,
     what: Cell<What>,
     /// How often it was looked at since it takes too long.
     looks: Cell<u32>,
+    /// The script has published something: done twice, that would be heard.
+    pub(super) said: Cell<bool>,
+    /// What ends it where it is not reached; on the thread for scripts, while one runs.
+    watched: RefCell<Option<Arc<Watched>>>,
 }
 
 /// What runs.
@@ -33,16 +39,23 @@ pub(super) enum What {
     Here,
     /// A script on that thread, which other clients can end.
     Apart,
+    /// A script of a transaction on a loop that has commands which only the loop can run: it cannot go elsewhere.
+    Bound,
     /// A library that is being loaded.
     Library,
+    /// A library that is loaded on a loop: that goes elsewhere like a script if it takes long.
+    LibraryHere,
 }
 
-/// A library may take so long to load.
-const LOAD_MAX: Duration = Duration::from_millis(500);
-/// A script may have run for so long when the server ends.
-const ENDING: Duration = Duration::from_secs(1);
 /// A script on a loop goes to the thread for scripts after this time, if it has written nothing.
 const MOVE_AFTER: Duration = Duration::from_millis(2);
+/// A script that only its loop can run may take so long, and in any case as long as so many looks: the thread may not have
+/// had the processor.
+const BOUND_MAX: Duration = Duration::from_millis(20);
+const BOUND_LOOKS: u32 = 400;
+/// Bytes that a script on a loop may take beside its arguments. A table of numbers that fills them has 4,096 places: if all
+/// of its keys collide when it grows, that takes some fifteen milliseconds.
+pub(super) const LEASH: usize = 512 << 10;
 /// Looks between two times that others are told of a script that takes long: some ten milliseconds.
 const LOOKS: u32 = 1 << 10;
 
@@ -66,10 +79,26 @@ fn now() -> Instant {
 }
 
 impl Running {
-    pub(super) fn begin(&self, what: What) {
+    pub(super) fn begin(&self, what: What, watched: Option<&Arc<Watched>>) {
+        self.watched.replace(watched.cloned());
         self.begun.set(Some(now()));
         self.what.set(what);
         self.looks.set(0);
+        self.said.set(false);
+    }
+
+    /// What ran has come to its end.
+    pub(super) fn end(&self) {
+        self.begun.set(None);
+        self.watched.replace(None);
+    }
+
+    /// Whether what runs was ended by others.
+    fn is_cut(&self) -> bool {
+        let watched = self.watched.borrow();
+        watched
+            .as_ref()
+            .is_some_and(|watched| watched.fence.is_cut())
     }
 
     /// What is to become of the script. One that has written is not ended: half of what it does would stay.
@@ -77,6 +106,9 @@ impl Running {
         let Some(shared) = self.shared.upgrade() else {
             return Verdict::Go;
         };
+        if self.is_cut() {
+            return Verdict::Stop(Stop(CUT.into()));
+        }
         let scripts = &shared.scripts;
         let took = self
             .begun
@@ -89,13 +121,29 @@ impl Running {
                 Verdict::Go
             };
         }
+        let elsewhere = Verdict::Stop(Stop(ELSEWHERE.into()));
+        if self.what.get() == What::LibraryHere {
+            return if took > MOVE_AFTER {
+                elsewhere
+            } else {
+                Verdict::Go
+            };
+        }
         let wrote = scripts.phase.wrote();
         if scripts.phase.is_killed() {
             // The script is counted when it ends.
             return Verdict::Stop(scripts.killed());
         }
-        if !wrote && self.what.get() == What::Here && took > MOVE_AFTER {
-            return Verdict::Tell;
+        let has_done = wrote || self.said.get();
+        if !has_done && self.what.get() == What::Here && took > MOVE_AFTER {
+            return elsewhere;
+        }
+        if !has_done && self.what.get() == What::Bound {
+            let looks = self.looks.get().saturating_add(1);
+            self.looks.set(looks);
+            if took > BOUND_MAX && looks > BOUND_LOOKS {
+                return Verdict::Stop(Stop(BOUND.into()));
+            }
         }
         if scripts.is_ending() && took > ENDING {
             scripts.stopped.fetch_add(1, Relaxed);
@@ -134,6 +182,8 @@ impl Interpreter {
             shared: Arc::downgrade(shared),
             what: Cell::new(What::Alone),
             looks: Cell::new(0),
+            said: Cell::new(false),
+            watched: RefCell::default(),
         });
         let memory_max = shared.config.script_memory.load(Relaxed);
         let watched = running.clone();

@@ -1,8 +1,8 @@
 //! Two servers in turns, as a page.
 
-use tidewire_load::abba::{Comparison, Sample, Side};
+use tidewire_load::abba::{Better, Comparison, MetricComparison, Sample, Side};
 use tidewire_load::environment::Environment;
-use tidewire_load::page::{Bar, Chart, Dots, Line, Page, Section};
+use tidewire_load::page::{Bar, Chart, Difference, Dots, Group, Lane, Line, Page, Section};
 use tidewire_load::stats::{Estimate, Samples};
 use tidewire_load::workload::Outcome;
 
@@ -64,6 +64,7 @@ pub(in crate::bench) fn page(
     Page {
         title,
         verdict: said.verdict,
+        picture: picture(comparison, said.is_kept_back),
         sections: vec![Section {
             heading: "What came out".into(),
             sentences: vec![format!(
@@ -78,7 +79,45 @@ pub(in crate::bench) fn page(
         facts: facts.facts(),
         commands: vec![command()],
         data,
+        ..Page::default()
     }
+}
+
+/// Every figure of B beside that of A.
+fn picture(comparison: &Comparison, is_kept_back: bool) -> Option<Chart> {
+    let lane = |metric: &MetricComparison| {
+        let ratio = metric.ratio?;
+        let is_higher = ratio.value > 1.0;
+        let difference = match (metric.better, is_higher) {
+            _ if is_kept_back || !metric.verdict.is_shown() => Difference::NotShown,
+            (Better::Neither, _) => Difference::Other,
+            (Better::Higher, true) | (Better::Lower, false) => Difference::Better,
+            (Better::Higher, false) | (Better::Lower, true) => Difference::Worse,
+        };
+        let (label, _) = label(&metric.name);
+        Some(Lane {
+            label: label.split(", ").next().unwrap_or_default().to_owned(),
+            ratio: Some(ratio),
+            equal: metric.control_reach(),
+            difference,
+        })
+    };
+    let lanes: Vec<Lane> = comparison.metrics.iter().filter_map(lane).collect();
+    (!lanes.is_empty()).then(|| Chart::Ratios {
+        title: format!("{} divided by {}, figure by figure", comparison.b, comparison.a),
+        unit: format!(
+            "Dot: median of the rounds. Line: its 95 % interval. Grey: how far a second server like {} differed from it. Full \
+             dot: a difference is shown (blue: {} is better, orange: it is worse). Hollow dot: none is shown.",
+            comparison.a, comparison.b
+        ),
+        less: format!("lower than {}", comparison.a),
+        more: "higher".into(),
+        groups: vec![Group {
+            label: String::new(),
+            remark: String::new(),
+            lanes,
+        }],
+    })
 }
 
 fn table(comparison: &Comparison, is_kept_back: bool) -> Vec<Vec<String>> {
@@ -131,7 +170,12 @@ fn label(name: &str) -> (String, f64) {
         (None, Some(of)) => (format!("{of}, %"), 100.0),
         (None, None) => (name.to_owned(), 1.0),
     };
-    (label.replace('_', " "), scale)
+    let words = label.replace("p99_9", "p99.9").replace('_', " ");
+    let words = words
+        .replace(" cpu ", " CPU ")
+        .replace("mib ", "MiB ")
+        .replace(" kib", " KiB");
+    (words, scale)
 }
 
 fn charts(comparison: &Comparison, sides: &[Shown<'_>]) -> Vec<Chart> {

@@ -1,7 +1,7 @@
 //! Two results on disk, as a page.
 
 use tidewire_load::environment::Environment;
-use tidewire_load::page::{Bar, Chart, Dots, Line, Page, Section};
+use tidewire_load::page::{Bar, Chart, Dots, Group, Lane, Line, Page, Section};
 use tidewire_load::stats::Samples;
 
 use super::{command, stacked};
@@ -10,6 +10,8 @@ use super::{command, stacked};
 pub(in crate::bench) struct Pair {
     pub(in crate::bench) name: String,
     pub(in crate::bench) sentence: String,
+    /// After by before, as the picture has it.
+    pub(in crate::bench) lane: Lane,
     pub(in crate::bench) before: Runs,
     pub(in crate::bench) after: Runs,
 }
@@ -54,11 +56,30 @@ pub(in crate::bench) fn page(
     Page {
         title: "Two results compared".into(),
         verdict: vec![verdict.to_owned()],
+        picture: picture(metric, pairs),
         sections: std::iter::once(overview).chain(each).collect(),
         facts: facts.facts(),
         commands: vec![command()],
         data,
+        ..Page::default()
     }
+}
+
+/// Every pair on one axis.
+fn picture(metric: &str, pairs: &[Pair]) -> Option<Chart> {
+    (!pairs.is_empty()).then(|| Chart::Ratios {
+        title: format!("{metric}, after divided by before"),
+        unit: "Dot: ratio of the medians. Line: its 95 % interval. Grey: how far two equal servers differed. Full dot: a \
+               change is shown (blue: better, orange: worse). Hollow dot: none is shown."
+            .into(),
+        less: "lower after".into(),
+        more: "higher after".into(),
+        groups: vec![Group {
+            label: String::new(),
+            remark: String::new(),
+            lanes: pairs.iter().map(|pair| pair.lane.clone()).collect(),
+        }],
+    })
 }
 
 fn charts(pair: &Pair, metric: &str) -> Vec<Chart> {

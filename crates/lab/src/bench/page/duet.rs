@@ -2,7 +2,7 @@
 
 use tidewire_load::duet::{Duet, Round, SLICE, Slice};
 use tidewire_load::environment::Environment;
-use tidewire_load::page::{Bar, Chart, Dots, Line, Page, Section};
+use tidewire_load::page::{Bar, Chart, Difference, Dots, Group, Lane, Line, Page, Section};
 use tidewire_load::stats::Samples;
 
 use super::command;
@@ -19,6 +19,7 @@ pub(in crate::bench) fn page(
     Page {
         title: format!("{title}, two servers at once"),
         verdict: duet.sentences(a, b),
+        picture: picture(duet, a, b),
         sections: vec![Section {
             heading: "What came out".into(),
             sentences: vec![format!(
@@ -33,7 +34,39 @@ pub(in crate::bench) fn page(
         facts: facts.facts(),
         commands: vec![command()],
         data,
+        ..Page::default()
     }
+}
+
+/// B beside A, with the second A as the band.
+fn picture(duet: &Duet, a: &str, b: &str) -> Option<Chart> {
+    let ratio = duet.ratio?;
+    let difference = match duet.verdict.is_shown() {
+        true if ratio.value > 1.0 => Difference::Worse,
+        true => Difference::Better,
+        false => Difference::NotShown,
+    };
+    let equal = duet
+        .control_ratio
+        .map(|control| control.high.max(1.0 / control.low));
+    Some(Chart::Ratios {
+        title: format!("CPU for each request of {b}, divided by that of {a}"),
+        unit: "Dot: median of the runs. Line: its 95 % interval. Grey: how far a second server like A differed from A. Full \
+               dot: a difference is shown. Hollow dot: none is shown."
+            .into(),
+        less: format!("needs less CPU than {a}"),
+        more: "needs more CPU".into(),
+        groups: vec![Group {
+            label: String::new(),
+            remark: String::new(),
+            lanes: vec![Lane {
+                label: b.to_owned(),
+                ratio: Some(ratio),
+                equal,
+                difference,
+            }],
+        }],
+    })
 }
 
 fn table(duet: &Duet) -> Vec<Vec<String>> {

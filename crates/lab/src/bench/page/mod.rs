@@ -9,6 +9,7 @@ pub(super) mod single;
 use std::path::Path;
 
 use tidewire_load::page::Page;
+use tidewire_load::report::quoted;
 
 use tidewire_command::exit::Failure;
 
@@ -16,15 +17,6 @@ use tidewire_command::exit::Failure;
 pub(crate) fn command() -> String {
     let words = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// Quotes what a shell would take for more than a word.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./,:@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 /// Writes a page where the user wants it.
@@ -49,14 +41,6 @@ pub(crate) fn stacked(all_ns: f64, user_ns: f64, system_ns: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_more_than_a_word_is_quoted() {
-        assert_eq!(quoted("--size=4k"), "--size=4k");
-        assert_eq!(quoted("p99<1ms"), "'p99<1ms'");
-        assert_eq!(quoted("it's; rm"), "'it'\\''s; rm'");
-        assert_eq!(quoted(""), "''");
-    }
 
     #[test]
     fn sampled_shares_split_what_was_counted() {

@@ -30,6 +30,7 @@ pub(in crate::bench) fn page(
         facts: facts.facts(),
         commands: vec![command()],
         data,
+        ..Page::default()
     }
 }
 

@@ -42,6 +42,7 @@ pub(in crate::bench) fn page(ran: &Ran<'_>, data: String, facts: &Environment) -
         facts: facts.facts(),
         commands: vec![command()],
         data,
+        ..Page::default()
     }
 }
 

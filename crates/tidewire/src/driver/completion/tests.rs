@@ -83,6 +83,7 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
             buffers,
         }),
         dial_options: Arc::new(TcpOptions::default()),
+        names: Arc::default(),
         busy_poll: Duration::ZERO,
         direct: false,
         clock: Arc::default(),

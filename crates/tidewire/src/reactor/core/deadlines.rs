@@ -72,7 +72,9 @@ impl Core {
         match state.phase {
             Phase::Dialling if phase_over && mistaken(Mistake::DialWithoutDeadline) => return,
             Phase::Dialling if phase_over => {
-                if state.attempts.as_ref().is_some_and(|a| a.connecting) {
+                if state.race().is_some() {
+                    self.race_timer(io, index);
+                } else if state.attempts.as_ref().is_some_and(|a| a.connecting) {
                     io.cancel_connect(self, index);
                     self.connect_failed(index, &io::ErrorKind::TimedOut.into());
                 } else {

@@ -8,27 +8,47 @@ use crate::reactor::activity::Callback;
 use crate::reactor::core::Core;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::driver::Transport;
+use crate::reactor::errand::Errand;
 use crate::reactor::facts::Phase;
 use crate::reactor::random::Rng;
 use crate::reactor::state::Attempts;
 use crate::vocabulary::closed::Closed;
-use crate::vocabulary::dial::Dial;
+use crate::vocabulary::conn_id::ConnId;
+use crate::vocabulary::dial::{Dial, Route};
 use crate::vocabulary::peer::{Origin, Peer};
+
+/// Why a dial is given up whose connection has ended.
+pub(crate) const ORPHANED: &str = "the connection that dialled has ended";
 
 impl Core {
     /// Starts an outgoing connection.
-    pub(crate) fn dial(&mut self, io: &mut impl Transport, service: u16, dial: Dial) {
+    pub(crate) fn dial(
+        &mut self,
+        io: &mut impl Transport,
+        service: u16,
+        dial: Dial,
+        by: Option<ConnId>,
+    ) {
         let possible = if self.draining {
             Err(io::Error::other("the loops are stopping"))
         } else if self.dialling[service as usize] >= self.limits[service as usize].dials {
-            self.env.counters.dials_refused.add(1);
             let many = "as many connections are on their way as may be";
+            self.env.refuse_dial(service, many);
             Err(io::Error::other(many))
         } else {
             dial.route().map_err(io::Error::from)
         };
+        let possible = match by {
+            Some(by) if !self.is_there(by) => {
+                let gone = io::ErrorKind::ConnectionAborted;
+                Err(io::Error::new(gone, ORPHANED))
+            }
+            _ => possible,
+        };
         let to = match possible {
-            Ok((to, _)) => to,
+            Ok(Route::Endpoint(to, _)) => to,
+            // Until it is known which.
+            Ok(Route::Host { port, .. }) => ([0, 0, 0, 0], port).into(),
             Err(e) => {
                 self.env.of_service(service).dial_failures.add(1);
                 return self.dial_failed(service, dial.token, &e);
@@ -44,7 +64,12 @@ impl Core {
             dial,
             failed: 0,
             connecting: false,
+            race: None,
+            by,
         }));
+        if let Some(by) = by {
+            self.tied.tie(state.id, by);
+        }
         if after.is_zero() {
             return self.attempt(io, index);
         }
@@ -54,13 +79,14 @@ impl Core {
 
     /// The attempt under way has succeeded.
     pub(crate) fn connected(&mut self, index: u32) {
-        let state = &mut self.states[index as usize];
-        if state.phase != Phase::Dialling {
-            return;
+        let phase = self.states[index as usize].phase;
+        match phase {
+            Phase::Dialling => self.end_dialling(index),
+            Phase::Racing(dial) if self.address_connected(index, dial) => {}
+            _ => return,
         }
+        let state = &mut self.states[index as usize];
         state.phase = Phase::Open;
-        state.attempts = None;
-        self.dialling[state.service as usize] -= 1;
         state.phase_ends = None;
         state.last_progress = self.env.now;
         let service = state.service;
@@ -91,9 +117,18 @@ impl Core {
 
     /// The attempt under way has failed; the engine has dropped its socket.
     pub(crate) fn connect_failed(&mut self, index: u32, error: &io::Error) {
+        let state = &self.states[index as usize];
+        if let Phase::Racing(dial) = state.phase {
+            return self.address_failed(index, dial, error);
+        }
+        self.env.of_service(state.service).dial_failures.add(1);
+        self.attempt_failed(index, error);
+    }
+
+    /// An attempt that was counted has failed: another one follows, or the dial has failed.
+    pub(super) fn attempt_failed(&mut self, index: u32, error: &io::Error) {
         let draining = self.draining;
         let state = &mut self.states[index as usize];
-        self.env.of_service(state.service).dial_failures.add(1);
         let Some(attempts) = &mut state.attempts else {
             return;
         };
@@ -101,7 +136,8 @@ impl Core {
         attempts.failed = attempts.failed.saturating_add(1);
         if let Some(held_back) = self.env.throttles.attempts.pass(self.env.now) {
             let (failed, of) = (attempts.failed, attempts.dial.attempts);
-            tracing::debug!(peer = %state.peer.endpoint, token = attempts.dial.token, failed, of, %error, held_back, "connecting failed");
+            let to = attempts.dial.target();
+            tracing::debug!(peer = %to, token = attempts.dial.token, failed, of, %error, held_back, "connecting failed");
         }
         if !draining && attempts.failed < attempts.dial.attempts {
             let pause = pause_after(&attempts.dial, attempts.failed, &mut self.env.rng);
@@ -118,12 +154,16 @@ impl Core {
     /// no protocol is told.
     pub(super) fn forget_dials(&mut self) {
         for (_, state) in self.states.iter() {
-            if let Some(attempts) = &state.attempts {
+            if let Some(attempts) = &state.attempts
+                && !attempts.race.as_ref().is_some_and(|race| race.is_won)
+            {
                 forget(&self.env.counters, state.service, attempts.dial.token);
             }
         }
-        for (service, dial) in std::mem::take(&mut self.env.dials) {
-            forget(&self.env.counters, service, dial.token);
+        for errand in std::mem::take(&mut self.env.errands) {
+            if let Errand::Dial { service, dial, .. } = errand {
+                forget(&self.env.counters, service, dial.token);
+            }
         }
     }
 
@@ -132,17 +172,38 @@ impl Core {
         self.hosts[service as usize].dial_failed(token, error, &mut self.env);
     }
 
+    /// The dial of this record has become its connection.
+    fn end_dialling(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
+        self.dialling[state.service as usize] -= 1;
+        if let Some(by) = state.attempts.take().and_then(|attempts| attempts.by) {
+            self.tied.release(state.id, by);
+        }
+    }
+
+    /// Whether a connection has not ended yet.
+    fn is_there(&self, id: ConnId) -> bool {
+        let state = self.states.get(id.index as usize);
+        state.is_some_and(|state| {
+            let has_ended = matches!(state.phase, Phase::Dead { .. } | Phase::Buried(_));
+            state.id == id && !has_ended
+        })
+    }
+
     pub(super) fn attempt(&mut self, io: &mut impl Transport, index: u32) {
         let state = &mut self.states[index as usize];
         let attempts = state.attempts.as_mut().expect("only called while dialling");
         attempts.connecting = true;
         if self.meter.refuses() {
             // An attempt that fails, so that a retry comes after a pause.
-            self.env.counters.dials_refused.add(1);
             let much = "connections hold as much memory as they may";
+            self.env.refuse_dial(state.service, much);
             return self.connect_failed(index, &io::Error::other(much));
         }
-        let (to, from) = attempts.dial.route().expect("looked at when it began");
+        let (to, from) = match attempts.dial.route().expect("looked at when it began") {
+            Route::Endpoint(to, from) => (to, from),
+            Route::Host { from, .. } => return self.begin_race(io, index, from),
+        };
         state.phase_ends = Some(self.env.now + attempts.dial.timeout);
         self.rearm(index);
         io.connect(self, index, to, from);

@@ -24,11 +24,17 @@ impl Core {
         self.env.passes_on = clock.passes_on();
         let all: Vec<u32> = self.states.iter().map(|(i, _)| i as u32).collect();
         for index in all {
-            let state = &mut self.states[index as usize];
+            // Attempts of a dial go with it.
+            let Some(state) = self.states.get_mut(index as usize) else {
+                continue;
+            };
             if state.phase == Phase::Dialling {
-                if state.attempts.as_ref().is_some_and(|a| a.connecting) {
-                    io.cancel_connect(self, index);
+                let (id, is_won) = (state.id, state.race().is_some_and(|race| race.is_won));
+                if is_won {
+                    self.end_race(io, id);
+                    continue;
                 }
+                self.take_back(io, index);
                 self.connect_failed(index, &io::Error::other("the loops are stopping"));
             }
         }

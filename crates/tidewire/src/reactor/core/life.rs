@@ -5,6 +5,7 @@ use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::activity::Callback;
 use crate::reactor::core::{Core, lines};
 use crate::reactor::drive::Event;
+use crate::reactor::errand::Errand;
 use crate::reactor::facts::{Flag, Phase, Writing};
 use crate::reactor::state::State;
 use crate::vocabulary::closed::{Closed, Refusal};
@@ -71,8 +72,11 @@ impl Core {
             self.env.count_owner(&state);
         }
         self.meter.change(state.counted as usize, 0);
-        if state.attempts.is_some() {
+        if let Some(attempts) = &state.attempts {
             self.dialling[state.service as usize] -= 1;
+            if let Some(by) = attempts.by {
+                self.tied.release(state.id, by);
+            }
         }
     }
 
@@ -102,6 +106,9 @@ impl Core {
     pub(super) fn bury(&mut self, index: u32, why: Closed) {
         let state = &mut self.states[index as usize];
         state.phase = Phase::Buried(why);
+        if self.tied.has(state.id) {
+            self.env.errands.push(Errand::Orphaned(state.id));
+        }
         state.carry = Vec::new();
         if state.writing == Writing::Shut {
             self.env.of_service(state.service).lingering.sub(1);

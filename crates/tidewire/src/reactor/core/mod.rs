@@ -11,6 +11,7 @@ mod drain;
 mod life;
 mod lines;
 mod memory;
+mod racing;
 mod reports;
 mod settle;
 
@@ -23,6 +24,7 @@ use crate::memory::budget::{Memory, Meter};
 use crate::memory::buffer::Pool;
 use crate::memory::output::Blocks;
 use crate::memory::table::Table;
+use crate::reach::names::Names;
 use crate::reach::stop::PassedOn;
 use crate::reach::waker::Waker;
 use crate::reactor::activity::Callback;
@@ -38,6 +40,7 @@ use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::{SendShares, Sending};
 use crate::reactor::state::State;
 use crate::reactor::throttles::Throttles;
+use crate::reactor::tied::Tied;
 use crate::reactor::wheel::Wheel;
 
 /// Connections that are announced together at most: see
@@ -112,6 +115,11 @@ pub(crate) struct Core {
     log_connections: bool,
     pub(crate) received: ReceiveShares,
     meter: Meter,
+    /// Whom it asks for addresses of hosts.
+    pub(crate) names: Arc<Names>,
+    /// A resolver was asked, and its answer may come from another thread.
+    awaits_answers: bool,
+    tied: Tied,
 }
 
 impl Core {
@@ -144,7 +152,7 @@ impl Core {
                 told: false,
                 deliveries: 0,
                 delivers: false,
-                dials: Vec::new(),
+                errands: Vec::new(),
                 unserved_given_up: 0,
                 stopping: false,
                 closes_idle: false,
@@ -168,6 +176,9 @@ impl Core {
             log_connections: plan.log_connections,
             received: plan.received,
             meter: Meter::new(plan.memory.clone()),
+            names: Arc::default(),
+            awaits_answers: false,
+            tied: Tied::default(),
         };
         for hosted in &plan.hosts {
             core.host(hosted);
@@ -223,7 +234,7 @@ impl Core {
 
     /// Whether other threads can reach the loop.
     pub(crate) fn reachable(&self) -> bool {
-        self.hosts.iter().any(|h| h.reachable())
+        self.awaits_answers || self.hosts.iter().any(|h| h.reachable())
     }
 
     #[inline]

@@ -3,10 +3,12 @@
 use crate::memory::budget::Meter;
 use crate::mistakes::{Mistake, mistaken};
 use crate::reactor::core::Core;
+use crate::reactor::core::dialling::ORPHANED;
 use crate::reactor::deadlines::{FIRST_LOOK, IDLE_LINGER};
 use crate::reactor::drive;
 use crate::reactor::driver::Transport;
 use crate::reactor::env::Env;
+use crate::reactor::errand::Errand;
 use crate::reactor::facts::{Awaits, Flag, Owed, Phase, Rest, Writing};
 use crate::reactor::state::State;
 
@@ -106,12 +108,24 @@ impl Core {
         }
     }
 
-    /// Delivers what connections told each other, and starts the dials that callbacks asked for.
+    /// Delivers what connections told each other, starts the dials that callbacks asked for, and goes on with others.
     #[cold]
     pub(super) fn run_errands(&mut self, io: &mut impl Transport) {
         self.deliver_told();
-        for (service, dial) in std::mem::take(&mut self.env.dials) {
-            self.dial(io, service, dial);
+        for errand in std::mem::take(&mut self.env.errands) {
+            match errand {
+                Errand::Dial { service, dial, by } => self.dial(io, service, dial, by),
+                Errand::GoOn(dial) => {
+                    if let Some(index) = self.dial_of(dial) {
+                        self.race_on(io, index);
+                    }
+                }
+                Errand::Won(dial) => self.end_race(io, dial),
+                Errand::Orphaned(by) => self.cancel_tied(io, by, None, ORPHANED),
+                Errand::Cancel { by, token } => {
+                    self.cancel_tied(io, by, Some(token), "the dial was given up");
+                }
+            }
         }
     }
 
@@ -342,7 +356,7 @@ impl Core {
                 let on = state.wants_input();
                 io.set_reading(state, &mut self.env, on);
             }
-            Phase::Dialling | Phase::Buried(_) => {}
+            Phase::Dialling | Phase::Racing(_) | Phase::Buried(_) => {}
         }
     }
 

@@ -40,6 +40,7 @@ fn setup() -> LoopSetup {
             buffers: 1,
         }),
         dial_options: Arc::default(),
+        names: Arc::default(),
         busy_poll: Duration::ZERO,
         direct: false,
         clock: Arc::default(),

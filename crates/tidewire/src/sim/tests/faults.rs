@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::services::{Echo, Sender, Sums};
+use crate::reactor::lines_of_tests::logged;
 use crate::sim::{Conditions, KernelFaults, Outcome, Pair, PlainState, Shape, Sim};
 use crate::{Closed, Dial, Limits, Next, Placement, on_input};
 
@@ -91,6 +92,32 @@ fn closing_with_unread_input_resets_but_a_lingering_finish_does_not() {
         assert_eq!(sim.received(peer), 9u64.to_le_bytes(), "seed {seed}");
         assert_eq!(sim.state(peer), PlainState::Ended, "seed {seed}");
     }
+}
+
+/// A dial beyond the limit fails, is counted, and has a line.
+#[test]
+fn dials_beyond_the_limit_are_logged() {
+    let mut sim = Sim::under(9, Conditions::calm());
+    let at = sim.add_loop();
+    let limits = Limits {
+        dials: 1,
+        ..Limits::default()
+    };
+    let client = sim.service(at, Sender { bytes: 10 }, limits);
+    let later = Dial::to("10.9.9.9:1").after(Duration::from_secs(1));
+    let lines = logged(|| {
+        for token in 0..3 {
+            sim.dial(client, later.clone().token(token));
+        }
+        assert_eq!(sim.run_until_idle(LONG), Outcome::Idle);
+    });
+    assert_eq!(sim.counters(at).dials_refused, 2);
+    let refused = lines.iter().filter(|line| line.contains("dial refused"));
+    let refused: Vec<_> = refused.collect();
+    assert!(
+        refused[0].contains("on their way") && refused.len() == 1,
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -18,10 +18,11 @@ use tidewire_kv::service::{Replication, Role};
 use tidewire_kv::store::Store;
 use tidewire_log::disk::real::RealDisk;
 use tidewire_log::{Log, Range, Refused, Step};
-use tidewire_replicate::{Bell, Home as HomeOf, Owner, Share, is_whole};
+use tidewire_replicate::{ADDRESS, Ask, Bell, Home as HomeOf, Owner, Share, is_whole};
 
 use super::begun::{begin, clean, finish, probe};
-use super::home::{Carrier, client};
+use super::failover::Why;
+use super::home::{Carrier, Terms, client};
 use super::log::{kv_directory, take_over};
 use super::source::{AGAIN, KafkaSource};
 use crate::exit::Failure;
@@ -48,8 +49,7 @@ pub(super) struct Needs {
     pub(super) options: LogOptions,
     /// Growth after which an owner makes a snapshot, here and at home.
     pub(super) growth: u64,
-    pub(super) home_growth: u64,
-    pub(super) lease: Duration,
+    pub(super) terms: Terms,
 }
 
 /// The result of a promotion: the parts with which the follower has become the owner.
@@ -107,6 +107,9 @@ impl Following {
                 );
                 thread.needs.replication.ends(why.clone().into());
                 thread.shared.told().failure = Some(why);
+                if let Some((_, anew)) = &thread.needs.terms.member {
+                    anew.ask(Why::Failed);
+                }
             }
         });
         let thread = thread
@@ -189,6 +192,10 @@ impl Thread {
         let bell = Bell::default();
         let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
         let mut home = home.map_err(|e| e.to_string())?;
+        if self.needs.terms.member.is_some() {
+            // The client finds its way, and looks at the topics, before there is any hurry. The answer is for no one.
+            home.ask(0, Ask::Look);
+        }
         while let Some(begin) = self.begin()? {
             match self.follow(begin, &mut *home) {
                 // The home had nothing yet, and has begun behind that since, with a snapshot.
@@ -216,10 +223,15 @@ impl Thread {
         let applier = Applier::new(self.needs.store.clone(), begin);
         let mut follower = Follower::new(applier, FollowSettings::default());
         let mut owner = None;
+        let member = self.needs.terms.member.clone().map(|(post, _)| post);
+        // Whether this server takes over by itself.
+        let mut by_itself = false;
         while !self.shared.stops() {
-            if self.needs.replication.is_asked()
+            let claim = member.as_ref().and_then(|post| post.take_claim());
+            let is_asked = self.needs.replication.is_asked();
+            if (is_asked || claim.is_some())
                 && follower.standing() == Standing::Follows
-                && !self.needs.replication.call_off()
+                && !(is_asked && self.needs.replication.call_off())
                 && self.may_take_over()
             {
                 // Made anew for each try: what an earlier one has left at home is another log's.
@@ -231,7 +243,14 @@ impl Thread {
                 self.needs
                     .replication
                     .change(|now| now.role = Role::TakesOver);
-                follower.take_over(as_owner);
+                by_itself = claim.is_some();
+                match (claim, &member) {
+                    (Some(claim), Some(post)) => {
+                        let words = [(ADDRESS.into(), post.word(as_owner.log).into())];
+                        follower.take_over_from(as_owner, claim.from, words.into(), claim.retry);
+                    }
+                    _ => follower.take_over(as_owner),
+                }
                 owner = Some(as_owner);
             }
             let shared = self.shared.clone();
@@ -239,12 +258,16 @@ impl Thread {
                 thread::sleep(PAUSE);
                 !shared.stops()
             };
-            follower.want(self.needs.replication.is_awaited());
+            follower.want(by_itself || self.needs.replication.is_awaited());
             let now = self.start.elapsed();
             let step = follower.step(now, now_ms(), &mut self.source, home, &mut pause)?;
             if let Some(why) = follower.take_refusal() {
                 tracing::warn!(why = &*why, "the key-value store was not taken over");
                 self.needs.replication.answer(Err(why));
+                if let Some(post) = member.as_ref().filter(|_| by_itself) {
+                    post.failed();
+                }
+                by_itself = false;
             }
             if follower.take_called_off() {
                 tracing::warn!(
@@ -263,6 +286,10 @@ impl Thread {
                     seconds = self.start.elapsed().as_secs_f64(),
                     "the key-value store of another server is followed"
                 );
+            }
+            if let Some(post) = &member {
+                let follows = follower.standing() == Standing::Follows;
+                post.stands(follows && follower.is_at_end() && !self.source.is_away());
             }
             if let (Standing::Owns(position), Some(owner)) = (follower.standing(), owner) {
                 return Ok(Some((position, owner)));
@@ -452,8 +479,7 @@ impl Thread {
             target,
             options,
             growth,
-            home_growth,
-            lease,
+            terms,
         } = &self.needs;
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             format!("taking the store over: {what}: {why}; start this server again to follow it")
@@ -485,7 +511,7 @@ impl Thread {
                 None => thread::sleep(PAUSE),
             }
         }
-        let carrier = Carrier::start(&log, kv_log, target, options, *home_growth, *lease);
+        let carrier = Carrier::start(&log, kv_log, target, options, terms);
         let carrier = carrier.map_err(|e| failed("its home", &e.message))?;
         // A success is reported only to a proven owner, by what the home said a moment ago.
         while !(embedded.progress().replicates && kv_log.is_proven()) {

@@ -11,11 +11,13 @@ use tidewire_kv::durable::{KvLog, STREAM};
 use tidewire_kv::service::{LeaseShown, Replicated, Replication, Role};
 use tidewire_log::{Credit, EmbeddedLog, Log, Policy as Commits};
 use tidewire_replicate::{
-    Bell, Lease, Phase, Replicator, Running, Settings as Carrying, Shown, Status,
+    ADDRESS, Bell, Lease, Phase, Replicator, Running, Settings as Carrying, Shown, Status, Witness,
 };
 
 use super::archive::{Archive, Needs};
 use super::durability::Durability;
+use super::failover::{Anew, Why};
+use super::member::Post;
 use super::settings::KvOptions;
 use crate::exit::Failure;
 use crate::serve::logs::open::OpenLog;
@@ -48,7 +50,7 @@ impl KvOptions {
                 ));
             }
             (Some(home), None) => ("--follow", home, true),
-            (None, Some(home)) => ("--kv-replicate", home, false),
+            (None, Some(home)) => ("--kv-replicate", home, self.failover),
             (None, None) if durability == Durability::Replicated => {
                 return Err(Failure::usage(
                     "--durability replicated needs a home: --kv-replicate kafka://HOST,.../TOPIC",
@@ -76,7 +78,7 @@ impl KvOptions {
                 "{flag} {home}: a store has one partition: ?partition=N"
             )));
         }
-        if !LEASES.contains(&self.lease.0) {
+        if !LEASES.contains(&self.lease()) {
             return Err(Failure::usage("--kv-lease: a lease lasts from 1s to 10m"));
         }
         // Whether there is one at all, and takes its settings.
@@ -97,6 +99,16 @@ pub(super) fn client(log: &LogOptions) -> Result<Home, Failure> {
     })
 }
 
+/// What an owner carries its store home with.
+#[derive(Clone)]
+pub(super) struct Terms {
+    /// Bytes of changes after which a snapshot is replicated.
+    pub(super) growth: u64,
+    pub(super) lease: Duration,
+    /// The servers of the store, if another one may take it over by itself, and what begins this one anew then.
+    pub(super) member: Option<(Arc<Post>, Anew)>,
+}
+
 /// Carries the log of a store home, for as long as this is kept.
 pub(crate) struct Carrier {
     /// The archive ends before the bell that it rings.
@@ -112,8 +124,7 @@ impl Carrier {
         kv_log: &Arc<KvLog>,
         target: &Target,
         options: &LogOptions,
-        growth: u64,
-        lease: Duration,
+        terms: &Terms,
     ) -> Result<Carrier, Failure> {
         let directory = log.directory.clone();
         let log = log.embedded();
@@ -123,11 +134,16 @@ impl Carrier {
         let home = home.map_err(|e| cannot(e.to_string()))?;
         let carrying = Carrying {
             needs_all: true,
-            lease,
+            lease: terms.lease,
+            witness: terms
+                .member
+                .as_ref()
+                .map_or_else(Witness::default, |(post, _)| post.witness().clone()),
             ..Carrying::default()
         };
         let shared: Arc<dyn Log> = log.clone();
-        let theirs = kv_log.clone();
+        let (theirs, identity) = (kv_log.clone(), log.identity());
+        let anew = terms.member.as_ref().map(|(_, anew)| anew.clone());
         let replicator = Replicator::new(shared, log.identity(), fastrand::u64(..), carrying);
         let replicator = replicator.when_lost(move |why| {
             if theirs.lost().is_none() {
@@ -139,8 +155,14 @@ impl Carrier {
                 );
             }
             theirs.lose(why);
+            if let Some(anew) = &anew {
+                anew.ask(Why::Lost(identity));
+            }
         });
         let notes = replicator.notes();
+        if let Some((post, _)) = &terms.member {
+            notes.put(ADDRESS, &post.word(identity));
+        }
         let lease = replicator.lease();
         let proof = lease.clone();
         kv_log.prove_by(Box::new(move || proof.is_held_now()));
@@ -155,7 +177,7 @@ impl Carrier {
             notes,
             bell: running.bell(),
             shown: running.shown(),
-            growth,
+            growth: terms.growth,
         });
         let archive = archive.map_err(|e| cannot(format!("no thread can be had: {e}")))?;
         tracing::info!(home = %target, "the key-value store is replicated");

@@ -3,9 +3,11 @@
 mod archive;
 mod begun;
 mod durability;
+mod failover;
 mod follow;
 mod home;
 mod log;
+mod member;
 mod names;
 mod served;
 mod settings;
@@ -98,6 +100,7 @@ impl Product for KvOptions {
         }
         if plan.serves(&SERVICE) {
             self.home(&plan.durable)?;
+            self.check_failover(plan)?;
         }
         Ok(())
     }
@@ -160,7 +163,7 @@ impl Product for KvOptions {
     fn opens(&self, settings: &Settings) -> Result<Option<(PathBuf, LogSettings)>, Failure> {
         let own = self.own_log(settings);
         let Some((directory, policy)) =
-            own.filter(|(directory, _)| self.follow.is_none() || has_taken_over(directory))
+            own.filter(|(directory, _)| !self.may_follow() || has_taken_over(directory))
         else {
             return Ok(None);
         };
@@ -184,6 +187,9 @@ impl Product for KvOptions {
         if let Some(home) = &self.follow {
             text += &format!(" follows={}", word(home));
         }
+        if self.failover {
+            text += &format!(" master-name={}", word(&self.master_name));
+        }
         text
     }
 
@@ -202,6 +208,11 @@ fn is_binary_open(plan: &Plan) -> bool {
 }
 
 impl KvOptions {
+    /// Whether it follows another server's store if there is none of its own.
+    fn may_follow(&self) -> bool {
+        self.follow.is_some() || self.failover
+    }
+
     /// Refuses to show the log as keys where clients without the right would read it, or where
     /// there is none.
     fn check_log_keys(&self, prefix: &str, plan: &Plan) -> Result<(), Failure> {

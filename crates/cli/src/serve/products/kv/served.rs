@@ -7,21 +7,26 @@ use std::time::{Duration, Instant};
 use tidewire_admin::catalogue::kv as metrics;
 use tidewire_admin::{Panel, Snapshot};
 use tidewire_kv::durable::{self, Accept, KvLog, ReplayError, snapshot};
-use tidewire_kv::service::{BinaryService, Replication, RespService, Role, Settings as KvSettings};
+use tidewire_kv::service::{
+    BinaryService, Replication, RespService, Role, Sentinel, Settings as KvSettings,
+};
 use tidewire_kv::store::Store;
 use tidewire_log::{Log, Policy as Commits, ReadError};
 
 use super::begun::refuse_begun;
 use super::durability::Durability;
+use super::failover::Anew;
 use super::follow::{Following, Needs, TakenOver};
-use super::home::{self, Carrier, KvHome};
+use super::home::{self, Carrier, KvHome, Terms};
 use super::log::kv_directory;
+use super::member::{self, Member};
 use super::names::{SERVICE, binary, resp};
 use super::settings::KvOptions;
 use crate::exit::Failure;
 use crate::serve::listeners::kind::Kind;
 use crate::serve::logs::open::OpenLog;
-use crate::serve::product::{Frame, Recovery, Refused, Serving};
+use crate::serve::logs::options::LogOptions;
+use crate::serve::product::{Frame, Plan, Recovery, Refused, Serving};
 use crate::serve::running::now::now_ms;
 
 /// Between two lines about how far the recovery has come.
@@ -117,6 +122,10 @@ pub(super) struct Kv {
     carrier: Mutex<Option<Carrier>>,
     /// Follows the store from its home; taken when the server stops.
     following: Mutex<Option<Following>>,
+    /// The other servers of the store, if it fails over by itself; taken when the server stops.
+    member: Mutex<Option<Member>>,
+    anew: Anew,
+    log_options: LogOptions,
     /// Not there before the store has been recovered.
     log: OnceLock<Arc<KvLog>>,
     /// Makes snapshots; taken when the server stops.
@@ -190,6 +199,9 @@ impl Kv {
             replication,
             carrier: Mutex::default(),
             following: Mutex::default(),
+            member: Mutex::default(),
+            anew: Anew::default(),
+            log_options: settings.durable.clone(),
             log: OnceLock::new(),
             keeper: Mutex::default(),
             resp: service,
@@ -202,10 +214,12 @@ impl Kv {
         let Recovery {
             plan,
             panel,
+            at,
             goes_on,
             ..
         } = recovery;
         let options = &self.options;
+        let terms = self.terms(plan, at)?;
         refuse_begun(&log.directory)?;
         let (resp, binary) = (&self.resp, &self.binary);
         let store = resp.store();
@@ -248,19 +262,19 @@ impl Kv {
         })?;
         *kept(&self.keeper) = Some(keeper);
         if let (Some(home), Some(replication)) = (&self.home, &self.replication) {
-            let carrier = Carrier::start(
-                log,
-                &kv_log,
-                &home.target,
-                &plan.durable,
-                options.home_growth.0,
-                options.lease.0,
-            )?;
+            let carrier = Carrier::start(log, &kv_log, &home.target, &plan.durable, &terms)?;
             let carried = carrier.watched();
             replication.watch(move |to| carried.tell(to));
-            let is_sure = options.follow.is_none() && !kv_log.awaits_home();
-            if !is_sure && !await_home(log, &kv_log, &carrier, panel, &mut **goes_on)? {
-                return Ok(false);
+            let is_sure = !options.may_follow() && !kv_log.awaits_home();
+            if !is_sure {
+                let awaited = await_home(log, &kv_log, &carrier, panel, &mut **goes_on);
+                match awaited {
+                    Ok(true) => {}
+                    // It is followed from the next beginning on.
+                    Err(_) if self.anew.why().is_some() => return Ok(false),
+                    Ok(false) => return Ok(false),
+                    Err(why) => return Err(why),
+                }
             }
             *kept(&self.carrier) = Some(carrier);
         }
@@ -278,11 +292,13 @@ impl Kv {
         let Recovery {
             plan,
             panel,
+            at,
             goes_on,
             ..
         } = recovery;
         let options = &self.options;
         let log_options = &plan.durable;
+        let terms = self.terms(plan, at)?;
         let (Some(home), Some(replication)) = (&self.home, &self.replication) else {
             return Ok(true);
         };
@@ -304,13 +320,14 @@ impl Kv {
             target: home.target.clone(),
             options: log_options.clone(),
             growth: options.growth(&kv_directory(log_options)),
-            home_growth: options.home_growth.0,
-            lease: options.lease.0,
+            terms,
         })?;
         let mut told = Instant::now();
         let is_current = loop {
-            if let Some(why) = following.failure() {
-                return Err(Failure::wrong(why));
+            match following.failure() {
+                Some(_) if self.anew.why().is_some() => break false,
+                Some(why) => return Err(Failure::wrong(why)),
+                None => {}
             }
             if following.is_current() {
                 break true;
@@ -338,6 +355,40 @@ impl Kv {
         Ok(is_current)
     }
 
+    /// What an owner carries its store home with. A server that fails over by itself joins the others.
+    fn terms(&self, plan: &Plan, at: &[(Kind, tidewire::Endpoint)]) -> Result<Terms, Failure> {
+        let options = &self.options;
+        let mut terms = Terms {
+            growth: options.home_growth.0,
+            lease: options.lease(),
+            member: None,
+        };
+        let Some(home) = self.home.as_ref().filter(|_| options.failover) else {
+            return Ok(terms);
+        };
+        let at = options.own_address(plan, at)?;
+        let sentinel = Sentinel::new(options.master_name.clone(), at.clone());
+        self.resp.tells_of(sentinel);
+        tracing::info!(
+            %at,
+            name = options.master_name,
+            home = %home.target,
+            "this server is one of several of its store, any of which may own it"
+        );
+        let member = Member::start(member::Needs {
+            target: home.target.clone(),
+            home: home::client(&plan.durable)?,
+            at,
+            session: options.session.0,
+            service: self.resp.clone(),
+        });
+        let member = member
+            .map_err(|e| Failure::failed(format!("cannot start the threads of failover: {e}")))?;
+        terms.member = Some((member.post().clone(), self.anew.clone()));
+        *kept(&self.member) = Some(member);
+        Ok(terms)
+    }
+
     /// The number of keys in all databases, for a store without a log.
     fn forgotten(&self) -> usize {
         match self.durability {
@@ -349,6 +400,7 @@ impl Kv {
 
 impl Serving for Kv {
     fn on_shutdown(&self, stop: Arc<dyn Fn() + Send + Sync>) {
+        self.anew.stop_by(stop.clone());
         self.resp.on_shutdown(move || stop());
     }
 
@@ -380,7 +432,7 @@ impl Serving for Kv {
     }
 
     fn is_watched(&self) -> bool {
-        self.options.follow.is_some()
+        self.options.may_follow()
     }
 
     fn taken_over(&self) -> Option<OpenLog> {
@@ -420,6 +472,22 @@ impl Serving for Kv {
     fn let_go_of_logs(&self) {
         drop(kept(&self.keeper).take());
         drop(kept(&self.carrier).take());
+        drop(kept(&self.member).take());
+    }
+
+    fn begins_anew(&self) -> bool {
+        self.anew.why().is_some()
+    }
+
+    fn logs_closed(&self) -> Result<(), Failure> {
+        match &self.home {
+            Some(home) if self.anew.why().is_some() => self.anew.prepare(
+                &kv_directory(&self.log_options),
+                &home.target,
+                &home::client(&self.log_options)?,
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn forgets(&self) -> Option<String> {
@@ -489,6 +557,9 @@ impl Serving for Kv {
         }
         if let Some(carrier) = &*kept(&self.carrier) {
             carrier.watched().collect(to);
+        }
+        if let Some(member) = &*kept(&self.member) {
+            member.post().collect(to);
         }
         if let Some(log) = self.log.get() {
             // In this order, so that what is committed in between is not waited for.

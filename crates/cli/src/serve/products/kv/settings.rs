@@ -16,7 +16,11 @@ use crate::span::Span;
 /// How many bytes of changes are replicated before the next snapshot is.
 const HOME_GROWTH: Size = Size(1 << 30);
 /// How long an owner's proof holds: three attempts to renew it may fail.
-const LEASE: Span = Span(Duration::from_secs(10));
+const LEASE: Duration = Duration::from_secs(10);
+/// How long it holds where another server takes over by itself: writes are to be possible again within 10 s.
+const LEASE_OF_FAILOVER: Duration = Duration::from_secs(5);
+/// How long the group of a store's servers may miss one.
+const SESSION: Span = Span(Duration::from_secs(6));
 
 fn store() -> store::Settings {
     store::Settings::default()
@@ -46,7 +50,7 @@ pub(super) struct KvOptions {
     /// replicated (as sync, and the change is also at the home of --kv-replicate: a failover
     /// loses nothing), interval:1s (synced at least this often; so much may be lost), os
     /// (when the operating system likes), or none (a restart forgets everything). The log is in the
-    /// directory kv of --data [default: none; with --follow replicated]
+    /// directory kv of --data [default: none; with --follow or --kv-failover replicated]
     #[arg(id = "kv-durability", long = "durability", value_name = "LEVEL")]
     pub(super) durability: Option<Durability>,
 
@@ -69,9 +73,34 @@ pub(super) struct KvOptions {
 
     /// How long an owner may serve keys at level replicated after it last proved at the home that no other server owns
     /// the store; it does so whenever a quarter of this is over. A server that takes the store over from an owner that
-    /// was not stopped in order waits so long: 1s to 10m
-    #[arg(id = "kv-lease", long = "kv-lease", value_name = "TIME", default_value_t = LEASE)]
-    pub(super) lease: Span,
+    /// was not stopped in order waits so long: 1s to 10m [default: 10s; with --kv-failover 5s]
+    #[arg(id = "kv-lease", long = "kv-lease", value_name = "TIME")]
+    pub(super) lease: Option<Span>,
+
+    /// Makes this server one of several of the store of --kv-replicate, all started with the same flags: one owns the store, the others
+    /// follow it, and if the owner is gone one of them takes it over by itself. Clients find the owner by SENTINEL, on the port of
+    /// the store. Level replicated, unless --durability says otherwise
+    #[arg(id = "kv-failover", long = "kv-failover")]
+    pub(super) failover: bool,
+
+    /// Where clients and the other servers of --kv-failover find this one: HOST:PORT [default: where kv/resp listens, if that is
+    /// one address]
+    #[arg(id = "kv-address", long = "kv-address", value_name = "HOST:PORT")]
+    pub(super) address: Option<String>,
+
+    /// The name by which clients ask for the owner with SENTINEL
+    #[arg(
+        id = "kv-master-name",
+        long = "kv-master-name",
+        value_name = "NAME",
+        default_value = "mymaster"
+    )]
+    pub(super) master_name: String,
+
+    /// How long a server of --kv-failover may be silent before Kafka's group of these servers goes on without it: 6s to 5m, as far as
+    /// the brokers allow
+    #[arg(id = "kv-session", long = "kv-session", value_name = "TIME", default_value_t = SESSION)]
+    pub(super) session: Span,
 
     /// How much the log of --durability may grow before a snapshot is made and the log is cut behind it;
     /// never less than the last snapshot is long. Where the disk is nearly full one is made sooner. 0 is never: SAVE and BGSAVE make
@@ -190,6 +219,10 @@ impl KvOptions {
                 self.replicate.is_some() || self.follow.is_some(),
                 "the store has no home: see --kv-replicate and --follow",
             ),
+            "kv-address" | "kv-master-name" | "kv-session" => (
+                self.failover,
+                "no other server takes the store over by itself: see --kv-failover",
+            ),
             "kv-log-reply" | "kv-log-past-tokens" => (
                 self.log_keys.is_some(),
                 "the log is not shown as keys: see --kv-log-keys",
@@ -199,12 +232,21 @@ impl KvOptions {
         (!acts).then_some(why)
     }
 
+    /// How long an owner's proof holds.
+    pub(super) fn lease(&self) -> Duration {
+        match self.lease {
+            Some(Span(lease)) => lease,
+            None if self.failover => LEASE_OF_FAILOVER,
+            None => LEASE,
+        }
+    }
+
     /// When changes are durable.
     pub(super) fn durability(&self) -> Durability {
         match self.durability {
             Some(durability) => durability,
             // The home is there already.
-            None if self.follow.is_some() => Durability::Replicated,
+            None if self.follow.is_some() || self.failover => Durability::Replicated,
             None => Durability::None,
         }
     }

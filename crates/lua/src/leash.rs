@@ -1,0 +1,28 @@
+//! How much more memory a script may take where others wait for it.
+//!
+//! Lua 5.1 hashes without a seed, so a script can choose keys that collide: growing a table of n of them takes n * n / 2
+//! steps in C, which no hook reaches. How large such a table can be is bounded by the memory that it takes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Says whether the script that runs is held to little memory. A clone is another handle.
+#[derive(Clone, Debug, Default)]
+pub struct Leash(Rc<Cell<bool>>);
+
+impl Leash {
+    /// The script stays where it is to its end: it may take what the interpreter may.
+    pub fn release(&self) {
+        self.0.set(false);
+    }
+
+    /// Whether the script is held to little memory.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.0.get()
+    }
+
+    pub(crate) fn hold(&self) {
+        self.0.set(true);
+    }
+}

@@ -1,0 +1,121 @@
+//! Holes in files: before, between and inside lines, and at the end.
+
+use std::path::Path;
+
+use crate::cases::Case;
+
+/// What a file is made of, and what is stored of it.
+struct Made<'a> {
+    parts: &'a [(u64, &'a str)],
+    stored: &'a str,
+    zeros: u64,
+}
+
+/// In one go, and with another process after each step.
+fn shipped(made: &Made<'_>, restarts: bool) {
+    let mut case = Case::new();
+    case.write("a.log", "");
+    for (offset, text) in made.parts {
+        {
+            let mut tree = case.files.tree.borrow_mut();
+            let inode = tree.names[Path::new("/log/a.log")];
+            tree.write_at(inode, *offset, text.as_bytes());
+        }
+        if restarts {
+            case.run(1);
+            case.restart();
+        }
+    }
+    let counts = case.run(5);
+    assert_eq!(case.stored(), [made.stored], "{:?}", case.events);
+    if !restarts {
+        assert_eq!(counts.holes, made.zeros, "{:?}", case.events);
+        assert_eq!((counts.losses, counts.failed), (0, 0), "{:?}", case.events);
+    }
+    if made.zeros > 0 {
+        assert!(
+            case.told("bytes of zeros from byte") > 0,
+            "{:?}",
+            case.events
+        );
+    }
+}
+
+/// The zeros between the first line and the hole, which file systems do not call one, had the hole stored with the second line.
+#[test]
+fn a_hole_is_passed_over_wherever_it_is() {
+    for made in [
+        Made {
+            parts: &[(0, "one\n"), (1_000_000, "two\nthree\n")],
+            stored: "one two three",
+            zeros: 999_996,
+        },
+        // A line that was begun ends at the hole.
+        Made {
+            parts: &[(0, "one\ntw"), (1_000_000, "o\nthree\n")],
+            stored: "one tw o three",
+            zeros: 999_994,
+        },
+        Made {
+            parts: &[(5_000, "one\n"), (20_000, "two\n"), (40_960, "three\n")],
+            stored: "one two three",
+            zeros: 5_000 + 14_996 + 20_956,
+        },
+        // What was written is no hole, though it is zeros.
+        Made {
+            parts: &[(0, "one\n"), (4, "\0\0\0\0two\n")],
+            stored: "one \0\0\0\0two",
+            zeros: 0,
+        },
+    ] {
+        shipped(&made, false);
+        shipped(&made, true);
+    }
+}
+
+/// A file whose length is ahead of what is written to it was read to its end, and what came later was lost without a word.
+#[test]
+fn a_hole_at_the_end_is_waited_at() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    let inode = case.files.tree.borrow().names[Path::new("/log/a.log")];
+    let write_at = |case: &Case, offset: u64, text: &str| {
+        let mut tree = case.files.tree.borrow_mut();
+        tree.write_at(inode, offset, text.as_bytes());
+    };
+    write_at(&case, 100_000, "");
+    let counts = case.run(2);
+    assert_eq!(case.stored(), ["one"], "{:?}", case.events);
+    assert_eq!((counts.holes, counts.behind), (0, 0), "{:?}", case.events);
+    assert_eq!(
+        case.told("has a hole of 99996 bytes"),
+        1,
+        "{:?}",
+        case.events
+    );
+    for (offset, line) in [(4, "two\n"), (8, "three\n"), (14, "four\n")] {
+        write_at(&case, offset, line);
+        case.run(1);
+    }
+    assert_eq!(case.stored(), ["one two three four"], "{:?}", case.events);
+    case.write("b.log", "");
+    {
+        let mut tree = case.files.tree.borrow_mut();
+        let inode = tree.names[Path::new("/log/b.log")];
+        tree.write_at(inode, 5_000, b"");
+    }
+    case.restart();
+    write_at(&case, 19, "five\n");
+    case.run(1);
+    case.rotate("a.log");
+    let counts = case.run(3);
+    assert_eq!(
+        case.stored(),
+        ["one two three four five"],
+        "{:?}",
+        case.events
+    );
+    assert_eq!(counts.holes, 100_000 - 24, "{:?}", case.events);
+    let mut following = case.process.following(case.now);
+    assert!(following.all(|file| file.behind == 0));
+}
