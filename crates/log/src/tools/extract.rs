@@ -1,7 +1,7 @@
-//! Every record that can be found in one file, whatever became of the batches that they are in.
+//! Every record that can be found in one file, even in damaged batches.
 //!
-//! The one idea: what a repair could not keep is for people to judge. Runs whose checksum holds are records as they were
-//! written; of others what is there is shown, and said to be damaged.
+//! The one idea: people judge what a repair could not keep. Runs with a valid checksum hold records as they were
+//! written; other runs are shown as far as they can be read, and marked as damaged.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ pub struct Extracted {
     pub first: u64,
     /// How many there were.
     pub count: u32,
-    /// The records, in the form of [`Run::frames`](crate::Run::frames); of a run that is damaged all that is there.
+    /// The records, in the form of [`Run::frames`](crate::Run::frames); for a damaged run, all its bytes.
     pub frames: Vec<u8>,
     /// The records' checksum does not hold: anything of this may be wrong.
     pub is_damaged: bool,

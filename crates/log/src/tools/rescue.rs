@@ -1,11 +1,11 @@
 //! Runs of records that are whole where batches are not.
 //!
-//! The one idea: a run of records has a checksum over itself alone, so it is whole or not whatever became of the batch
-//! that it was written in. Runs stand back to back, so the length of each leads to the next one; where a length is
-//! damaged, the next whole run is searched for, byte by byte.
+//! The one idea: a run of records has a checksum over itself alone, so it can be proven whole even if its batch is
+//! damaged. Runs stand back to back, so the length of each leads to the next. If a length is damaged, the next whole
+//! run is searched for, byte by byte.
 //!
-//! What is searched for may lie in the payload of a damaged record, and a payload may be made to look like a run. So a
-//! run that was found in this way counts only if what follows in the log shows that its stream had its positions.
+//! The search may find a run in the payload of a damaged record, and a client can make a payload look like a run. So a
+//! run that was found by the search counts only if later parts of the log prove that its stream had these positions.
 
 use crate::Compression;
 use crate::format::{
@@ -56,7 +56,7 @@ pub(super) struct Batches {
     pub(super) epoch: u32,
 }
 
-/// How many bytes are summed for each byte that is looked at, at most: what is damaged may look like any number of runs.
+/// Most bytes that are summed for each byte that is looked at: damaged bytes may look like any number of runs.
 const SUMMED: usize = 16;
 /// Least number of bytes that are summed for all of them.
 const SUMMED_LEAST: usize = 16 << 20;
@@ -194,7 +194,7 @@ impl Search<'_> {
         (first.unwrap_or(at + BATCH_HEADER_BEFORE), false)
     }
 
-    /// Where the run ends that may begin here.
+    /// The end of the run that may begin here.
     fn plausible(&self, at: usize) -> Option<usize> {
         let prefix = self.bytes.get(at..at + RUN_PREFIX)?;
         let is_records = Records::is(prefix);
