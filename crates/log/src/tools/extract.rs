@@ -24,7 +24,7 @@ pub struct Extracted {
     pub stream: u32,
     /// The producer's number; 0 is anonymous.
     pub producer: u32,
-    /// When they were received: microseconds since the Unix epoch.
+    /// The time at which the records were received: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// The position of the first one.
     pub first: u64,
@@ -115,7 +115,7 @@ fn all<F: DiskFile>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The run that is `whole`, with its prefix.
+/// The run in `whole`, with its prefix.
 fn extracted(whole: &[u8], offset: u64, is_damaged: bool) -> Option<Extracted> {
     let (records, _) = Records::decode(whole)?;
     let records = records.with(whole.get(RECORDS_HEADER..)?);

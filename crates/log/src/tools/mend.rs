@@ -17,7 +17,7 @@ use crate::format::{
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Bytes(Vec<u8>),
-    /// Bytes as they stand in a segment.
+    /// Bytes copied unchanged from a segment.
     Copy {
         segment: u64,
         from: u64,
@@ -25,7 +25,7 @@ pub(super) enum Part {
     },
 }
 
-/// Adds what stands at these bytes of a segment.
+/// Adds a copy of these bytes of a segment.
 pub(super) fn add_copy(parts: &mut Vec<Part>, segment: u64, from: u64, to: u64) {
     match parts.last_mut() {
         Some(Part::Copy {
@@ -40,7 +40,7 @@ pub(super) fn add_copy(parts: &mut Vec<Part>, segment: u64, from: u64, to: u64) 
 /// All bytes of these parts.
 ///
 /// # Errors
-/// What `read` says.
+/// The error of `read`.
 pub(super) fn assemble(
     parts: &[Part],
     mut read: impl FnMut(u64, u64, u64) -> io::Result<Vec<u8>>,
@@ -123,7 +123,7 @@ pub(super) fn mend(
         ..
     } = body;
     if !is_harmed && missing.is_empty() {
-        // Something else is wrong with it.
+        // The batch has another fault.
         return None;
     }
     let end = offset + u64::from(header.length);

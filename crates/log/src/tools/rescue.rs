@@ -18,23 +18,24 @@ use super::inside;
 /// A run that is whole.
 #[derive(Clone, Debug)]
 pub(super) struct Rescued {
-    /// The segment that it is in, where it begins and where it ends there.
+    /// The segment of the run, and the run's beginning and end in the segment.
     pub(super) segment: u64,
     pub(super) from: u64,
     pub(super) to: u64,
     head: [u8; RECORDS_HEADER],
-    /// Lengths lead to it from the beginning of a batch. If not, it was found by searching.
+    /// Whether the lengths of runs from the beginning of a batch lead to the run. If not, it was
+    /// found by searching.
     pub(super) is_led_to: bool,
 }
 
 impl Rescued {
-    /// Without its frames.
+    /// The run without its frames.
     pub(super) fn records(&self) -> Records<'_> {
         let (records, _) = Records::decode(&self.head).expect("it was decoded before");
         records
     }
 
-    /// The run's header, as it stands there.
+    /// The run's header, unchanged.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
@@ -45,14 +46,14 @@ impl Rescued {
     }
 }
 
-/// The batches to which what is rescued may belong.
+/// The batches to which a rescued run may belong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batches {
     pub(super) log: u64,
     pub(super) segment: u64,
     /// The first one that may be there.
     pub(super) first: u64,
-    /// Batches of earlier openings are left over from what was cut off.
+    /// Batches of earlier openings are left over from bytes that were cut off.
     pub(super) epoch: u32,
 }
 

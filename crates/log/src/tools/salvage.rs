@@ -32,7 +32,7 @@ use crate::{Damage, Kind, OpenError};
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) log: u64,
-    /// What the headers of segments say that readers must know.
+    /// The features that readers must know, as the headers of segments say.
     pub(super) needs: Needs,
     /// The kind of the log, if its segments record it.
     pub(super) kind: Option<Kind>,
@@ -41,7 +41,7 @@ pub(super) struct Plan {
     /// Segments without anything whole, among the ones that stay.
     pub(super) dropped: Vec<u64>,
     pub(super) gaps: Vec<Lost>,
-    /// Batches without the records that are damaged in them.
+    /// Batches without their damaged records.
     pub(super) mended: Vec<Mended>,
     /// Names of streams, by number, as far as anything tells them.
     pub(super) streams: BTreeMap<u32, String>,
@@ -53,11 +53,11 @@ pub(super) struct Plan {
     pub(super) durable_through: u64,
 }
 
-/// A segment as it is to be.
+/// A segment in its repaired form.
 #[derive(Debug, Default)]
 pub(super) struct SegmentPlan {
     pub(super) pieces: Vec<Piece>,
-    /// Not what its file holds.
+    /// Whether the repaired form differs from the file.
     pub(super) rewrite: bool,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn plan<D: Disk>(
 struct Next {
     at: u64,
     header: BatchHeader,
-    /// Where it ends in its segment.
+    /// The end of the batch in its segment.
     end: u64,
     /// The mended batch and its bytes; `None` if the batch stays as it is.
     mended: Option<(Mended, Vec<u8>)>,
@@ -154,7 +154,7 @@ struct Salvage<'a, D> {
     empty: Vec<u64>,
     /// The segment with the last whole batch or gap.
     last: Option<u64>,
-    /// Where the last whole batch ends in its segment.
+    /// The end of the last whole batch in its segment.
     end: u64,
     /// Heads of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
@@ -162,9 +162,10 @@ struct Salvage<'a, D> {
     rescued: Vec<Rescued>,
     /// Where streams ended, as the file of claims says.
     ends: &'a [End],
-    /// What whole batches behind gaps tell: what more is missing in a stream was not lost before.
+    /// The facts in whole batches behind gaps: any further missing part of a stream was not lost
+    /// before.
     told: Told,
-    /// That batch is the last one of its segment.
+    /// Whether that batch is the last one of its segment.
     is_end_seen: bool,
     /// A whole segment is lost, or its header is: its contents are unknown.
     lost_header: bool,
@@ -283,7 +284,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         number: u64,
     ) -> io::Result<Option<Again>> {
         if number < self.walked.next_batch && self.last.is_some() {
-            // Its batches also stand in an earlier segment: opening the log sets it aside.
+            // The batches of the segment also stand in an earlier segment: opening the log sets it
+            // aside.
             self.plan.dropped.push(number);
             return Ok(None);
         }
@@ -459,7 +461,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// What the batch tells that should be at this offset and is damaged.
+    /// The facts in the damaged batch that should be at this offset.
     fn look_at_heads(&mut self, rest: &[u8], offset: u64, number: u64) {
         let next = self.walked.next_batch;
         let expected = match offset == SEGMENT_HEADER as u64 {
@@ -676,7 +678,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// Keeps the runs that are whole in what is lost.
+    /// Keeps the whole runs of the lost part.
     fn keep_rescued(&mut self, gap: &mut Lost, behind: Option<(u64, u64)>) -> io::Result<()> {
         let rescued = std::mem::take(&mut self.rescued);
         let found = rescued.iter().filter(|run| !run.is_led_to);
@@ -1009,7 +1011,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         ends.collect()
     }
 
-    /// What the end of the log should be, if it is known to be missing. With streams that were made in what is lost, if it
+    /// The right end of the log, if the end is known to be missing. With streams that were made in what is lost, if it
     /// shows some to be: then the walk begins again.
     fn end(&mut self, claimed: &Claimed) -> Result<Option<Names>, OpenError> {
         // As far as is known, no client was told of anything behind this: opening the log cuts it
